@@ -1,0 +1,17 @@
+"""What a user can cause: every error that is shown as one line, never as a traceback."""
+
+
+class TraceAnalyzerError(Exception):
+    """Something that the user can mend; the message names the file, what is wrong and what to do."""
+
+
+class InputError(TraceAnalyzerError):
+    """The input is missing, unreadable or holds nothing that can be analysed."""
+
+
+class UsageError(TraceAnalyzerError):
+    """An option's value makes no sense, or does not fit this input."""
+
+
+class NotATraceError(InputError):
+    """A file is not a trace that any reader knows; callers list it as skipped and go on."""

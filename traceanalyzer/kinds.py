@@ -1,0 +1,118 @@
+"""What a name means: kernel or copy → compute, comm or copy; collective; size of a dtype.
+
+The one place that knows names. Everything works on *distinct* names, so cost does not grow with events.
+"""
+
+import re
+from dataclasses import dataclass
+
+from traceanalyzer.errors import UsageError
+
+KINDS = ("compute", "comm", "copy")
+
+ACTIVITIES = ("kernel", "memcpy", "memset", "graph")
+
+_COMM_KERNEL = re.compile(
+    r"nccl|rccl|msccl|nvshmem|deep_?ep|cross_device_reduce|multimem_|one_shot_all_reduce"
+    r"|two_shot_|userbuffers",
+    re.IGNORECASE,
+)
+
+# Order matters: "reduce_scatter" and "all_reduce" both contain "reduce".
+_COLLECTIVES = (
+    ("all_reduce", re.compile(r"all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_red", re.IGNORECASE)),
+    ("reduce_scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
+    ("all_gather", re.compile(r"all_?gather", re.IGNORECASE)),
+    ("all_to_all", re.compile(r"all_?to_?all", re.IGNORECASE)),
+    ("send_recv", re.compile(r"send_?recv|isend_irecv", re.IGNORECASE)),
+    ("broadcast", re.compile(r"broadcast|bcast", re.IGNORECASE)),
+    ("barrier", re.compile(r"barrier", re.IGNORECASE)),
+    ("reduce", re.compile(r"reduce", re.IGNORECASE)),
+    ("scatter", re.compile(r"scatter", re.IGNORECASE)),
+    ("gather", re.compile(r"gather", re.IGNORECASE)),
+    ("send", re.compile(r"send", re.IGNORECASE)),
+    ("recv", re.compile(r"recv|receive", re.IGNORECASE)),
+)
+
+_DTYPE_BYTES = {
+    "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8,
+    "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "complexhalf": 4,
+    "half": 2, "float16": 2, "bfloat16": 2, "short": 2, "int16": 2, "uint16": 2,
+    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "complexdouble": 16,
+}  # fmt: skip
+
+_COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class KindRules:
+    """How names become kinds: the built-in rules, after the user's own `KIND=REGEX` rules."""
+
+    extra: tuple[tuple[str, re.Pattern[str]], ...] = ()
+
+    @classmethod
+    def parse(cls, rules: tuple[str, ...]) -> "KindRules":
+        """Read `--kind` values such as `comm=my_all_reduce.*`.
+
+        Raises:
+            UsageError: a rule is not `KIND=REGEX`, its kind is unknown or its expression does not compile.
+        """
+        return cls(tuple(_parse_rule(rule) for rule in rules))
+
+    def kind(self, name: str, activity: str) -> str:
+        """Kind of the GPU operations called `name`: `compute`, `comm` or `copy`.
+
+        A peer-to-peer copy between two GPUs is communication; every other copy, and memset, is `copy`.
+        """
+        for kind, pattern in self.extra:
+            if pattern.search(name):
+                return kind
+        if activity in ("memcpy", "memset"):
+            return "comm" if "PtoP" in name else "copy"
+        return "comm" if _COMM_KERNEL.search(name) else "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyKind:
+    """Direction and memory kinds of a copy; `None` where the name does not say."""
+
+    direction: str | None
+    source_memory: str | None
+    target_memory: str | None
+
+
+def collective(name: str | None) -> str | None:
+    """Field's name of a collective: `all_reduce`, `all_gather`, `send`, …; `None` when the name holds none.
+
+    Takes PyTorch's names (`_allgather_base`), NCCL's functions (`ncclAllReduce`) and kernels
+    (`ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)`). A fused send/receive kernel is `send_recv`.
+    """
+    if not name:
+        return None
+    head = name.split("(", 1)[0]
+    return next((field_name for field_name, pattern in _COLLECTIVES if pattern.search(head)), None)
+
+
+def dtype_bytes(dtype: str | None) -> int | None:
+    """Bytes of one element of a PyTorch scalar type as traces write it (`BFloat16`); `None` when unknown."""
+    return _DTYPE_BYTES.get(dtype.lower().removeprefix("c10::").removeprefix("torch.")) if dtype else None
+
+
+def copy_kind(name: str) -> CopyKind:
+    """Direction (`HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH`) and memories (`pinned`, `pageable`, `device`) of a copy."""
+    match = _COPY.match(name)
+    if not match:
+        return CopyKind(None, None, None)
+    return CopyKind(match["direction"], match["src"].lower(), match["dst"].lower())
+
+
+def _parse_rule(rule: str) -> tuple[str, re.Pattern[str]]:
+    kind, separator, expression = rule.partition("=")
+    if not separator or kind not in KINDS or not expression:
+        raise UsageError(f"--kind {rule!r}: write KIND=REGEX with KIND one of {', '.join(KINDS)}")
+    try:
+        return kind, re.compile(expression)
+    except re.error as error:
+        raise UsageError(f"--kind {rule!r}: not a regular expression ({error})") from error
