@@ -49,7 +49,9 @@ def _xmma(match: re.Match[str], name: str) -> str:
     what = {"gemm": "gemm", "fprop": "conv forward", "dgrad": "conv data grad", "wgrad": "conv weight grad"}
     tile = re.search(r"tilesize(\d+x\d+)", name)
     dtype = re.search(r"_([a-z]+\d+)[a-z]*\d*_", name[match.end() :])
-    return " ".join(filter(None, ["xmma", what[match["op"]], _tile(tile[1]) if tile else "", dtype[1] if dtype else ""]))
+    return " ".join(
+        filter(None, ["xmma", what[match["op"]], _tile(tile[1]) if tile else "", dtype[1] if dtype else ""])
+    )
 
 
 def _cublas(match: re.Match[str], _: str) -> str:
