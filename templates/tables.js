@@ -1,1 +1,73 @@
 "use strict";
+// Tables: sort by a column's head, search, filter by kind, copy as CSV.
+(() => {
+  const MANY = 10;
+  const text = (row, column) => { const cell = row.cells[column]; return cell.dataset.v ?? cell.textContent; };
+  const value = (row, column) => { const own = text(row, column), number = Number(own); return own === "n/a" || own === "" ? null : Number.isNaN(number) ? own : number; };
+  const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+
+  const sort = (table, column, head) => {
+    const falling = head.getAttribute("aria-sort") === "descending" ? false : head.getAttribute("aria-sort") === "ascending" ? true : head.classList.contains("n");
+    table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+    const rows = [...table.tBodies[0].rows].map((row) => [value(row, column), row]);
+    // What is not known stays at the end in both directions.
+    rows.sort(([a], [b]) => (a === null ? (b === null ? 0 : 1) : b === null ? -1 : falling ? compare(b, a) : compare(a, b)));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  };
+
+  const csv = (table) => {
+    const quoted = (s) => { const safe = /^[=+\-@\t\r]/.test(s) && Number.isNaN(Number(s)) ? `'${s}` : s; return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe; };
+    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column);
+    const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => heads.map((_, i) => (text(row, i) === "n/a" ? "" : text(row, i))));
+    return [heads, ...rows].map((row) => row.map(quoted).join(",")).join("\n");
+  };
+  const copy = async (content, button) => {
+    try { await navigator.clipboard.writeText(content); }
+    catch {
+      const area = document.createElement("textarea"); area.value = content; document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
+    }
+    const before = button.textContent; button.textContent = "Copied"; setTimeout(() => { button.textContent = before; }, 1500);
+  };
+
+  const filter = (box, table) => {
+    const wanted = box.querySelector("input")?.value.trim().toLowerCase() ?? "", kind = box.querySelector("select")?.value ?? "";
+    const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.dataset.column === "kind");
+    let shown = 0;
+    for (const row of table.tBodies[0].rows) {
+      const all = [...row.cells].map((cell) => `${cell.textContent} ${cell.dataset.v ?? ""}`).join(" ").toLowerCase();
+      row.hidden = !all.includes(wanted) || (kind && text(row, column) !== kind);
+      shown += !row.hidden;
+    }
+    box.querySelector("output").textContent = wanted || kind ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
+  };
+
+  const tools = (holder, table) => {
+    const box = document.createElement("div"), name = holder.dataset.name, rows = [...table.tBodies[0].rows];
+    box.className = "table-tools";
+    if (rows.length > MANY) {
+      const input = document.createElement("input"); input.type = "search"; input.placeholder = "Search"; input.setAttribute("aria-label", `Search in ${name}`); box.append(input);
+      const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.dataset.column === "kind");
+      const kinds = column < 0 ? [] : [...new Set(rows.map((row) => text(row, column)))];
+      if (kinds.length > 1) {
+        const select = document.createElement("select"); select.setAttribute("aria-label", "Kind"); select.append(new Option("all kinds", ""), ...kinds.map((kind) => new Option(kind, kind))); box.append(select);
+      }
+    }
+    const button = document.createElement("button"); button.type = "button"; button.textContent = "Copy as CSV"; button.addEventListener("click", () => copy(csv(table), button));
+    box.append(button, Object.assign(document.createElement("output"), { className: "quiet" }));
+    box.addEventListener("input", () => filter(box, table));
+    holder.before(box);
+  };
+
+  document.querySelectorAll(".table[data-name]").forEach((holder) => {
+    const table = holder.querySelector("table");
+    if (!table) return;
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      const button = document.createElement("button"); button.type = "button"; button.append(...head.childNodes); head.append(button);
+      button.addEventListener("click", () => sort(table, column, head));
+    });
+    tools(holder, table);
+  });
+  // A table that scrolls sideways can be reached and scrolled by keyboard.
+  document.querySelectorAll(".table").forEach((holder) => { holder.tabIndex = 0; holder.setAttribute("role", "group"); holder.setAttribute("aria-label", holder.dataset.name ?? "table"); });
+})();
