@@ -14,6 +14,7 @@
     // What is not known stays at the end in both directions.
     rows.sort(([a], [b]) => (a === null ? (b === null ? 0 : 1) : b === null ? -1 : falling ? compare(b, a) : compare(a, b)));
     table.tBodies[0].append(...rows.map(([, row]) => row));
+    table.dispatchEvent(new Event("sorted"));
   };
 
   const csv = (table) => {
@@ -57,6 +58,15 @@
     box.append(button, Object.assign(document.createElement("output"), { className: "quiet" }));
     box.addEventListener("input", () => filter(box, table));
     holder.before(box);
+    // Long tables begin with their first rows; one button shows all, and a search always looks at all.
+    const first = Number(holder.dataset.first);
+    if (!first) return;
+    const all = document.createElement("button"), fold = (folded) => { holder.classList.toggle("folded-rows", folded); all.hidden = !folded; };
+    all.type = "button"; all.className = "all-rows"; all.textContent = `Show all ${rows.length} rows`;
+    const number = () => [...table.tBodies[0].rows].forEach((row, i) => row.classList.toggle("later", i >= first));
+    number(); table.addEventListener("sorted", number);
+    all.addEventListener("click", () => fold(false)); box.addEventListener("input", () => fold(false));
+    holder.after(all); fold(true);
   };
 
   document.querySelectorAll(".table[data-name]").forEach((holder) => {

@@ -2,6 +2,7 @@
 // What a reader does with the timeline: zoom, move, fold, search, point at and open an operation.
 (() => {
   const TA = globalThis.TA;
+  const CAUSES = { sync: "host in a synchronising call", data: "host in the data loader", host: "host busy", launch: "launch latency", unknown: "cause unknown" };
   const LEAST = 100, byId = (id) => document.getElementById(id);
   const KIND_NAMES = { compute: "compute", comm: "communication", copy: "copy" };
   let view, canvas, ctx, scroller;
@@ -130,8 +131,8 @@
     if (row.part.startsWith("band")) { const b = rank.bands.find((item) => item[4] === Number(row.part.slice(4)) && item[2] <= t && t < item[3]); return b ? `${b[1]} · ${TA.time(b[3] - b[2])} on the GPU` : ""; }
     const at = TA.rowAt(rank.busy.s, t), from = at < 0 ? rank.first : rank.busy.e[at], to = rank.busy.s[at + 1];
     if (t < from || to === undefined) return "";
-    const gap = view.data.gaps.find((item) => item[0] === rank.rank && item[2] <= t && t < item[3]);
-    return `idle · ${TA.time(to - from)}${gap ? ` · ${gap[1]}` : ""}`;
+    const i = TA.rowAt(rank.gap.start, t), isGap = i >= 0 && t < rank.gap.start[i] + rank.gap.length[i], doing = isGap && rank.gap.doing[i];
+    return `idle · ${TA.time(to - from)}${isGap ? ` · ${CAUSES[view.data.causes[rank.gap.cause[i]]] ?? ""}${doing ? `: ${view.data.doings[doing - 1]}` : ""}` : ""}`;
   };
 
   const pointer = () => {
@@ -224,7 +225,7 @@
   const cell = (tag, text, ns) => { const item = document.createElement(tag); item.textContent = text; if (ns !== undefined) { item.className = "n"; item.dataset.v = ns; } return item; };
   const inView = () => {
     const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
-    const t0 = Math.round(view.t0), t1 = Math.round(view.t1), sums = view.data.ranks.map((rank) => ({ rank, ...TA.breakdown(rank, t0, t1) }));
+    const t0 = Math.max(0, Math.round(view.t0)), t1 = Math.min(view.data.end, Math.round(view.t1)), sums = view.data.ranks.map((rank) => ({ rank, ...TA.breakdown(rank, t0, t1) }));
     for (const name of ["rank", "time", ...parts().map(([, text]) => text)]) { const th = cell("th", name); th.scope = "col"; if (name !== "rank") th.className = "n"; head.append(th); }
     const shown = sums.length <= 8 ? sums : [...sums].sort((a, b) => b.wait + b.comm + b.idle - a.wait - a.comm - a.idle).slice(0, 8);
     for (const sum of shown) {
@@ -233,13 +234,15 @@
     }
     byId("tl-window").replaceChildren(table);
     const more = sums.length > 8 ? `, the 8 ranks of ${sums.length} that lose most` : "";
-    byId("tl-window-title").textContent = `In view: ${TA.time(t1 - t0)} from ${TA.time(Math.max(0, t0))}${more}`;
+    byId("tl-window-title").textContent = t0 === 0 && t1 === view.data.end ? `In view: all ${TA.time(t1)}${more}` : `In view: ${TA.time(t1 - t0)}, from ${TA.time(t0)} on${more}`;
   };
   let later = 0;
   const announce = () => { clearTimeout(later); later = setTimeout(() => { byId("tl-live").textContent = byId("tl-window-title").textContent; }, 600); };
 
   const legend = (box) => {
-    const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ["copy"], ["idle"]] : [["compute"], ["transfer", "communication"], ["copy"], ["idle"]];
+    const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
+    const { causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
+    kinds.push(...(causes.length ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]) : [["idle"]]));
     for (const [kind, text = kind] of kinds) {
       const item = document.createElement("li"), from = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       from.setAttribute("class", "swatch"); from.setAttribute("width", 14); from.setAttribute("height", 14); from.setAttribute("aria-hidden", "true");

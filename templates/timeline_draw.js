@@ -2,7 +2,7 @@
 // How the timeline is drawn: every operation where there is room, else each pixel as full as its time is busy.
 (() => {
   const TA = (globalThis.TA ??= {});
-  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 12, idle: 8 }, PAD = 8, FOLDED = 18;
+  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 12, idle: 11 }, PAD = 8, FOLDED = 18;
   TA.AXIS = AXIS;
 
   TA.gutter = (width) => (width < 560 ? 58 : 96);
@@ -28,7 +28,8 @@
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(`--${name}`).trim();
     const c = Object.fromEntries(["compute", "transfer", "wait", "copy", "idle", "unknown", "paper", "ink", "quiet", "rule", "soft", "link"].map((n) => [n, of(n)]));
-    return { ...c, comm: c.transfer };
+    const causes = Object.fromEntries(["sync", "data", "host", "launch"].map((cause) => [cause, of(`idle-${cause}`)]));
+    return { ...c, comm: c.transfer, causes: { ...causes, unknown: c.unknown } };
   };
 
   const hatch = (ctx, base) => {
@@ -141,9 +142,10 @@
     for (let i = from; i <= to; i++) {
       const op = lane.ops[i];
       if (rank.end[op] < view.t0) continue;
-      const [a, b] = clipped(view, rank.start[op], rank.end[op]), top = y + lane.depth[i] * each, width = Math.max(b - a, 0.8);
+      const [a, b] = clipped(view, rank.start[op], rank.end[op]), top = y + lane.depth[i] * each, width = Math.max(b - a, 1);
       const wait = lane.kind === "comm" ? rank.wait[rank.place[op]] : 0;
-      ctx.globalAlpha = view.found && !view.found.has(rank.name[op]) ? 0.3 : 1;
+      // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
+      ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.2, b - a));
       ctx.fillStyle = c[lane.kind]; ctx.fillRect(a, top, width, each);
       if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
@@ -178,7 +180,9 @@
     const [a, b] = clipped(view, rank.first, rank.last);
     if (b <= a) return;
     ctx.fillStyle = c.idle; ctx.fillRect(a, y, b - a, row.height);
-    drawShare(ctx, { ...view, dim: 1 }, busy, c.paper, y, row.height);
+    const plain = { ...view, dim: 1 };
+    drawShare(ctx, plain, busy, c.paper, y, row.height);
+    for (const [cause, u] of rank.idle) drawShare(ctx, plain, u, c.causes[cause] ?? c.idle, y, row.height);
   };
 
   const drawFolded = (ctx, view, row, y) => {

@@ -95,10 +95,14 @@
     const seen = { compute: 0, comm: 0, copy: 0 };
     for (let i = 0; i < n; i++) rank.place[i] = seen[names[rank.name[i]][2]]++;
     rank.call = read(seen.comm, Uint32Array); rank.callBytes = read(seen.comm); rank.wait = read(seen.comm); rank.copyBytes = read(seen.copy);
+    const g = entry.gaps;
+    rank.gap = { start: read(g), length: read(g), cause: read(g, Uint8Array), doing: read(g, Uint32Array) };
+    t = entry.first_gap;
+    for (let i = 0; i < g; i++) { t += rank.gap.start[i]; rank.gap.start[i] = t; }
     return rank;
   };
 
-  const addUnions = (rank, names) => {
+  const addUnions = (rank, names, causes) => {
     const pairs = { compute: [], comm: [], copy: [], transfer: [], wait: [] };
     for (let i = 0; i < rank.count; i++) {
       const kind = names[rank.name[i]][2], start = rank.start[i], end = rank.end[i];
@@ -109,6 +113,7 @@
     pairs.transfer.sort((a, b) => a[0] - b[0]);
     const u = Object.fromEntries(Object.entries(pairs).map(([name, list]) => [name, union(list)]));
     const exposed = minus(u.comm, u.compute), known = minus(minus(u.wait, u.compute), u.transfer);
+    rank.idle = causes.map((cause, id) => [cause, union([...rank.gap.start].flatMap((start, i) => (rank.gap.cause[i] === id ? [[start, start + rank.gap.length[i]]] : [])))]);
     rank.lanes = KINDS.map((kind) => lane(rank, kind, names));
     rank.u = u;
     rank.parts = { compute: u.compute, transfer: minus(u.transfer, u.compute), wait: known,
@@ -135,7 +140,7 @@
     const read = reader(bytes);
     data.ranks = data.ranks.map((entry) => decodeRank(entry, read, data.names));
     data.ranks.forEach((rank) => {
-      addUnions(rank, data.names);
+      addUnions(rank, data.names, data.causes);
       const mine = (list) => list.filter((item) => item[0] === rank.rank);
       rank.steps = mine(data.steps).sort((a, b) => a[2] - b[2]);
       rank.bands = mine(data.bands).sort((a, b) => a[2] - b[2]);

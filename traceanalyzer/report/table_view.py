@@ -81,7 +81,7 @@ def _column(values: pd.Series, definition: str, zero_ns: int) -> tuple[Column, l
         definition += " Shown after the first operation of the run."
     numbers = [value for value in plain if isinstance(value, int | float) and not isinstance(value, bool)]
     is_number = bool(numbers)
-    own = scale(name, max(map(abs, numbers), default=None)) if is_number else Scale()
+    own = scale(name, [abs(number) for number in numbers]) if is_number else Scale()
     label = name.removesuffix(f"_{quantity(name)}").replace("_", " ")
     cells = [_cell(value, name, own) for value in plain]
     return Column(name, label, own.symbol, definition, is_number), cells
