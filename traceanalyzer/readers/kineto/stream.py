@@ -23,7 +23,7 @@ HEAD_BYTES = 1 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_ARRAY = re.compile(rb"\s*\[")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("[^"\\]{1,40}")')
-IsalError: type[Exception] = isal_zlib.error
+IsalError: Any = isal_zlib.error
 
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _END = re.compile(rb"\s*,?\s*\]")
