@@ -64,6 +64,14 @@ def test_parquet_holds_results_and_events(tmp_path):
     assert not (tmp_path / "out" / "summary.html").exists()
 
 
+def test_a_new_report_leaves_no_tables_of_the_old_one(tmp_path):
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet"]) == 0
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet", "--ranks", "0"]) == 0
+    assert [path.name for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()] == ["rank_0.parquet"]
+    assert (tmp_path / "out" / "notes.txt").exists()
+
+
 def test_all_runs_of_a_folder(tmp_path):
     for start in (0, 100_000_000):
         write(tmp_path / "in" / f"t{start}.json", document([kernel(start, 5)], rank=0, world_size=1, base_ns=10**18))
