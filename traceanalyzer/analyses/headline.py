@@ -21,7 +21,7 @@ class Headline(Result):
     keys: ClassVar[tuple[str, ...]] = ("rank",)
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
-        "basis": "What the row is of: complete steps that all ranks share, else the whole capture or the steps asked for.",
+        "basis": "What the row is of: complete steps that all ranks share; without any, what is looked at.",
         "steps": "Number of those steps; absent for a whole capture.",
         "step_mean_ns": "Mean length of the steps' GPU windows.",
         "step_std_ns": "Sample standard deviation of the same; absent with fewer than two steps.",
