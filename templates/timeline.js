@@ -221,7 +221,7 @@
   });
 
   const PARTS = [["compute", "compute"], ["transfer", "exposed transfer"], ["wait", "exposed wait"], ["comm", "exposed, unmatched"], ["copy", "exposed copy"], ["idle", "idle"]];
-  const parts = () => PARTS.filter(([name]) => view.data.hasWaits || !["transfer", "wait"].includes(name)).map(([name, text]) => [name, name === "comm" && !view.data.hasWaits ? "exposed communication" : text]);
+  const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" && !view.data.hasWaits ? "exposed communication" : text]);
   const cell = (tag, text, ns) => { const item = document.createElement(tag); item.textContent = text; if (ns !== undefined) { item.className = "n"; item.dataset.v = ns; } return item; };
   const inView = () => {
     const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();

@@ -35,7 +35,7 @@
   const hatch = (ctx, base) => {
     const tile = new OffscreenCanvas(6, 6), pen = tile.getContext("2d");
     pen.fillStyle = base; pen.fillRect(0, 0, 6, 6);
-    pen.strokeStyle = "rgba(0,0,0,.45)"; pen.lineWidth = 1.6; pen.beginPath();
+    pen.strokeStyle = "rgba(0,0,0,.3)"; pen.lineWidth = 1.2; pen.beginPath();
     for (const d of [-6, 0, 6]) { pen.moveTo(d, 6); pen.lineTo(d + 6, 0); }
     pen.stroke();
     return ctx.createPattern(tile, "repeat");
@@ -97,12 +97,13 @@
     }
   };
 
-  const label = (ctx, text, from, to, middle, colour) => {
+  const label = (ctx, text, from, to, middle, colour, halo) => {
     const room = to - from - 3;
     if (room < 14) return;
     const fits = Math.floor(room / 6.1);
-    ctx.fillStyle = colour;
-    ctx.fillText(text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`, from, middle);
+    const shown = text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`;
+    if (halo) { ctx.strokeStyle = halo; ctx.lineWidth = 4; ctx.strokeText(shown, from, middle); }
+    ctx.fillStyle = colour; ctx.fillText(shown, from, middle);
   };
 
   // Level of detail: a pixel is as opaque as its share of time that the union covers.
@@ -149,7 +150,7 @@
       ctx.fillStyle = c[lane.kind]; ctx.fillRect(a, top, width, each);
       if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
-      if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0], a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000");
+      if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0], a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
     }
     ctx.globalAlpha = 1;
   };

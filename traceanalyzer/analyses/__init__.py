@@ -13,7 +13,18 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps, timeline
+from traceanalyzer.analyses import (
+    breakdown,
+    calls,
+    gpu_ranges,
+    headline,
+    kernels,
+    nccl,
+    overlap,
+    ranks,
+    steps,
+    timeline,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -41,6 +52,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
     }
 )

@@ -28,7 +28,7 @@ PARTS = (
     ("more", "More figures"),
     ("about", "Integrity, window, definitions"),
 )
-"""The page's parts in order; a template's first line says in which its section stands, and where: `{# part: idle 2 #}`."""
+"""The page's parts in order; a template's first line says where its section stands: `{# part: idle 2 #}`."""
 
 _PLACE = re.compile(r"\{# part: (?P<part>\w+)(?: (?P<order>\d+))? #\}")
 

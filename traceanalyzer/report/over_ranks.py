@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import percent
 
 DEFINITIONS: Mapping[str, str] = {
     "name": "Name of the kernel or copy; hover for the full one.",
@@ -78,9 +79,7 @@ def communication(result: Result) -> pd.DataFrame:
             "min_ns": groups["min_ns"].min(),
             "max_ns": groups["max_ns"].max(),
             "exposed_comm_ns": sums["exposed_comm_ns"] / ranks,
-            "overlap_pct": 100.0
-            * (sums["comm_ns"] - sums["exposed_comm_ns"])
-            / sums["comm_ns"].where(sums["comm_ns"] > 0),
+            "overlap_pct": percent(sums["comm_ns"] - sums["exposed_comm_ns"], sums["comm_ns"]),
         }
     )
     table = table.join(_extremes(frame, keys, "exposed_comm_ns", "exposed")).reset_index()

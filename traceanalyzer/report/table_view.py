@@ -13,7 +13,7 @@ from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, s
 MOST_ROWS = 500
 """Rows that a page shows of one table; the CSV beside it has all."""
 
-_NAMES = ("name", "kernel", "operation_name", "longest", "after", "before", "culprit")
+_NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation")
 """Columns that hold names of kernels or operators."""
 
 _LONGEST_TEXT = 120

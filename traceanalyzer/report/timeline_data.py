@@ -205,7 +205,7 @@ def _ranges(ranges: Result | None, clock: Clock, ranks: list[int]) -> list[list[
     frame = ranges.to_frame()
     frame = frame[frame["rank"].isin(ranks)]
     return [
-        [rank, name, clock.place(rank, start), clock.place(rank, end), depth]
+        [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
         for rank, name, start, end, depth in zip(
             *(frame[name].tolist() for name in ("rank", "name", "start_ns", "end_ns", "depth")), strict=True
         )

@@ -77,8 +77,8 @@ def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -
             f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, '_ns')}{unit} ({digits(comm[waiting])} %)."
         ),
         (
-            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank {late}: "
-            f"look at what keeps rank {late}'s host from launching."
+            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank "
+            f"{late}: look at what keeps rank {late}'s host from launching."
         ),
     ]
 
