@@ -99,8 +99,8 @@
 
   const label = (ctx, text, from, to, middle, colour, halo) => {
     const room = to - from - 3;
-    if (room < 14) return;
     const fits = Math.floor(room / 6.1);
+    if (fits < Math.min(4, text.length)) return;
     const shown = text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`;
     if (halo) { ctx.strokeStyle = halo; ctx.lineWidth = 4; ctx.strokeText(shown, from, middle); }
     ctx.fillStyle = colour; ctx.fillText(shown, from, middle);
@@ -146,11 +146,11 @@
       const [a, b] = clipped(view, rank.start[op], rank.end[op]), top = y + lane.depth[i] * each, width = Math.max(b - a, 1);
       const wait = lane.kind === "comm" ? rank.wait[rank.place[op]] : 0;
       // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
-      ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.2, b - a));
+      ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.3, b - a));
       ctx.fillStyle = c[lane.kind]; ctx.fillRect(a, top, width, each);
       if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
-      if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0], a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
+      if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0].replace(/^NCCL /, ""), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
     }
     ctx.globalAlpha = 1;
   };

@@ -68,8 +68,8 @@ def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     names = trace.ranges["name"].cat.categories
     wanted = [name for name in names if not _OF_THE_TOOLS.search(name)]
     ranges = trace.ranges[trace.ranges["name"].isin(wanted)]
-    is_step = ranges["start_ns"].isin(trace.steps["host_start_ns"]) & ranges["name"].isin(trace.steps["name"].astype("str"))
-    ranges = ranges[~is_step]
+    starts_with_step = ranges["start_ns"].isin(trace.steps["host_start_ns"])
+    ranges = ranges[~(starts_with_step & ranges["name"].isin(trace.steps["name"].astype("str")))]
     depth = pd.Series(0, index=ranges.index)
     for _, own in ranges.groupby("thread"):
         starts, ends = own["start_ns"].to_numpy(), np.sort(own["end_ns"].to_numpy())

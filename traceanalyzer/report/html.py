@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from traceanalyzer.report import Report, assets, care, over_ranks, quantities, table_view, tiles, verdict
+from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
 from traceanalyzer.report.names import short_name
@@ -80,6 +80,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
         "zero_ns": _zero(report),
+        "heat": heat,
         "chart": charts.add,
         "figures": FIGURES,
         "charts": charts,

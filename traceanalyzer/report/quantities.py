@@ -59,12 +59,9 @@ def digits(value: float) -> str:
         return f"{int(value):,}".replace("-", "−")
     if abs(value) >= 100:
         return f"{value:,.0f}".replace("-", "−")
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
-    rounded = f"{value:,.{decimals}f}"
-    # 9.996 has two decimals here and 10.00 would have four significant digits.
-    return (f"{value:,.{decimals - 1}f}" if len(rounded.strip("-0.").replace(".", "")) > 3 else rounded).replace(
-        "-", "−"
-    )
+    rounded = float(f"{value:.3g}")  # 9.996 is 10.0, which has one decimal and not two
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}".replace("-", "−")
 
 
 def is_known(value: Any) -> bool:
