@@ -19,7 +19,7 @@
     const pad = data.end * 0.005; view.whole = [-pad, data.end + pad]; [view.t0, view.t1] = view.whole;
     arrange();
     new ResizeObserver(resize).observe(scroller);
-    document.addEventListener("themechange", () => { view.colours = TA.colours(); view.hatch = null; redraw(); });
+    document.addEventListener("themechange", () => { view.colours = TA.colours(); view.hatch = view.dots = null; redraw(); });
     scroller.addEventListener("scroll", () => { view.scroll = scroller.scrollTop; redraw(); }, { passive: true });
     pointer(); keys(); tools(box); legend(box);
     resize();
@@ -35,7 +35,7 @@
     view.height = shown;
   };
   const resize = () => {
-    view.ratio = Math.min(2, devicePixelRatio || 1); view.width = scroller.clientWidth; view.left = TA.gutter(view.width); view.hatch = null;
+    view.ratio = Math.min(2, devicePixelRatio || 1); view.width = scroller.clientWidth; view.left = TA.gutter(view.width); view.hatch = view.dots = null;
     canvas.width = view.width * view.ratio; canvas.height = view.height * view.ratio;
     redraw();
   };
@@ -240,13 +240,13 @@
   const announce = () => { clearTimeout(later); later = setTimeout(() => { byId("tl-live").textContent = byId("tl-window-title").textContent; }, 600); };
 
   const legend = (box) => {
-    const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
+    const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", "communication, unmatched"]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
     const { causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
     kinds.push(...(causes.length ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]) : [["idle"]]));
     for (const [kind, text = kind] of kinds) {
       const item = document.createElement("li"), from = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       from.setAttribute("class", "swatch"); from.setAttribute("width", 14); from.setAttribute("height", 14); from.setAttribute("aria-hidden", "true");
-      for (const name of kind === "wait" ? ["k-wait", "p-wait"] : [`k-${kind}`]) { const r = document.createElementNS("http://www.w3.org/2000/svg", "rect"); r.setAttribute("width", 14); r.setAttribute("height", 14); r.setAttribute("class", name); from.append(r); }
+      for (const name of ["wait", "unmatched"].includes(kind) ? [`k-${kind}`, `p-${kind}`] : [`k-${kind}`]) { const r = document.createElementNS("http://www.w3.org/2000/svg", "rect"); r.setAttribute("width", 14); r.setAttribute("height", 14); r.setAttribute("class", name); from.append(r); }
       item.append(from, ` ${text}`); list.append(item);
     }
   };

@@ -32,6 +32,12 @@
     return { ...c, comm: c.transfer, causes: { ...causes, unknown: c.unknown } };
   };
 
+  const dots = (ctx, base) => {
+    const tile = new OffscreenCanvas(5, 5), pen = tile.getContext("2d");
+    pen.fillStyle = base; pen.fillRect(0, 0, 5, 5);
+    pen.fillStyle = "rgba(0,0,0,.5)"; pen.beginPath(); pen.arc(1.5, 1.5, 1, 0, 7); pen.fill();
+    return ctx.createPattern(tile, "repeat");
+  };
   const hatch = (ctx, base) => {
     const tile = new OffscreenCanvas(6, 6), pen = tile.getContext("2d");
     pen.fillStyle = base; pen.fillRect(0, 0, 6, 6);
@@ -43,7 +49,7 @@
 
   TA.draw = (ctx, view) => {
     const { width, height, colours: c } = view;
-    view.hatch ??= hatch(ctx, c.wait);
+    view.hatch ??= hatch(ctx, c.wait); view.dots ??= dots(ctx, c.comm);
     ctx.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     ctx.fillStyle = c.paper; ctx.fillRect(0, 0, width, height);
     ctx.save();
@@ -102,7 +108,7 @@
     const fits = Math.floor(room / 6.1);
     if (fits < Math.min(4, text.length)) return;
     const shown = text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`;
-    if (halo) { ctx.strokeStyle = halo; ctx.lineWidth = 4; ctx.strokeText(shown, from, middle); }
+    if (halo) { ctx.save(); ctx.beginPath(); ctx.rect(from - 4, middle - 20, to - from + 4, 40); ctx.clip(); ctx.strokeStyle = halo; ctx.lineWidth = 4; ctx.strokeText(shown, from, middle); ctx.restore(); }
     ctx.fillStyle = colour; ctx.fillText(shown, from, middle);
   };
 
@@ -129,7 +135,7 @@
     if (to - from > 1.2 * (view.width - view.left)) {
       const u = row.rank.u, parts = row.rank.parts;
       if (row.part === "comm") {
-        if (view.data.hasWaits) { drawShare(ctx, view, u.wait, view.hatch, y, height); drawShare(ctx, view, u.transfer, c.transfer, y, height); drawShare(ctx, view, parts.comm, c.comm, y, height); }
+        if (view.data.hasWaits) { drawShare(ctx, view, u.wait, view.hatch, y, height); drawShare(ctx, view, u.transfer, c.transfer, y, height); drawShare(ctx, view, parts.comm, view.dots, y, height); }
         else drawShare(ctx, view, u.comm, c.comm, y, height);
       } else drawShare(ctx, view, u[row.part], c[row.part], y, height);
     } else drawOperations(ctx, view, row, lane, from, to, y);
@@ -147,7 +153,7 @@
       const wait = lane.kind === "comm" ? rank.wait[rank.place[op]] : 0;
       // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
       ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.3, b - a));
-      ctx.fillStyle = c[lane.kind]; ctx.fillRect(a, top, width, each);
+      ctx.fillStyle = lane.kind === "comm" && view.data.hasWaits && !wait ? view.dots : c[lane.kind]; ctx.fillRect(a, top, width, each);
       if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
       if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0].replace(/^NCCL /, ""), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
@@ -189,7 +195,7 @@
   const drawFolded = (ctx, view, row, y) => {
     const { rank } = row, c = view.colours, [a, b] = clipped(view, rank.first, rank.last);
     if (b > a) { ctx.fillStyle = c.idle; ctx.globalAlpha = 0.35; ctx.fillRect(a, y, b - a, row.height); ctx.globalAlpha = 1; }
-    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.hatch : c[part], y, row.height);
+    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.hatch : part === "comm" && view.data.hasWaits ? view.dots : c[part], y, row.height);
     ctx.fillStyle = c.ink;
     for (const step of rank.steps) { const at = x(view, step[2]); if (at >= view.left && at < view.width) ctx.fillRect(at, y, 1, row.height); }
   };

@@ -39,4 +39,11 @@ def test_findings_speak_first():
     said = verdict(LATE, WAITING, findings=(finding, Finding("note", "info", "Nothing to do.")))
     assert "Rank 0 is late by 70 ns a step." in said
     assert "Nothing to do." not in said
+    assert "sits in all-reduce" in said, "the picture of the bars comes first"
+
+
+def test_what_a_finding_says_is_not_said_twice():
+    finding = Finding("straggler", "high", "Rank 1 waits 70 ns a step for rank 0.")
+    said = verdict(LATE, WAITING, findings=(finding,))
+    assert finding.title in said
     assert "sits in" not in said

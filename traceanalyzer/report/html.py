@@ -149,7 +149,11 @@ def _head(report: Report) -> list[str]:
 
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
-    return [text.replace("_", " ") for text in texts[0].split(", ")] if len(texts) == 1 else []
+    if len(texts) != 1:
+        return []
+    shown = {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA", "nccl": "NCCL", "torch": "PyTorch"}
+    named = [text.partition(" ") for text in texts[0].split(", ")]
+    return [f"{shown.get(name, name.replace('_', ' '))} {version}" for name, _, version in named]
 
 
 def _zero(report: Report) -> int:
