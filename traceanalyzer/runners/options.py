@@ -36,6 +36,8 @@ class RunConfig:
     slice_params: bool = False
     payload_mib: int = 1024
     seed: int = 0
+    # With the usual 1e-8 a step hardly depends on the gradients' scale; tests raise it to see a wrong mean.
+    adam_eps: float = 1e-8
     compile: bool = False
     checkpoint_activations: bool = False
     steps: int = 10

@@ -123,9 +123,18 @@ class Strategy:
 
 def adamw(parameters: Iterable[Tensor], config: RunConfig, world: World) -> torch.optim.AdamW:
     """AdamW in one fused kernel where there is a GPU: a loop over parameters would be bound by the host."""
-    return torch.optim.AdamW(
-        parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.1, fused=world.is_cuda
-    )
+    return torch.optim.AdamW(parameters, **adamw_options(config, world))
+
+
+def adamw_options(config: RunConfig, world: World) -> dict[str, Any]:
+    """The optimizer's settings, one set for all strategies."""
+    return {
+        "lr": config.learning_rate,
+        "betas": (0.9, 0.95),
+        "eps": config.adam_eps,
+        "weight_decay": 0.1,
+        "fused": world.is_cuda,
+    }
 
 
 def parallel_sizes(**sizes: Any) -> dict[str, Any]:
