@@ -17,8 +17,8 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
 @pytest.fixture(scope="session")
-def losses_of(tmp_path_factory):
-    """Losses of each command line, all run in one process group of so many ranks."""
+def runs_of(tmp_path_factory):
+    """What each command line measured, all run in one process group of so many ranks."""
 
     def run(lines: list[str], ranks: int) -> list[dict]:
         folder = tmp_path_factory.mktemp("several_runs")

@@ -38,19 +38,19 @@ OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
 
 
 @pytest.fixture(scope="module")
-def single(losses_of):
-    return [run["losses"] for run in losses_of(SINGLE, ranks=1)]
+def single(runs_of):
+    return [run["losses"] for run in runs_of(SINGLE, ranks=1)]
 
 
 @pytest.fixture(scope="module")
-def on_two_ranks(losses_of):
-    runs = losses_of([*ON_TWO_RANKS.values(), ENCODER], ranks=2)
+def on_two_ranks(runs_of):
+    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER], ranks=2)
     return dict(zip([*ON_TWO_RANKS, "encoder"], runs, strict=True))
 
 
 @pytest.fixture(scope="module")
-def on_four_ranks(losses_of):
-    return dict(zip(ON_FOUR_RANKS, losses_of(list(ON_FOUR_RANKS.values()), ranks=4), strict=True))
+def on_four_ranks(runs_of):
+    return dict(zip(ON_FOUR_RANKS, runs_of(list(ON_FOUR_RANKS.values()), ranks=4), strict=True))
 
 
 def test_every_strategy_is_verified():
@@ -64,12 +64,12 @@ def test_single_learns(single):
 
 
 @pytest.mark.parametrize("name", ON_TWO_RANKS)
-def test_two_ranks_have_the_losses_of_one(single, on_two_ranks, name):
+def test_two_ranks_have_the_runs_of_one(single, on_two_ranks, name):
     assert on_two_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ON_FOUR_RANKS)
-def test_four_ranks_have_the_losses_of_one(single, on_four_ranks, name):
+def test_four_ranks_have_the_runs_of_one(single, on_four_ranks, name):
     assert on_four_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
 

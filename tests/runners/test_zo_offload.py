@@ -14,9 +14,9 @@ TOLERANCE = 2e-3
 
 
 @pytest.fixture(scope="module")
-def runs(losses_of):
+def runs(runs_of):
     lines = [f"{BASE} zo_offload --batch 4", f"{BASE} zo_offload --batch 4 --slice-params"]
-    return losses_of(lines, ranks=2) + losses_of([f"{BASE} zo_offload --batch 8", f"{BASE} single --batch 8"], ranks=1)
+    return runs_of(lines, ranks=2) + runs_of([f"{BASE} zo_offload --batch 8", f"{BASE} single --batch 8"], ranks=1)
 
 
 def in_memory(steps=4, batch=8):

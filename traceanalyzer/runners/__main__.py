@@ -29,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run what the command line asks for; the exit status."""
     try:
         config = parse(arguments)
+        if config.profile.profiler == "nsys" and config.device == "cpu":
+            raise UsageError("--profiler nsys records GPUs: use --profiler torch with --device cpu")
         if config.profile.profiler == "nsys" and not nsys.is_under_nsys():
             return _record_with_nsys(config, arguments)
         if config.ranks and config.ranks > 1 and not is_under_torchrun():
@@ -75,7 +77,6 @@ def _record_with_nsys(config: RunConfig, arguments: Sequence[str]) -> int:
             "--profiler nsys must be started by nsys, around torchrun. Leave torchrun out and say "
             f"--ranks {world_size()}, or run\n  {' '.join(nsys.profile_command(config.out, job, config.nsys))}"
         )
-    choose_device(None if config.device is None else "cuda")
     STRATEGIES[config.strategy].check(config, config.ranks or 1)
     return nsys.record(config.out, nsys.launch_command(arguments, config.ranks or 1), config.nsys)
 

@@ -14,6 +14,7 @@ from torch.autograd.profiler import emit_nvtx
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from traceanalyzer.runners.ranges import Range, use_nvtx
+from traceanalyzer.runners.shutdown import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,8 +117,11 @@ class _TorchCapture:
 
     def _write(self, finished: profile) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        stamp = self._stamp or _now_ms()
-        finished.export_chrome_trace(str(self._folder / f"capture_{stamp}.pt.trace.json.gz"))
+        path = self._folder / f"capture_{self._stamp or _now_ms()}.pt.trace.json.gz"
+        partial = path.with_name(f".{path.name}")
+        with uninterrupted():
+            finished.export_chrome_trace(str(partial))
+            partial.replace(path)
 
 
 class _NsysCapture:

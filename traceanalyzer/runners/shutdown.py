@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+class Terminated(SystemExit):
+    """The launcher ended this rank: another one failed, or somebody cancelled the job."""
+
+    def __str__(self) -> str:
+        return "ended by SIGTERM, because another rank failed or the job was cancelled"
+
+
 @contextmanager
 def unwinding_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an exception, also while the main thread waits for a GPU that waits for a dead rank.
@@ -36,6 +43,22 @@ def unwinding_on_sigterm() -> Iterator[None]:
         os.close(wake_write)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold SIGTERM back until the block is done: half a trace cannot be read."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    previous_handler = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
+        if received:
+            signal.raise_signal(signal.SIGTERM)
+
+
 def abort_process_groups() -> None:
     """Leave the process group without waiting for ranks that may be gone."""
     abort = getattr(distributed_c10d, "_abort_process_group", None)
@@ -48,7 +71,7 @@ def abort_process_groups() -> None:
 def _unwind(signal_number: int, frame: object) -> NoReturn:
     del frame
     signal.signal(signal_number, signal.SIG_IGN)
-    raise SystemExit(128 + signal_number)
+    raise Terminated(128 + signal_number)
 
 
 def _abort_when_woken(wake_read: int) -> None:
