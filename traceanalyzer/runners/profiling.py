@@ -105,7 +105,8 @@ class _TorchCapture:
 
     def __exit__(self, *exception: object) -> None:
         # Leaving in mid-capture exports what there is.
-        self._profile.__exit__(None, None, None)
+        with uninterrupted():
+            self._profile.__exit__(None, None, None)
 
     def step(self) -> None:
         self._steps_done += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT_VERSION = 1
+_FOLDERS = re.compile(r"/(?:[^\s/\[\]:]+/)+")
+_ADDRESS = re.compile(r"\[?\d+\.\d+\.\d+\.\d+\]?(?::\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ class RunRecord:
         )
 
     def failed(self, error: BaseException, *, is_out_of_memory: bool) -> RunRecord:
-        """The same run with how it ended; only the error's first line, which holds no paths of ours."""
-        message = (str(error).splitlines() or [""])[0]
+        """The same run with how it ended: the error's first line, without folders and addresses."""
+        message = _FOLDERS.sub("", (str(error).splitlines() or [""])[0])
+        message = _ADDRESS.sub("<peer>", message)
         return replace(
             self, status="oom" if is_out_of_memory else "failed", error=f"{type(error).__name__}: {message}"
         )

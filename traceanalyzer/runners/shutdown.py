@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
@@ -68,10 +69,12 @@ def abort_process_groups() -> None:
             abort()
 
 
-def _unwind(signal_number: int, frame: object) -> NoReturn:
+def _unwind(signal_number: int, frame: object) -> None:
     del frame
     signal.signal(signal_number, signal.SIG_IGN)
-    raise Terminated(128 + signal_number)
+    # An aborted collective has raised already: a second exception would cut short what the first one unwinds.
+    if sys.exc_info()[0] is None:
+        raise Terminated(128 + signal_number)
 
 
 def _abort_when_woken(wake_read: int) -> None:
