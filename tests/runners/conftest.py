@@ -26,7 +26,13 @@ def runs_of(tmp_path_factory):
         script = [str(ROOT / "tests/runners/several_runs.py"), "lines.json", "results.json"]
         launcher = [*TORCHRUN, f"--nproc_per_node={ranks}"] if ranks > 1 else [sys.executable]
         done = subprocess.run(
-            [*launcher, *script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=150, check=False
+            [*launcher, *script],
+            cwd=folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
         return json.loads((folder / "results.json").read_text())

@@ -22,7 +22,9 @@ def main(lines_path: str, results_path: str) -> None:
             STRATEGIES[config.strategy].check(config, world.size)
             print(" ".join(line), flush=True)
             record = train(config, world)
-            results.append({"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer})
+            results.append(
+                {"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer}
+            )
         if world.rank == 0:
             Path(results_path).write_text(json.dumps(results))
 

@@ -28,4 +28,7 @@ def test_broadcast(name, uploaded_bytes, peer_bytes):
     for buffer in strategy.buffers:
         assert torch.equal(buffer, strategy.payload)
     transfer = strategy.transfer()
-    assert (transfer["uploaded_bytes_per_step"], transfer["peer_bytes_per_step"]) == (uploaded_bytes, peer_bytes)
+    assert (transfer["uploaded_bytes_per_step"], transfer["peer_bytes_per_step"]) == (
+        uploaded_bytes,
+        peer_bytes,
+    )

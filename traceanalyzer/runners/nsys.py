@@ -48,7 +48,14 @@ def launch_command(arguments: Sequence[str], ranks: int) -> list[str]:
     module = ["-m", "traceanalyzer.runners", *arguments]
     if ranks == 1:
         return [sys.executable, *module]
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", *module]
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc_per_node={ranks}",
+        *module,
+    ]
 
 
 def record(out: Path, job: Sequence[str], nsys: str = "nsys") -> int:
@@ -60,7 +67,9 @@ def record(out: Path, job: Sequence[str], nsys: str = "nsys") -> int:
     commands = [profile_command(out, job, nsys), export_command(out, nsys)]
     if shutil.which(nsys) is None:
         lines = "\n".join(f"  {shlex.join(command)}" for command in commands)
-        raise UsageError(f"{nsys} was not found: install Nsight Systems or give --nsys PATH. It would run\n{lines}")
+        raise UsageError(
+            f"{nsys} was not found: install Nsight Systems or give --nsys PATH. It would run\n{lines}"
+        )
     out.mkdir(parents=True, exist_ok=True)
     for command in commands:
         status = subprocess.run(command, check=False).returncode  # noqa: S603

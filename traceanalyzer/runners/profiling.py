@@ -118,11 +118,12 @@ class _TorchCapture:
 
     def _write(self, finished: profile) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"capture_{self._stamp or _now_ms()}.pt.trace.json.gz"
-        partial = path.with_name(f".{path.name}")
+        capture = f"capture_{self._stamp or _now_ms()}"
+        # No reader takes the partial name for a trace; its end makes torch compress.
+        partial = self._folder / f"{capture}.partial.gz"
         with uninterrupted():
             finished.export_chrome_trace(str(partial))
-            partial.replace(path)
+            partial.replace(self._folder / f"{capture}.pt.trace.json.gz")
 
 
 class _NsysCapture:

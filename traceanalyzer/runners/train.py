@@ -79,7 +79,9 @@ class Steps:
         micro_batches = []
         if self.strategy.has_model:
             with span("data"):
-                micro_batches = self.tokens.micro_batches(index, self.rank, self.ranks, self.config.accumulate)
+                micro_batches = self.tokens.micro_batches(
+                    index, self.rank, self.ranks, self.config.accumulate
+                )
         self.losses.append(self.strategy.step(micro_batches))
 
 

@@ -58,7 +58,9 @@ def choose_device(requested: str | None) -> torch.device:
     if requested == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UsageError("no CUDA device was found: add --device cpu to train a small model over gloo instead")
+        raise UsageError(
+            "no CUDA device was found: add --device cpu to train a small model over gloo instead"
+        )
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if local_rank >= torch.cuda.device_count():
         raise UsageError(

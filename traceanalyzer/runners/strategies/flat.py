@@ -35,7 +35,9 @@ class FlatUnit:
         master = self._flattened([p.data for p in parameters])
         self.full = master.to(full_dtype)
         # In one dtype the shard is a view of the full buffer: the optimizer then updates both.
-        self.shard = nn.Parameter((self.full if full_dtype == master.dtype else master).chunk(world_size)[rank])
+        self.shard = nn.Parameter(
+            (self.full if full_dtype == master.dtype else master).chunk(world_size)[rank]
+        )
         for parameter, view in zip(parameters, self.full.split([*self.sizes, self.padding]), strict=False):
             parameter.data = view.view_as(parameter)
         self.on_reduced: Callable[[], None] | None = None

@@ -62,7 +62,9 @@ class Pipeline(Strategy):
         require_ranks(config.strategy, world_size)
         stage_split(config, world_size)
         if config.accumulate > 1:
-            raise UsageError("a pipeline accumulates over its microbatches: use --microbatches, not --accumulate")
+            raise UsageError(
+                "a pipeline accumulates over its microbatches: use --microbatches, not --accumulate"
+            )
         if config.batch % cls.microbatch_count(config):
             raise UsageError(f"--microbatches {config.microbatches} does not divide --batch {config.batch}")
 
@@ -112,8 +114,12 @@ class Pipeline(Strategy):
         return None if received is None else received.grad
 
     def exchange(
-        self, *, to_next: Tensor | None = None, to_previous: Tensor | None = None,
-        from_next: Tensor | None = None, from_previous: Tensor | None = None,
+        self,
+        *,
+        to_next: Tensor | None = None,
+        to_previous: Tensor | None = None,
+        from_next: Tensor | None = None,
+        from_previous: Tensor | None = None,
     ) -> None:
         """Start the given sends and wait for the given receives, all in one group.
 

@@ -116,5 +116,3 @@ def allocate(unit: FlatUnit) -> None:
 def free(unit: FlatUnit) -> None:
     """Release the full buffer's memory, but keep the tensors that point to it."""
     unit.full.untyped_storage().resize_(0)
-
-

@@ -64,7 +64,9 @@ class ZerothOrderOffload(Strategy):
     def check(cls, config: RunConfig, world_size: int) -> None:
         del world_size
         if config.accumulate > 1:
-            raise UsageError(f"{config.strategy} has no gradients to accumulate: leave --accumulate out, raise --batch")
+            raise UsageError(
+                f"{config.strategy} has no gradients to accumulate: leave --accumulate out, raise --batch"
+            )
 
     @torch.no_grad()
     def step(self, micro_batches: list[Batch]) -> Tensor | None:
@@ -173,7 +175,9 @@ class ZerothOrderOffload(Strategy):
         return {
             "uploaded_bytes_per_step": moved,
             "offloaded_bytes_per_step": moved,
-            "gathered_bytes_per_step": len(self.host_blocks) * self.slots[0].flat.nbytes if self.ranks > 1 else None,
+            "gathered_bytes_per_step": len(self.host_blocks) * self.slots[0].flat.nbytes
+            if self.ranks > 1
+            else None,
             "is_sliced": self.ranks > 1,
             "is_pinned": self.host_blocks[0].host.is_pinned() if self.world.is_cuda else None,
         }
