@@ -1,0 +1,87 @@
+"""What an analysis gives: a Result is one table with its keys and the definition of every column."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """One table of figures. Subclasses state what it means; the table holds integers, ratios are derived.
+
+    Attributes:
+        table: the rows, with `stored` columns.
+    """
+
+    table: pd.DataFrame
+
+    title: ClassVar[str] = ""
+    """Heading in a report."""
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Columns that together name a row, once."""
+    columns: ClassVar[Mapping[str, str]] = {}
+    """Every column of `to_frame()`, in order, with its definition in one line. A name ends in its unit."""
+    is_detail: ClassVar[bool] = False
+    """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table with derived columns, in the order of `columns`; absent values are NA."""
+        frame = self._derived(self.table)
+        return frame[list(self.columns)].reset_index(drop=True)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as plain Python rows; absent values are `None`."""
+        frame = self.to_frame()
+        plain = {name: plain_values(frame[name]) for name in frame}
+        return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}\n{self.to_frame()!r}"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame()._repr_html_())
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table
+
+
+def plain_values(column: pd.Series) -> list[Any]:
+    """Python values of a column with `None` for NA."""
+    return [None if absent else value for value, absent in zip(column.tolist(), column.isna(), strict=True)]
+
+
+def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
+    """Return 100 · part / whole; NA where whole is 0 or either is absent."""
+    return (100.0 * ratio(part, whole)).astype("Float64")
+
+
+def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
+    """Return part / whole as Float64; NA where whole is 0 or either is absent."""
+    divisor = whole.astype("Float64")
+    return (part.astype("Float64") / divisor.where((divisor != 0).fillna(value=False))).astype("Float64")
+
+
+def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[str, ...] = ()) -> pd.DataFrame:
+    """Rows of all ranks under each other, in order of rank, with a `rank` column first.
+
+    `columns` names the columns that an empty answer still has.
+    """
+    frames = [part.assign(rank=np.int64(rank)) for rank, part in sorted(parts.items()) if len(part)]
+    if not frames:
+        return pd.DataFrame(columns=["rank", *(name for name in columns if name != "rank")])
+    frame = pd.concat(_same_categories(frames), ignore_index=True)
+    return frame[["rank", *(name for name in frame if name != "rank")]]
+
+
+def _same_categories(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Names as plain strings: categories differ from rank to rank, and these tables are small."""
+    return [
+        frame.astype({name: "str" for name in frame if isinstance(frame[name].dtype, pd.CategoricalDtype)})
+        for frame in frames
+    ]

@@ -1,0 +1,100 @@
+"""Exact arithmetic on unions of time intervals, vectorised, in integer nanoseconds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.model import RankTrace, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Disjoint half-open intervals [start, end), sorted: a union in which overlaps count once."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, starts: np.ndarray | Sequence[int], ends: np.ndarray | Sequence[int]) -> "Intervals":
+        """Union of any intervals; those with end ≤ start hold no time and are dropped."""
+        start_array, end_array = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
+        held = end_array > start_array
+        start_array, end_array = start_array[held], end_array[held]
+        if not len(start_array):
+            return EMPTY
+        order = np.argsort(start_array, kind="stable")
+        start_array = start_array[order]
+        reach = np.maximum.accumulate(end_array[order])
+        is_first = np.empty(len(order), dtype=bool)
+        is_first[0] = True
+        is_first[1:] = start_array[1:] > reach[:-1]  # touching intervals join
+        first = np.flatnonzero(is_first)
+        return cls(start_array[first], reach[np.append(first[1:] - 1, len(order) - 1)])
+
+    @property
+    def total_ns(self) -> int:
+        """Time that the union covers."""
+        return int((self.ends - self.starts).sum())
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __or__(self, other: "Intervals") -> "Intervals":
+        return Intervals.of(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
+
+    def __and__(self, other: "Intervals") -> "Intervals":
+        return _combine(self, other, in_both=True)
+
+    def __sub__(self, other: "Intervals") -> "Intervals":
+        return _combine(self, other, in_both=False)
+
+    def clip(self, start_ns: int, end_ns: int) -> "Intervals":
+        """The part inside [start_ns, end_ns)."""
+        starts, ends = np.maximum(self.starts, start_ns), np.minimum(self.ends, end_ns)
+        held = ends > starts
+        return Intervals(starts[held], ends[held])
+
+    def covered_ns(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """For each query [start, end), which may overlap each other, the time inside it that the union covers."""
+        return np.where(ends > starts, self._covered_before(ends) - self._covered_before(starts), 0)
+
+    def _covered_before(self, times: np.ndarray) -> np.ndarray:
+        if not len(self):
+            return np.zeros(len(times), dtype=np.int64)
+        total = np.concatenate([[0], np.cumsum(self.ends - self.starts)])
+        row = np.searchsorted(self.starts, times, side="right")
+        last_end = self.ends[np.maximum(row - 1, 0)]
+        return np.where(row > 0, total[row] - np.maximum(last_end - times, 0), 0)
+
+
+EMPTY = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def union(trace: RankTrace, kind: str, window: Window | None = None) -> Intervals:
+    """∪kind of DEFINITIONS: the union of the rank's GPU operations of `kind`, clipped to the window looked at."""
+    window = window or trace.window
+    ops = trace.gpu_ops
+    mask = (ops["kind"] == kind).to_numpy()
+    return of_rows(ops, mask).clip(window.start_ns, window.end_ns)
+
+
+def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
+    """Union of the rows of a table with `start_ns` and `end_ns` that `mask` picks."""
+    return Intervals.of(frame["start_ns"].to_numpy()[mask], frame["end_ns"].to_numpy()[mask])
+
+
+def _combine(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
+    """Stretches inside `left` that are inside (`in_both`) or outside `right`."""
+    if not len(left):
+        return EMPTY
+    times = np.concatenate([left.starts, left.ends, right.starts, right.ends])
+    in_left = np.repeat([1, -1, 0, 0], [len(left), len(left), len(right), len(right)])
+    in_right = np.repeat([0, 0, 1, -1], [len(left), len(left), len(right), len(right)])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    depth_left, depth_right = np.cumsum(in_left[order]), np.cumsum(in_right[order])
+    wanted = (depth_left > 0) & ((depth_right > 0) == in_both)
+    wanted = wanted[:-1] & (times[1:] > times[:-1])
+    return Intervals.of(times[:-1][wanted], times[1:][wanted])

@@ -1,0 +1,64 @@
+"""What every reader offers: does it know the file, what does its head say, and its ranks' traces."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import RankTrace
+
+FILE_ORDER = "file order"
+
+DEVICE_ORDER = "order of GPUs in one file"
+
+GUESSED = (FILE_ORDER, DEVICE_ORDER)
+"""Sources of a rank's number that may collide with another file's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What can be said of a file without reading it whole; `None` where it does not say.
+
+    Attributes:
+        ranks: ranks whose events the file holds.
+        world_size: ranks of the job.
+        trace_id: id that the profiler gave to the capture.
+        start_ns: when the capture began, ns since the epoch.
+    """
+
+    ranks: tuple[int, ...] | None = None
+    world_size: int | None = None
+    trace_id: str | None = None
+    start_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankHint:
+    """The rank that discovery gives to a file whose content names none, and where it got it from."""
+
+    rank: int
+    source: str
+
+
+class Reader(Protocol):
+    """One input format. A module with these three functions is a reader."""
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the file or folder is of this format, from its name and first bytes."""
+
+    def peek(self, path: Path) -> Header:
+        """The file's head.
+
+        Raises:
+            NotATraceError: the file is not a trace after all; the message says why.
+        """
+
+    def read(self, path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
+        """Each rank of the file, one at a time, in order.
+
+        A damaged file gives what it still holds, and says so in `meta.notes`.
+
+        Raises:
+            NotATraceError: nothing in the file can be analysed; the message says why.
+        """

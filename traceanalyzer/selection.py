@@ -1,0 +1,164 @@
+"""Which step each GPU operation belongs to, and the window that is looked at."""
+
+import fnmatch
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.model import NONE, STEPS, RankTrace, Window, conform, whole_capture
+
+PROFILER_STEP = "ProfilerStep#*"
+
+GUESSES = (PROFILER_STEP, "step[_ #:]*[0-9]*", "iter*[_ #:]*[0-9]*", "train_step*", "training_step*")
+"""Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
+
+# cudaLaunchHostFunc runs on the host and leaves no GPU operation.
+_LAUNCH = re.compile(r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a capture is looked at.
+
+    Attributes:
+        step_range: name or glob of the ranges that are steps (`step_*`); `None` guesses.
+        steps: `all` (the whole capture), `last` (the last complete step) or `first:last` (by step number, both
+            included; either may be empty).
+    """
+
+    step_range: str | None = None
+    steps: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.steps not in ("all", "last") and not re.fullmatch(r"\d*:\d*|\d+", self.steps):
+            raise UsageError(f"--steps {self.steps!r}: write all, last, a step's number, or FIRST:LAST such as 2:4")
+
+
+def select(trace: RankTrace, selection: Selection) -> RankTrace:
+    """The trace with its steps found, its operations given to them, and its window set.
+
+    A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
+    operation's start to the next step's first operation's start; the last one is open and ends with its last
+    operation. A step is partial when a launch of it has no GPU operation in the capture.
+
+    Raises:
+        UsageError: the selection asks for steps that this capture does not have.
+    """
+    found = _step_ranges(trace, selection.step_range)
+    launch = trace.gpu_ops["launch"].to_numpy()
+    op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
+    op_step = np.where(launch == NONE, NONE, op_step)
+    steps = _with_windows(trace, found, op_step)
+    return replace(trace, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
+
+
+def _step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
+    names = trace.ranges["name"].cat.categories
+    for glob in (pattern,) if pattern else GUESSES:
+        matching = fnmatch.filter(names, glob)
+        if matching:
+            ranges = trace.ranges[trace.ranges["name"].isin(matching)]
+            return _outermost(ranges)
+    if pattern:
+        raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {_some(list(names))}")
+    return trace.ranges.iloc[:0]
+
+
+def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Drop ranges that lie inside an earlier one: steps do not nest."""
+    reach = ranges["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
+    return ranges[ranges["start_ns"] >= reach].reset_index(drop=True)
+
+
+def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
+    """Row of the step whose host range holds each API call's start, whatever its thread."""
+    calls = trace.api_calls["start_ns"].to_numpy()
+    return step_at(found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), calls)
+
+
+def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Row of the disjoint, sorted range [start, end) that holds each time; -1 where none does."""
+    if not len(starts):
+        return np.full(len(times), NONE, dtype=np.int64)
+    row = np.searchsorted(starts, times, side="right") - 1
+    return np.where((row >= 0) & (times < ends[row]), row, NONE)
+
+
+def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
+    starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
+    held = op_step != NONE
+    first = starts[held].groupby(op_step[held]).min().reindex(range(len(found))).astype("Int64")
+    last = ends[held].groupby(op_step[held]).max().reindex(range(len(found))).astype("Int64")
+    # A step that launched nothing has no window, and the one before it ends where a later one begins.
+    next_first = first.shift(-1).bfill()
+    names = found["name"].astype(str)
+    frame = pd.DataFrame(
+        {
+            "step": _numbers(names),
+            "name": names,
+            "host_start_ns": found["start_ns"],
+            "host_end_ns": found["end_ns"],
+            "start_ns": first,
+            "end_ns": next_first.fillna(last).where(first.notna()),
+            "is_open": next_first.isna(),
+            "is_partial": _is_partial(trace, found),
+        }
+    )
+    return conform(frame, STEPS)
+
+
+def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
+    """Steps with a launch whose GPU operation the capture does not have."""
+    calls = trace.api_calls
+    launches = [name for name in calls["name"].cat.categories if _LAUNCH.search(name)]
+    launched = calls["name"].isin(launches).to_numpy()
+    has_op = np.zeros(len(calls), dtype=bool)
+    launch = trace.gpu_ops["launch"].to_numpy()
+    has_op[launch[launch != NONE]] = True
+    step = _step_of_launch(trace, found)
+    lost = step[launched & ~has_op & (step != NONE)]
+    partial: np.ndarray = np.isin(np.arange(len(found)), lost)
+    return partial
+
+
+def _numbers(names: pd.Series) -> np.ndarray:
+    """The number that ends each name; ordinals where a name has none or two share one."""
+    text = names.str.extract(r"(\d+)\D*$")[0]
+    if text.isna().any() or text.duplicated().any():
+        return np.arange(len(names))
+    return text.astype("int64").to_numpy()
+
+
+def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
+    if wanted == "all":
+        return whole_capture(trace.gpu_ops)
+    chosen = _chosen(steps, wanted)
+    if chosen.empty:
+        raise UsageError(
+            f"--steps {wanted}: rank {trace.rank} has no such step with GPU operations; "
+            + _some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
+        )
+    numbers = tuple(int(number) for number in chosen["step"])
+    label = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]} to {numbers[-1]}"
+    return Window(int(chosen["start_ns"].min()), int(chosen["end_ns"].max()), label, numbers)
+
+
+def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
+    with_window = steps[steps["start_ns"].notna()]
+    if wanted == "last":
+        return with_window[~with_window["is_open"] & ~with_window["is_partial"]].tail(1)
+    first, colon, last = wanted.partition(":")
+    low = int(first) if first else 0
+    high = (int(last) if last else None) if colon else low
+    numbers = with_window["step"]
+    return with_window[(numbers >= low) & ((numbers <= high) if high is not None else True)]
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    if not names:
+        return "it has none"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"it has {', '.join(names[:most])}{more}"
