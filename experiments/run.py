@@ -59,9 +59,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--run-timeout-s", type=float, default=150, help="end a run after this (default 150)")
     parser.add_argument("--budget-s", type=float, default=3600, help="start no run after this (default 3600)")
     parser.add_argument("--no-analyse", dest="analyse", action="store_false", help="only run and compare")
-    parser.add_argument(
-        "--pack", type=Path, metavar="FOLDER", help="also write the traces there as one tar in parts"
-    )
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="also write the traces there as one tar in parts")
     parser.add_argument("--part-mib", type=int, default=15, help="size of a part (default 15)")
     arguments = sys.argv[1:]
     # Everything after -- belongs to the runners.
@@ -113,9 +111,7 @@ def _run(
     return ("ok" if status == 0 else f"exit {status}"), time.monotonic() - start
 
 
-def _command(
-    experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace
-) -> list[str]:
+def _command(experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace) -> list[str]:
     arguments = ["--strategy", experiment.strategy, "--out", str(folder), "--seed", str(experiment.seed)]
     arguments += experiment.arguments
     if hardware.is_cpu and "--device" not in experiment.arguments:

@@ -91,20 +91,18 @@ def set_d(hardware: Hardware) -> list[Experiment]:
     model = (*_model("tiny-bert" if hardware.is_cpu else "bert", hardware), "--layers", "12")
     batch = hardware.batch(64)
     piped = (*model, "--batch", str(2 * batch))
-    for stages in range(2, min(hardware.gpus, 4) + 1):
-        runs.append(Experiment(f"pp_{stages}_stages", "pp_1f1b", piped, ranks=stages))
-    for chunks in (1, 2, 4, 16):
-        if chunks <= 2 * batch:
-            runs.append(
-                Experiment(
-                    f"pp_{chunks}_chunks", "pp_gpipe", (*piped, "--microbatches", str(chunks)), ranks=2
-                )
-            )
+    runs += [
+        Experiment(f"pp_{stages}_stages", "pp_1f1b", piped, ranks=stages)
+        for stages in range(2, min(hardware.gpus, 4) + 1)
+    ]
+    runs += [
+        Experiment(f"pp_{chunks}_chunks", "pp_gpipe", (*piped, "--microbatches", str(chunks)), ranks=2)
+        for chunks in (1, 2, 4, 16)
+        if 2 * batch % chunks == 0
+    ]
     stages = min(hardware.gpus, 4)
     uneven = {2: "9,3", 3: "6,3,3", 4: "6,2,2,2"}[stages]
-    runs.append(
-        Experiment(f"pp_{stages}_stages_uneven", "pp_1f1b", (*piped, "--split", uneven), ranks=stages)
-    )
+    runs.append(Experiment(f"pp_{stages}_stages_uneven", "pp_1f1b", (*piped, "--split", uneven), ranks=stages))
     for seed in SEEDS:
         for name in ("pytorch_ddp", "pytorch_zero3"):
             profiler = () if seed == 0 else ("--profiler", "none")

@@ -20,11 +20,9 @@ def main(lines_path: str, results_path: str) -> None:
         for line in json.loads(Path(lines_path).read_text()):
             config = replace(parse(line), adam_eps=ADAM_EPS)
             STRATEGIES[config.strategy].check(config, world.size)
-            print(" ".join(line), flush=True)
+            sys.stdout.write(" ".join(line) + "\n")
             record = train(config, world)
-            results.append(
-                {"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer}
-            )
+            results.append({"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer})
         if world.rank == 0:
             Path(results_path).write_text(json.dumps(results))
 

@@ -18,9 +18,7 @@ CPU = ["--device", "cpu"]
 def test_two_ranks_write_run_json(runner, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be, that is the question\n" * 20)
-    done = runner(
-        "--strategy pytorch_ddp --device cpu --warmup 1 --steps 3 --data text.txt --out run", ranks=2
-    )
+    done = runner("--strategy pytorch_ddp --device cpu --warmup 1 --steps 3 --data text.txt --out run", ranks=2)
     assert done.returncode == 0, done.stderr
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert (run["format_version"], run["status"], run["world_size"]) == (1, "ok", 2)

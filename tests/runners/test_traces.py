@@ -68,6 +68,4 @@ def test_both_ranks_name_a_capture_alike(traces):
 
 def test_pipeline_ranges_name_the_microbatch(traces):
     ranges = names(traces["pp_1f1b --microbatches 2"], 1, "user_annotation")
-    assert {ranges[f"{phase} mb{index}"] for phase in ("forward", "backward") for index in range(2)} == {
-        STEPS
-    }
+    assert {ranges[f"{phase} mb{index}"] for phase in ("forward", "backward") for index in range(2)} == {STEPS}

@@ -11,9 +11,7 @@ from traceanalyzer.runners import ProfileConfig, traced
 def test_traced_writes_a_trace_and_run_json(tmp_path):
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with traced(
-        tmp_path / "mine", profile=ProfileConfig(wait=6, warmup=1, active=2), tokens_per_step=100
-    ) as loop:
+    with traced(tmp_path / "mine", profile=ProfileConfig(wait=6, warmup=1, active=2), tokens_per_step=100) as loop:
         for _ in range(12):
             with loop.range("forward"):
                 loss = model(torch.ones(2, 4)).square().mean()

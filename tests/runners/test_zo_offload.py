@@ -16,9 +16,7 @@ TOLERANCE = 2e-3
 @pytest.fixture(scope="module")
 def runs(runs_of):
     lines = [f"{BASE} zo_offload --batch 4", f"{BASE} zo_offload --batch 4 --slice-params"]
-    return runs_of(lines, ranks=2) + runs_of(
-        [f"{BASE} zo_offload --batch 8", f"{BASE} single --batch 8"], ranks=1
-    )
+    return runs_of(lines, ranks=2) + runs_of([f"{BASE} zo_offload --batch 8", f"{BASE} single --batch 8"], ranks=1)
 
 
 def in_memory(steps=4, batch=8):

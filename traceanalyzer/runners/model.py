@@ -55,8 +55,8 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = config.d_model // config.heads
         self.is_causal = config.is_causal
-        self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
-        self.proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.qkv: nn.Module = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
+        self.proj: nn.Module = nn.Linear(config.d_model, config.d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, _ = x.shape
@@ -72,8 +72,8 @@ class MLP(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.up = nn.Linear(config.d_model, 4 * config.d_model, bias=False)
-        self.down = nn.Linear(4 * config.d_model, config.d_model, bias=False)
+        self.up: nn.Module = nn.Linear(config.d_model, 4 * config.d_model, bias=False)
+        self.down: nn.Module = nn.Linear(4 * config.d_model, config.d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden: Tensor = self.down(F.gelu(self.up(x)))

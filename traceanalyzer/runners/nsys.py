@@ -67,9 +67,7 @@ def record(out: Path, job: Sequence[str], nsys: str = "nsys") -> int:
     commands = [profile_command(out, job, nsys), export_command(out, nsys)]
     if shutil.which(nsys) is None:
         lines = "\n".join(f"  {shlex.join(command)}" for command in commands)
-        raise UsageError(
-            f"{nsys} was not found: install Nsight Systems or give --nsys PATH. It would run\n{lines}"
-        )
+        raise UsageError(f"{nsys} was not found: install Nsight Systems or give --nsys PATH. It would run\n{lines}")
     out.mkdir(parents=True, exist_ok=True)
     for command in commands:
         status = subprocess.run(command, check=False).returncode  # noqa: S603

@@ -92,9 +92,7 @@ def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
     }
     model = replace(PRESETS[preset], **{name: value for name, value in given.items() if value is not None})
     if model.d_model % model.heads:
-        raise UsageError(
-            f"--d-model {model.d_model} is not a multiple of the {model.heads} heads: set --heads"
-        )
+        raise UsageError(f"--d-model {model.d_model} is not a multiple of the {model.heads} heads: set --heads")
     return model
 
 
@@ -118,12 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: torchrun --standalone --nproc_per_node=2 -m traceanalyzer.runners "
         "--strategy pytorch_ddp --out profile/pytorch_ddp",
     )
-    parser.add_argument(
-        "--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES)
-    )
-    parser.add_argument(
-        "--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)"
-    )
+    parser.add_argument("--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES))
+    parser.add_argument("--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
     parser.add_argument("--ranks", type=_positive, help="without torchrun: start that many ranks")
     parser.add_argument("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
@@ -149,26 +143,20 @@ def _add_model_options(group: argparse._ArgumentGroup) -> None:
 
 def _add_training_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--accumulate", type=_positive, help="micro-steps an optimizer step")
-    group.add_argument(
-        "--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)"
-    )
+    group.add_argument("--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)")
     group.add_argument("--lr", type=float)
     group.add_argument("--seed", type=int, default=0, help="of weights and data")
     group.add_argument("--compile", action="store_true", help="torch.compile every block")
     group.add_argument("--checkpoint-activations", action="store_true", help="recompute blocks in backward")
     group.add_argument("--warmup", type=int, default=5, help="steps before timing (default 5)")
-    group.add_argument(
-        "--steps", type=_positive, default=10, help="timed steps without profiler (default 10)"
-    )
+    group.add_argument("--steps", type=_positive, default=10, help="timed steps without profiler (default 10)")
 
 
 def _add_strategy_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--microbatches", type=_positive, help="pp_*: parts of a batch (default 8)")
     group.add_argument("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
     group.add_argument("--shard-size", type=_positive, default=2, help="fsdp_hybrid: ranks a shard group")
-    group.add_argument(
-        "--slice-params", action="store_true", help="zo_offload: each rank uploads 1/n and gathers"
-    )
+    group.add_argument("--slice-params", action="store_true", help="zo_offload: each rank uploads 1/n and gathers")
     group.add_argument("--payload-mib", type=_positive, default=1024, help="broadcast*: size (default 1024)")
 
 
@@ -178,9 +166,7 @@ def _add_profiler_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--profiler", choices=("torch", "nsys", "none"), default="torch")
     group.add_argument("--profile-wait", type=int, default=default.wait)
     group.add_argument("--profile-warmup", type=int, default=default.warmup)
-    group.add_argument(
-        "--profile-active", type=_positive, default=default.active, help="recorded steps (default 4)"
-    )
+    group.add_argument("--profile-active", type=_positive, default=default.active, help="recorded steps (default 4)")
     group.add_argument("--record-shapes", action=flag, default=default.record_shapes)
     group.add_argument("--with-stack", action=flag, default=default.with_stack)
     group.add_argument("--profile-memory", action=flag, default=default.profile_memory)

@@ -6,7 +6,7 @@ import inspect
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import torch
 import torch.distributed as dist
@@ -99,7 +99,7 @@ class _TorchCapture:
             experimental_config=_with_stream_waits(),
         )
 
-    def __enter__(self) -> _TorchCapture:
+    def __enter__(self) -> Self:
         self._profile.__enter__()
         return self
 
@@ -134,7 +134,7 @@ class _NsysCapture:
         self._step_range: Range | None = None
         self._operators = emit_nvtx(record_shapes=config.record_shapes) if config.nvtx_ops else nullcontext()
 
-    def __enter__(self) -> _NsysCapture:
+    def __enter__(self) -> Self:
         use_nvtx(is_on=True)
         self._operators.__enter__()
         self._begin_step()
@@ -171,9 +171,9 @@ class _NsysCapture:
         torch.cuda.cudart().cudaProfilerStop()
 
 
-def _with_stream_waits() -> object:
+def _with_stream_waits() -> Any:
     """Kineto's synchronisation events, where this version of torch can record them."""
-    from torch._C._profiler import _ExperimentalConfig  # noqa: PLC0415, PLC2701  # has no public name
+    from torch._C._profiler import _ExperimentalConfig  # noqa: PLC0415  # has no public name
 
     known = inspect.getdoc(_ExperimentalConfig.__init__) or ""
     return _ExperimentalConfig(enable_cuda_sync_events=True) if "enable_cuda_sync_events" in known else None

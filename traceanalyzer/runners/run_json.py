@@ -65,9 +65,7 @@ class RunRecord:
         """The same run with how it ended: the error's first line, without folders and addresses."""
         message = _FOLDERS.sub("", (str(error).splitlines() or [""])[0])
         message = _ADDRESS.sub("<peer>", message)
-        return replace(
-            self, status="oom" if is_out_of_memory else "failed", error=f"{type(error).__name__}: {message}"
-        )
+        return replace(self, status="oom" if is_out_of_memory else "failed", error=f"{type(error).__name__}: {message}")
 
     def write(self, folder: Path) -> None:
         """Write `folder/run.json` in one go: a reader never sees half a file."""

@@ -79,9 +79,7 @@ class Steps:
         micro_batches = []
         if self.strategy.has_model:
             with span("data"):
-                micro_batches = self.tokens.micro_batches(
-                    index, self.rank, self.ranks, self.config.accumulate
-                )
+                micro_batches = self.tokens.micro_batches(index, self.rank, self.ranks, self.config.accumulate)
         self.losses.append(self.strategy.step(micro_batches))
 
 
@@ -136,9 +134,7 @@ def _from_all_ranks(mine: dict[str, Any], world: World) -> list[dict[str, Any]]:
     return gathered
 
 
-def _summarised(
-    record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any]], config: RunConfig
-) -> RunRecord:
+def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any]], config: RunConfig) -> RunRecord:
     transfers = [{"rank": rank, **r["transfer"]} for rank, r in enumerate(ranks) if r["transfer"]]
     losses = _mean_losses([rank["losses"] for rank in ranks])
     parallel = strategy.parallel()

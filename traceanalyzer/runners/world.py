@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but not in the stub's __all__
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.shutdown import abort_process_groups
@@ -58,9 +60,7 @@ def choose_device(requested: str | None) -> torch.device:
     if requested == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UsageError(
-            "no CUDA device was found: add --device cpu to train a small model over gloo instead"
-        )
+        raise UsageError("no CUDA device was found: add --device cpu to train a small model over gloo instead")
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if local_rank >= torch.cuda.device_count():
         raise UsageError(
@@ -80,12 +80,15 @@ def joined(device: torch.device, timeout_s: int) -> Iterator[World]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         backend = "nccl"
-    start_options = {} if is_under_torchrun() else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    # -1 and no store: from the launcher's variables.
+    store, rank, size = (None, -1, -1) if is_under_torchrun() else (HashStore(), 0, 1)
     dist.init_process_group(
         backend,
         timeout=timedelta(seconds=timeout_s),
         device_id=device if device.type == "cuda" else None,
-        **start_options,
+        store=store,
+        rank=rank,
+        world_size=size,
     )
     world = World(dist.get_rank(), dist.get_world_size(), device)
     try:
@@ -95,4 +98,6 @@ def joined(device: torch.device, timeout_s: int) -> Iterator[World]:
         # An orderly end would wait for ranks that wait for this one.
         abort_process_groups()
         raise
+    # Unreachable modules in reference cycles still hold the group: freed after it, at exit, they end in an abort.
+    gc.collect()
     dist.destroy_process_group()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.memory_model import expected_memory
-from traceanalyzer.runners.model import build_model, parameter_count
+from traceanalyzer.runners.model import Block, build_model, parameter_count
 from traceanalyzer.runners.ranges import span
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Job:
         """The model on this rank's device, the same on every rank; built when first asked for."""
         model = build_model(self.config.model, self.world.device, self.config.seed)
         for block in model.blocks:
+            assert isinstance(block, Block)
             block.is_checkpointed = self.config.checkpoint_activations
             if self.config.compile:
                 # Block by block: one compilation serves all of them, and ranges stay outside.

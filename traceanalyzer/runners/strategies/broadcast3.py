@@ -13,9 +13,7 @@ class ChunkedBroadcast(Broadcast):
 
     def broadcast(self) -> None:
         chunk_elements = CHUNK_BYTES // self.payload.element_size()
-        chunks = zip(
-            self.payload.split(chunk_elements), *(b.split(chunk_elements) for b in self.buffers), strict=True
-        )
+        chunks = zip(self.payload.split(chunk_elements), *(b.split(chunk_elements) for b in self.buffers), strict=True)
         for source, first, *peers in chunks:
             with span("upload"), self.upload_lanes[0].queue():
                 first.copy_(source, non_blocking=True)

@@ -42,9 +42,7 @@ class BucketDDPAsync(SimpleDDP):
         self.next_bucket = 0
         for bucket in self.buckets:
             for parameter in bucket.parameters:
-                parameter.register_post_accumulate_grad_hook(
-                    lambda _, bucket=bucket: self.on_gradient(bucket)
-                )
+                parameter.register_post_accumulate_grad_hook(lambda _, bucket=bucket: self.on_gradient(bucket))
 
     def on_gradient(self, bucket: Bucket) -> None:
         """Called by autograd for each gradient; launches every bucket whose turn it is."""

@@ -26,18 +26,14 @@ class FlatUnit:
     when the unit's gradients are on their way and its parameters no longer needed by the backward pass.
     """
 
-    def __init__(
-        self, parameters: list[nn.Parameter], rank: int, world_size: int, full_dtype: torch.dtype
-    ) -> None:
+    def __init__(self, parameters: list[nn.Parameter], rank: int, world_size: int, full_dtype: torch.dtype) -> None:
         self.parameters, self.world_size = parameters, world_size
         self.sizes = [p.numel() for p in parameters]
         self.padding = -sum(self.sizes) % world_size
         master = self._flattened([p.data for p in parameters])
         self.full = master.to(full_dtype)
         # In one dtype the shard is a view of the full buffer: the optimizer then updates both.
-        self.shard = nn.Parameter(
-            (self.full if full_dtype == master.dtype else master).chunk(world_size)[rank]
-        )
+        self.shard = nn.Parameter((self.full if full_dtype == master.dtype else master).chunk(world_size)[rank])
         for parameter, view in zip(parameters, self.full.split([*self.sizes, self.padding]), strict=False):
             parameter.data = view.view_as(parameter)
         self.on_reduced: Callable[[], None] | None = None

@@ -62,9 +62,7 @@ class Pipeline(Strategy):
         require_ranks(config.strategy, world_size)
         stage_split(config, world_size)
         if config.accumulate > 1:
-            raise UsageError(
-                "a pipeline accumulates over its microbatches: use --microbatches, not --accumulate"
-            )
+            raise UsageError("a pipeline accumulates over its microbatches: use --microbatches, not --accumulate")
         if config.batch % cls.microbatch_count(config):
             raise UsageError(f"--microbatches {config.microbatches} does not divide --batch {config.batch}")
 

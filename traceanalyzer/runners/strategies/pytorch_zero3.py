@@ -31,9 +31,7 @@ class PyTorchZero3(Strategy):
             policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         for block in job.model.blocks:
             fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_after_forward)
-        self.fsdp: FSDPModule = fully_shard(
-            job.model, mesh=mesh, mp_policy=policy, reshard_after_forward=False
-        )
+        self.fsdp: FSDPModule = fully_shard(job.model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
         super().__init__(job)
 
     @classmethod

@@ -17,6 +17,4 @@ class Single(Strategy):
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
         if world_size != 1:
-            raise UsageError(
-                f"{config.strategy} runs on one rank, not {world_size}: start it without torchrun"
-            )
+            raise UsageError(f"{config.strategy} runs on one rank, not {world_size}: start it without torchrun")

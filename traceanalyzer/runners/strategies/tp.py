@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.model import Block
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes, require_ranks
 
@@ -27,6 +28,7 @@ class TensorParallel(Strategy):
 
     def __init__(self, job: Job) -> None:
         for block in job.model.blocks:
+            assert isinstance(block, Block)
             attention, mlp = block.attention, block.mlp
             attention.qkv = ColumnParallel(attention.qkv, job.world.rank, job.world.size)
             attention.proj = RowParallel(attention.proj, job.world.rank, job.world.size)
@@ -47,9 +49,9 @@ class TensorParallel(Strategy):
 class ColumnParallel(nn.Module):
     """This rank's output features; the backward pass sums the input's gradient over the ranks."""
 
-    def __init__(self, linear: nn.Linear, rank: int, ranks: int) -> None:
+    def __init__(self, linear: nn.Module, rank: int, ranks: int) -> None:
         super().__init__()
-        self.linear = _with_weight(linear.weight.chunk(ranks, dim=0)[rank])
+        self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=0)[rank])
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(_AllReduceInBackward.apply(x))
@@ -58,9 +60,9 @@ class ColumnParallel(nn.Module):
 class RowParallel(nn.Module):
     """This rank's input features; the forward pass sums the outputs over the ranks."""
 
-    def __init__(self, linear: nn.Linear, rank: int, ranks: int) -> None:
+    def __init__(self, linear: nn.Module, rank: int, ranks: int) -> None:
         super().__init__()
-        self.linear = _with_weight(linear.weight.chunk(ranks, dim=1)[rank])
+        self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=1)[rank])
 
     def forward(self, x: Tensor) -> Tensor:
         return _AllReduceInForward.apply(self.linear(x))

@@ -98,9 +98,7 @@ class Zero3(Strategy):
 
     def expected(self) -> dict[str, Any]:
         ranks = self.world.size
-        return expected_memory(
-            self.elements, parameter_shards=ranks, gradient_shards=ranks, optimizer_shards=ranks
-        )
+        return expected_memory(self.elements, parameter_shards=ranks, gradient_shards=ranks, optimizer_shards=ranks)
 
 
 def is_allocated(unit: FlatUnit) -> bool:

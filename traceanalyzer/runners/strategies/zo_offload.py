@@ -47,7 +47,7 @@ class ZerothOrderOffload(Strategy):
     def __init__(self, job: Job) -> None:
         self.config, self.world = job.config, job.world
         # Autocast would otherwise cache the bf16 copy of one block's weights and use it for all.
-        self.model = job.model.requires_grad_(requires_grad=False)
+        self.model = self.transformer = job.model.requires_grad_(requires_grad=False)
         device = job.world.device
         self.ranks = job.world.size if job.config.slice_params else 1
         self.slots = self._new_slots(device)
@@ -64,9 +64,7 @@ class ZerothOrderOffload(Strategy):
     def check(cls, config: RunConfig, world_size: int) -> None:
         del world_size
         if config.accumulate > 1:
-            raise UsageError(
-                f"{config.strategy} has no gradients to accumulate: leave --accumulate out, raise --batch"
-            )
+            raise UsageError(f"{config.strategy} has no gradients to accumulate: leave --accumulate out, raise --batch")
 
     @torch.no_grad()
     def step(self, micro_batches: list[Batch]) -> Tensor | None:
@@ -83,7 +81,7 @@ class ZerothOrderOffload(Strategy):
 
     def _both_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """loss(θ + εz) and loss(θ − εz), both carried through each block while it is on the GPU."""
-        embedding, head = self.model.embedding, self.model.head
+        embedding, head = self.transformer.embedding, self.transformer.head
         self._start_upload(0)
         plus, minus = (embedding(batch.tokens) for _ in self._perturbed(embedding, EMBEDDING_KEY))
         for index in range(len(self.host_blocks)):
@@ -150,19 +148,19 @@ class ZerothOrderOffload(Strategy):
             weights.addcmul_(direction, self.projected_gradient, value=-self.config.learning_rate)
 
     def _direction(self, like: Tensor, key: int, step: int) -> Tensor:
-        """z of one block or resident parameter: the same on every rank, whatever the slicing."""
+        """The direction z of one block or resident parameter: the same on every rank, whatever the slicing."""
         seed = (self.config.seed * 1_000_003 + step) * 10_007 + key
         self.generator.manual_seed(seed % 2**63)
         return torch.randn(like.shape, generator=self.generator, device=like.device)
 
     def _new_slots(self, device: torch.device) -> list[Slot]:
-        self.elements = parameter_count(self.model.blocks[0])
+        self.elements = parameter_count(self.transformer.blocks[0])
         rank = self.world.rank if self.ranks > 1 else 0
         return [new_slot(self.elements, rank, self.ranks, device) for _ in range(SLOTS)]
 
     def expected(self) -> dict[str, Any]:
         """The embedding, the head and the slots; a forward pass needs no gradients and no optimizer state."""
-        resident = parameter_count(self.model.embedding) + parameter_count(self.model.head)
+        resident = parameter_count(self.transformer.embedding) + parameter_count(self.transformer.head)
         slots = SLOTS * self.slots[0].flat.numel()
         return {
             "parameter_bytes": PARAMETER_BYTES * (resident + slots),
@@ -175,9 +173,7 @@ class ZerothOrderOffload(Strategy):
         return {
             "uploaded_bytes_per_step": moved,
             "offloaded_bytes_per_step": moved,
-            "gathered_bytes_per_step": len(self.host_blocks) * self.slots[0].flat.nbytes
-            if self.ranks > 1
-            else None,
+            "gathered_bytes_per_step": len(self.host_blocks) * self.slots[0].flat.nbytes if self.ranks > 1 else None,
             "is_sliced": self.ranks > 1,
             "is_pinned": self.host_blocks[0].host.is_pinned() if self.world.is_cuda else None,
         }
