@@ -64,12 +64,12 @@ def test_single_learns(single):
 
 
 @pytest.mark.parametrize("name", ON_TWO_RANKS)
-def test_two_ranks_have_the_runs_of_one(single, on_two_ranks, name):
+def test_two_ranks_have_the_losses_of_one(single, on_two_ranks, name):
     assert on_two_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ON_FOUR_RANKS)
-def test_four_ranks_have_the_runs_of_one(single, on_four_ranks, name):
+def test_four_ranks_have_the_losses_of_one(single, on_four_ranks, name):
     assert on_four_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
 
