@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB = 2**20
+TRACE_SUFFIXES = (".json.gz", ".nsys-rep", ".sqlite")
 
 
 def main() -> int:
@@ -37,13 +39,13 @@ def main() -> int:
         # After every run, so that a call which is cut off leaves the table of what it did.
         write(rows, options.out / "comparison")
     if options.analyse:
-        _analyse(options.out, options.reports)
+        _analyse_all(options.out, options.reports, deadline + 60)
     print(write(rows, options.out / "comparison"))
     repeated = over_seeds(rows)
     if repeated:
         print(write(repeated, options.out / "repeats"))
     if options.pack:
-        _pack(options.out, options.pack, options.part_mib * MIB)
+        _pack(options)
     return int(any(row["status"] not in {"ok", "oom"} for row in rows))
 
 
@@ -59,7 +61,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--run-timeout-s", type=float, default=150, help="end a run after this (default 150)")
     parser.add_argument("--budget-s", type=float, default=3600, help="start no run after this (default 3600)")
     parser.add_argument("--no-analyse", dest="analyse", action="store_false", help="only run and compare")
-    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="also write the traces there as one tar in parts")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="also write the results there as one tar in parts")
+    parser.add_argument("--pack-traces", action="store_true", help="with --pack: the traces too, not only results")
     parser.add_argument("--part-mib", type=int, default=15, help="size of a part (default 15)")
     arguments = sys.argv[1:]
     # Everything after -- belongs to the runners.
@@ -132,36 +135,44 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _analyse(traces: Path, reports: Path) -> None:
-    """A report of every run that left traces; a failure is said and the next one follows."""
-    for run_json in sorted(traces.glob("*/*/run.json")):
-        folder = run_json.parent
-        if not any(folder.glob("rank_*/*")) and not any(folder.glob("*.sqlite")):
-            continue
-        target = reports / folder.relative_to(traces)
-        command = [
-            sys.executable,
-            "-m",
-            "traceanalyzer.cli",
-            "--trace-dir",
-            str(folder),
-            "--output",
-            str(target),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        last_line = (done.stdout + done.stderr).strip().splitlines()[-1:] or [""]
-        print(f"report of {folder}: {'ok' if done.returncode == 0 else last_line[0]}", flush=True)
+def _analyse_all(traces: Path, reports: Path, deadline: float) -> None:
+    """A report of every run that left traces, several at a time; a failure is said and the next one follows."""
+    folders = [path.parent for path in sorted(traces.glob("*/*/run.json"))]
+    captured = [f for f in folders if any(f.glob("rank_*/*")) or any(f.glob("*.sqlite"))]
+    with ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) // 4)) as pool:
+        targets = [reports / folder.relative_to(traces) for folder in captured]
+        for outcome in pool.map(_analyse, captured, targets, [deadline] * len(captured)):
+            print(outcome, flush=True)
 
 
-def _pack(traces: Path, target: Path, part_bytes: int) -> None:
-    """One tar of all traces, run.json files and logs, cut into parts: `cat captures.tar.* | tar x`."""
-    target.mkdir(parents=True, exist_ok=True)
-    whole = target / "captures.tar"
+def _analyse(folder: Path, target: Path, deadline: float) -> str:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        return f"report of {folder}: not started"
+    command = [sys.executable, "-m", "traceanalyzer.cli", "--trace-dir", str(folder), "--output", str(target)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=left_s)
+    except subprocess.TimeoutExpired:
+        return f"report of {folder}: timed out"
+    last_line = (done.stdout + done.stderr).strip().splitlines()[-1:] or [""]
+    return f"report of {folder}: {'ok' if done.returncode == 0 else last_line[0]}"
+
+
+def _pack(options: argparse.Namespace) -> None:
+    """Tables, reports and logs, and traces if asked for, as one tar in parts: `cat captures.tar.* | tar x`."""
+
+    def chosen(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return member if options.pack_traces or not member.name.endswith(TRACE_SUFFIXES) else None
+
+    options.pack.mkdir(parents=True, exist_ok=True)
+    whole = options.pack / "captures.tar"
     with tarfile.open(whole, "w") as archive:
-        archive.add(traces, arcname=traces.name)
+        for folder in (options.out, options.reports):
+            if folder.exists():
+                archive.add(folder, arcname=folder.name, filter=chosen)
     with whole.open("rb") as file:
-        for number, part in enumerate(iter(lambda: file.read(part_bytes), b"")):
-            (target / f"captures.tar.{number:02}").write_bytes(part)
+        for number, part in enumerate(iter(lambda: file.read(options.part_mib * MIB), b"")):
+            (options.pack / f"captures.tar.{number:02}").write_bytes(part)
     whole.unlink()
 
 

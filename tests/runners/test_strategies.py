@@ -33,6 +33,11 @@ ON_FOUR_RANKS = {
     "pp_1f1b": f"{BASE} pp_1f1b --batch 16 --microbatches 16",
     "tp": f"{BASE} tp --batch 16",
 }
+IN_BF16 = {
+    name: f"{BASE} {name} --dtype bf16 --batch {batch}"
+    for name, batch in (("pytorch_ddp", 8), ("zero3", 8), ("pytorch_zero3", 8), ("pp_1f1b", 16), ("tp", 16))
+}
+BF16_TOLERANCE = 1e-3
 ENCODER = f"{BASE} pytorch_ddp --batch 6 --model tiny-bert --seed 3"
 OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
 
@@ -44,8 +49,9 @@ def single(runs_of):
 
 @pytest.fixture(scope="module")
 def on_two_ranks(runs_of):
-    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER], ranks=2)
-    return dict(zip([*ON_TWO_RANKS, "encoder"], runs, strict=True))
+    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER, *IN_BF16.values()], ranks=2)
+    names = [*ON_TWO_RANKS, "encoder", *(f"{name} in bf16" for name in IN_BF16)]
+    return dict(zip(names, runs, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +77,11 @@ def test_two_ranks_have_the_losses_of_one(single, on_two_ranks, name):
 @pytest.mark.parametrize("name", ON_FOUR_RANKS)
 def test_four_ranks_have_the_losses_of_one(single, on_four_ranks, name):
     assert on_four_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", IN_BF16)
+def test_bf16_stays_near_fp32(single, on_two_ranks, name):
+    assert on_two_ranks[f"{name} in bf16"]["losses"] == pytest.approx(single[0], abs=BF16_TOLERANCE)
 
 
 def test_the_encoder_trains_alike(single, on_two_ranks):

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         config = parse(arguments)
         if config.profile.profiler == "nsys" and config.device == "cpu":
             raise UsageError("--profiler nsys records GPUs: use --profiler torch with --device cpu")
-        if config.profile.profiler == "nsys" and not nsys.is_under_nsys():
+        if config.profile.profiler == "nsys" and not (config.under_nsys or nsys.is_under_nsys()):
             return _record_with_nsys(config, arguments)
         if config.ranks and config.ranks > 1 and not is_under_torchrun():
             return subprocess.run(nsys.launch_command(arguments, config.ranks), check=False).returncode  # noqa: S603
@@ -78,7 +78,8 @@ def _record_with_nsys(config: RunConfig, arguments: Sequence[str]) -> int:
             f"--ranks {world_size()}, or run\n  {' '.join(nsys.profile_command(config.out, job, config.nsys))}"
         )
     STRATEGIES[config.strategy].check(config, config.ranks or 1)
-    return nsys.record(config.out, nsys.launch_command(arguments, config.ranks or 1), config.nsys)
+    job = nsys.launch_command([*arguments, "--under-nsys"], config.ranks or 1)
+    return nsys.record(config.out, job, config.nsys)
 
 
 def _report(record: RunRecord, config: RunConfig) -> None:

@@ -47,6 +47,7 @@ class RunConfig:
     timeout_s: int = 120
     ranks: int | None = None
     nsys: str = "nsys"
+    under_nsys: bool = False
     die: tuple[int, int] | None = None
 
 
@@ -79,7 +80,7 @@ def parse(arguments: Sequence[str]) -> RunConfig:
 # Options whose value goes into RunConfig as it is.
 _PLAIN_OPTIONS = (
     "split", "shard_size", "slice_params", "payload_mib", "seed", "compile", "checkpoint_activations",
-    "steps", "warmup", "data", "device", "timeout_s", "ranks", "nsys", "die",
+    "steps", "warmup", "data", "device", "timeout_s", "ranks", "nsys", "under_nsys", "die",
 )  # fmt: skip
 
 
@@ -106,6 +107,7 @@ def _profile(options: argparse.Namespace) -> ProfileConfig:
         with_stack=options.with_stack,
         profile_memory=options.profile_memory,
         nvtx_ops=options.nvtx_ops,
+        stream_waits=options.stream_waits,
     )
 
 
@@ -171,6 +173,8 @@ def _add_profiler_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--with-stack", action=flag, default=default.with_stack)
     group.add_argument("--profile-memory", action=flag, default=default.profile_memory)
     group.add_argument("--nvtx-ops", action=flag, default=default.nvtx_ops, help="nsys: a range an operator")
+    group.add_argument("--stream-waits", action=flag, default=default.stream_waits)
+    group.add_argument("--under-nsys", action="store_true", help=argparse.SUPPRESS)
     group.add_argument("--nsys", default="nsys", help="the nsys program, if it is not on the PATH")
 
 

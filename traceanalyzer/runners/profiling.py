@@ -30,7 +30,8 @@ class ProfileConfig:
     `record_shapes` adds input shapes to operators (about a tenth more host time); `with_stack` Python frames
     (host time doubles or worse, traces grow several times); `profile_memory` an event an allocation (traces
     grow by about a half). `nvtx_ops` writes an NVTX range an operator under Nsight Systems, at the price of
-    the operators' host time about doubling. Whatever makes the host slower can turn a GPU-bound step into a
+    the operators' host time about doubling. `stream_waits` adds one event a synchronisation, where the version
+    of torch can record them. Whatever makes the host slower can turn a GPU-bound step into a
     host-bound one; un-profiled step times stand in run.json for comparison.
     """
 
@@ -42,6 +43,7 @@ class ProfileConfig:
     with_stack: bool = False
     profile_memory: bool = False
     nvtx_ops: bool = False
+    stream_waits: bool = True
 
     @property
     def first_active(self) -> int:
@@ -96,7 +98,7 @@ class _TorchCapture:
             record_shapes=config.record_shapes,
             with_stack=config.with_stack,
             profile_memory=config.profile_memory,
-            experimental_config=_with_stream_waits(),
+            experimental_config=_with_stream_waits() if config.stream_waits else None,
         )
 
     def __enter__(self) -> Self:

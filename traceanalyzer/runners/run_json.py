@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
 from dataclasses import asdict, dataclass, field, replace
@@ -70,6 +71,6 @@ class RunRecord:
     def write(self, folder: Path) -> None:
         """Write `folder/run.json` in one go: a reader never sees half a file."""
         folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / "run.json.partial"
+        partial = folder / f"run.json.{os.getpid()}"
         partial.write_text(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         partial.replace(folder / "run.json")
