@@ -109,3 +109,11 @@ def test_without_nsys_the_commands_are_printed(capsys):
     message = capsys.readouterr().err
     assert "no-such-nsys profile" in message
     assert "no-such-nsys export --type=sqlite" in message
+
+
+def test_nsys_records_then_exports(tmp_path):
+    program = tmp_path / "nsys"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/called\n')
+    program.chmod(0o755)
+    assert nsys.record(tmp_path / "run", ["true"], str(program)) == 0
+    assert (tmp_path / "called").read_text().split() == ["profile", "export"]
