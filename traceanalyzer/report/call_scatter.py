@@ -5,6 +5,8 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.log_axis import log_axis
+from traceanalyzer.report.quantities import text
 
 MOST_POINTS = 6_000
 """Points of a scatter; beyond, every n-th call is drawn, and it is said."""
@@ -34,8 +36,8 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
     for trace in traces:
         trace["marker"]["color"] = colours[trace["meta"]]
     layout = {
-        "xaxis": {"title": {"text": "size"}, "type": "log", "tickformat": "~s", "ticksuffix": "B", "nticks": 8},
-        "yaxis": {"title": {"text": "duration"}, "type": "log", "tickformat": "~s", "ticksuffix": "s", "nticks": 8},
+        "xaxis": log_axis(drawn["size_bytes"].tolist(), "bytes", "size"),
+        "yaxis": log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), "ns", "duration"),
         "margin": {"l": 70, "r": 10, "t": 30 if every > 1 else 10, "b": 50},
         "height": 360,
         "legend": {"orientation": "h", "y": 1.12},
@@ -47,6 +49,7 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
 
 def _series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[str, Any]:
     collective, rank = name if by_rank else (name[0], None)
+    durations = (own["end_ns"] - own["start_ns"]).clip(lower=1)
     label = str(collective).replace("_", "-")
     return {
         "type": "scatter",
@@ -54,12 +57,16 @@ def _series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[s
         "name": f"{label}, rank {rank}" if by_rank else label,
         "meta": f"rank {rank}" if by_rank else label,
         "x": own["size_bytes"].tolist(),
-        "y": ((own["end_ns"] - own["start_ns"]) / 1e9).tolist(),
+        "y": durations.tolist(),
+        "text": [
+            f"{text(size, '_bytes')} in {text(ns, '_ns')}"
+            for size, ns in zip(own["size_bytes"], durations, strict=True)
+        ],
         "marker": {"size": 7, "opacity": 0.6, "symbol": _MARKS[mark % len(_MARKS)]},
-        "hovertemplate": "%{x:.4s}B in %{y:.4s}s<extra>%{fullData.name}</extra>",
+        "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
     }
 
 
-def _remark(text: str) -> dict[str, Any]:
+def _remark(words: str) -> dict[str, Any]:
     place = {"xref": "paper", "yref": "paper", "x": 1, "y": 1.02, "xanchor": "right", "yanchor": "bottom"}
-    return {"text": text, "showarrow": False, **place}
+    return {"text": words, "showarrow": False, **place}

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.report.call_scatter import call_scatter
+from traceanalyzer.report.queue_lines import queue_lines
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType({"calls": call_scatter})
+FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType(
+    {"calls": call_scatter, "queue_depth": queue_lines}
+)
 """By the Result that each is of."""
 
 

@@ -23,6 +23,8 @@ DEFINITIONS: Mapping[str, str] = {
     "max_ns": "Longest call of all ranks.",
     "share_pct": "100 · sum of durations / that of all GPU operations, all ranks together.",
     "exposed_comm_ns": "Time in which such a call but no compute runs: mean over ranks.",
+    "rank": "Global rank.",
+    "wait_ns": "Time inside communication calls before their last rank came, hidden or not: sum over calls.",
     "lowest_total_ns": "Least total of a rank.",
     "lowest_rank": "Whose that is.",
     "highest_total_ns": "Largest total of a rank.",
@@ -90,6 +92,20 @@ def communication(result: Result) -> pd.DataFrame:
     ]  # fmt: skip
     table = table.assign(**{key: table[key].where(table[key] != _ABSENT, None) for key in keys})
     return table[[*columns, *_spread_columns(frame, "exposed")]]
+
+
+def wait_matrix(result: Result) -> pd.DataFrame | None:
+    """Time that each rank waits inside each collective, most first; `None` where no wait is known."""
+    frame = result.to_frame()
+    known = frame[frame["wait_ns"].notna()]
+    if known.empty or not known["wait_ns"].any():
+        return None
+    wide = known.pivot_table(index="rank", columns="collective", values="wait_ns", aggfunc="sum").astype("Int64")
+    wide = wide[wide.sum().sort_values(ascending=False).index]
+    wide.columns = [f"{name}_wait_ns" for name in wide]
+    total = wide.sum(axis=1).astype("Int64")
+    table = wide.assign(wait_ns=total).reset_index() if len(wide.columns) > 1 else wide.reset_index()
+    return table.sort_values(table.columns[-1], ascending=False, kind="stable", ignore_index=True)
 
 
 def _spread_columns(frame: pd.DataFrame, what: str) -> list[str]:
