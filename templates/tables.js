@@ -6,6 +6,27 @@
   const value = (row, column) => { const own = text(row, column), number = Number(own); return own === "n/a" || own === "" ? null : Number.isNaN(number) ? own : number; };
   const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
 
+  // Rows after the first ones are unpacked once, when somebody looks at the table.
+  const unpack = async (holder, table) => {
+    const source = holder.querySelector("script.rows");
+    if (!source) return;
+    source.remove();
+    const columns = JSON.parse(new TextDecoder().decode(await globalThis.TA.inflate(JSON.parse(source.textContent))));
+    const numbers = [...table.tHead.rows[0].cells].map((head) => head.classList.contains("n")), body = document.createDocumentFragment();
+    for (let i = 0; i < columns[0].length; i++) {
+      const row = document.createElement("tr");
+      columns.forEach((column, at) => {
+        const cell = row.insertCell(), [text, full] = Array.isArray(column[i]) ? column[i] : [column[i]];
+        cell.textContent = text;
+        if (full) cell.dataset.v = full;
+        if (numbers[at]) cell.className = "n";
+      });
+      body.append(row);
+    }
+    table.tBodies[0].append(body); holder.querySelector(".later-rows").remove();
+    table.dispatchEvent(new Event("sorted"));
+  };
+
   const sort = (table, column, head) => {
     const falling = head.getAttribute("aria-sort") === "descending" ? false : head.getAttribute("aria-sort") === "ascending" ? true : head.classList.contains("n");
     table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
@@ -46,26 +67,27 @@
   const tools = (holder, table) => {
     const box = document.createElement("div"), name = holder.dataset.name, rows = [...table.tBodies[0].rows];
     box.className = "table-tools";
-    if (rows.length > MANY) {
+    const count = Number(holder.dataset.rows ?? rows.length);
+    if (count > MANY) {
       const input = document.createElement("input"); input.type = "search"; input.placeholder = "Search"; input.setAttribute("aria-label", `Search in ${name}`); box.append(input);
       const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.dataset.column === "kind");
-      const kinds = column < 0 ? [] : [...new Set(rows.map((row) => text(row, column)))];
+      const kinds = column < 0 ? [] : ["compute", "comm", "copy"].filter((kind) => count > rows.length || rows.some((row) => text(row, column) === kind));
       if (kinds.length > 1) {
         const select = document.createElement("select"); select.setAttribute("aria-label", "Kind"); select.append(new Option("all kinds", ""), ...kinds.map((kind) => new Option(kind, kind))); box.append(select);
       }
     }
-    const button = document.createElement("button"); button.type = "button"; button.textContent = "Copy as CSV"; button.addEventListener("click", () => copy(csv(table), button));
+    const button = document.createElement("button"); button.type = "button"; button.textContent = "Copy as CSV"; button.addEventListener("click", async () => { await unpack(holder, table); copy(csv(table), button); });
     box.append(button, Object.assign(document.createElement("output"), { className: "quiet" }));
-    box.addEventListener("input", () => filter(box, table));
+    box.addEventListener("input", async () => { await unpack(holder, table); filter(box, table); });
     holder.before(box);
     // Long tables begin with their first rows; one button shows all, and a search always looks at all.
     const first = Number(holder.dataset.first);
     if (!first) return;
     const all = document.createElement("button"), fold = (folded) => { holder.classList.toggle("folded-rows", folded); all.hidden = !folded; };
-    all.type = "button"; all.className = "all-rows"; all.textContent = `Show all ${rows.length} rows`;
+    all.type = "button"; all.className = "all-rows"; all.textContent = `Show all ${count.toLocaleString("en-US")} rows`;
     const number = () => [...table.tBodies[0].rows].forEach((row, i) => row.classList.toggle("later", i >= first));
     number(); table.addEventListener("sorted", number);
-    all.addEventListener("click", () => fold(false)); box.addEventListener("input", () => fold(false));
+    all.addEventListener("click", async () => { await unpack(holder, table); fold(false); }); box.addEventListener("input", () => fold(false));
     holder.after(all); fold(true);
   };
 
@@ -74,9 +96,10 @@
     if (!table) return;
     [...table.tHead.rows[0].cells].forEach((head, column) => {
       const button = document.createElement("button"); button.type = "button"; button.append(...head.childNodes); head.append(button);
-      button.addEventListener("click", () => sort(table, column, head));
+      button.addEventListener("click", async () => { await unpack(holder, table); sort(table, column, head); });
     });
     tools(holder, table);
+    holder.closest("details")?.addEventListener("toggle", () => unpack(holder, table));
   });
   // A table that scrolls sideways can be reached and scrolled by keyboard.
   document.querySelectorAll(".table").forEach((holder) => { holder.tabIndex = 0; holder.setAttribute("role", "group"); holder.setAttribute("aria-label", holder.dataset.name ?? "table"); });

@@ -19,10 +19,13 @@
     const pad = data.end * 0.005; view.whole = [-pad, data.end + pad]; [view.t0, view.t1] = view.whole;
     arrange();
     new ResizeObserver(resize).observe(scroller);
-    document.addEventListener("themechange", () => { view.colours = TA.colours(); view.hatch = view.dots = null; redraw(); });
+    const recolour = () => { view.colours = TA.colours(); view.hatch = view.dots = null; };
+    document.addEventListener("themechange", () => { recolour(); redraw(); });
+    // Paper is white whatever the theme, and printing does not wait for the next frame.
+    matchMedia("print").addEventListener("change", () => { recolour(); TA.draw(ctx, view); });
     scroller.addEventListener("scroll", () => { view.scroll = scroller.scrollTop; redraw(); }, { passive: true });
     pointer(); keys(); tools(box); legend(box);
-    resize();
+    resize(); TA.draw(ctx, view); inView();
     document.documentElement.dataset.timeline = "ready";
   };
 

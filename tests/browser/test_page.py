@@ -162,6 +162,19 @@ def test_tables_sort_search_and_filter(written, opened):
         assert len(report.results["kernels"].table) > 10
 
 
+def test_long_tables_are_whole_once_they_are_opened(written, opened):
+    report, path = written("ddp")
+    rows = report.results["kernels"].rows()
+    with opened(path) as page:
+        assert len(column(page, "kernels", 0)) < len(rows)
+        page.evaluate(
+            "() => { document.querySelector(\".table[data-name='kernels']\").closest('details').open = true; }"
+        )
+        page.wait_for_selector(f".table[data-name='kernels'] tbody tr:nth-child({len(rows)})", state="attached")
+        assert column(page, "kernels", 1) == [row["name"] for row in rows]
+        assert [int(value) for value in column(page, "kernels", 5)] == [row["total_ns"] for row in rows]
+
+
 def test_charts_are_drawn_when_they_come_into_view(written, opened):
     _, path = written("ddp")
     with opened(path) as page:

@@ -1,5 +1,8 @@
 """Reads a report's page back: its tables, texts and scripts."""
 
+import base64
+import json
+import zlib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -46,6 +49,8 @@ class Page(HTMLParser):
             self._cell = ["", attributes.get("data-v")]
 
     def handle_endtag(self, tag):
+        if tag == "script" and self.scripts[-1][0].get("class") == "rows":
+            self._unpack(self.scripts[-1][1])
         if tag in ("script", "style"):
             self._raw = None
         if tag == "td" and self._cell is not None:
@@ -53,8 +58,14 @@ class Page(HTMLParser):
             self._cell = None
         if tag == "tr" and self._table and self._cells:
             self._table.rows.append(dict(zip(self._table.columns, self._cells, strict=True)))
-        if tag == "table":
+        if tag == "section":
             self._table = None
+
+    def _unpack(self, text):
+        columns = json.loads(zlib.decompress(base64.b64decode(json.loads(text))))
+        for row in zip(*columns, strict=True):
+            cells = [tuple(cell) if isinstance(cell, list) else (cell, None) for cell in row]
+            self._table.rows.append(dict(zip(self._table.columns, cells, strict=True)))
 
     def handle_data(self, data):
         if self._raw == "script":

@@ -81,6 +81,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "over_ranks": over_ranks,
         "zero_ns": _zero(report),
         "heat": heat,
+        "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
         "figures": FIGURES,
         "charts": charts,

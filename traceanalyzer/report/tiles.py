@@ -86,5 +86,5 @@ def _spread(values: pd.Series, column: str) -> tuple[str, ...]:
         return ()
     low, high = known.idxmin(), known.idxmax()
     if text(known[low], column) == text(known[high], column):
-        return (f"the same on all {len(known)} ranks",)
+        return ("the same on both ranks" if len(known) == 2 else f"the same on all {len(known)} ranks",)
     return f"{text(known[low], column)} on rank {low},", f"{text(known[high], column)} on rank {high}"

@@ -7,9 +7,7 @@ its copies; then of its gaps start after the previous start, length, cause and w
 The ranks lie one after the other.
 """
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
 from traceanalyzer.report.names import short_name
 
@@ -79,11 +78,6 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
     left_out = [int(rank) for rank in counts.index if rank not in kept]
     return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
                         len(table), kept, left_out, clock)  # fmt: skip
-
-
-def packed(content: bytes) -> str:
-    """Deflated and in base64."""
-    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
 def varints(values: np.ndarray) -> bytes:
