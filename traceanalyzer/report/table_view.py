@@ -12,7 +12,7 @@ from traceanalyzer.report.assets import packed
 from traceanalyzer.report.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
 
-PLAIN_ROWS = 60
+PLAIN_ROWS = 30
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
 
 MOST_ROWS = 5_000
@@ -58,7 +58,10 @@ class TableView:
         later = self.rows[PLAIN_ROWS:]
         if not later:
             return None
-        columns = [[[cell.text, cell.full] if cell.full else cell.text for cell in column] for column in zip(*later)]
+        columns = [
+            [[cell.text, cell.full] if cell.full else cell.text for cell in column]
+            for column in zip(*later, strict=True)
+        ]
         return packed(json.dumps(columns, separators=(",", ":")).encode())
 
 
