@@ -246,3 +246,33 @@ def test_hostile_names_do_not_run(opened, tmp_path, monkeypatch):
         assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
         names = column(page, "kernels-over-ranks", 0)
         assert sorted(names) == sorted(HOSTILE)
+
+
+def test_two_fingers_zoom_and_one_moves(written, opened):
+    _, path = written("ddp")
+    with opened(path, has_touch=True) as page:
+        page.locator("#tl-canvas").scroll_into_view_if_needed()
+        box = page.locator("#tl-canvas").bounding_box()
+        session = page.context.new_cdp_session(page)
+
+        def touch(kind, *places):
+            points = [{"x": box["x"] + x, "y": box["y"] + 60, "id": number} for number, x in enumerate(places)]
+            session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+        def view():
+            page.wait_for_timeout(50)
+            return page.evaluate("() => [TA.view.t0, TA.view.t1 - TA.view.t0]")
+
+        _, whole = view()
+        touch("touchStart", 450, 550)
+        touch("touchMove", 400, 600)
+        touch("touchEnd")
+        start, span = view()
+        assert span == pytest.approx(whole / 2)
+        touch("touchStart", 600)
+        touch("touchMove", 500)
+        touch("touchMove", 400)
+        touch("touchEnd")
+        moved, same = view()
+        assert same == pytest.approx(span)
+        assert moved > start
