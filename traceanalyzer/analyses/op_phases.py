@@ -22,7 +22,7 @@ def op_phases(trace: RankTrace) -> np.ndarray:
     1. the innermost range named after a phase, or autograd node, around the launch on its thread; a forward range
        inside a node is recomputation, hence backward;
     2. the innermost phase range of another thread at that time: the main thread's `backward` around autograd's;
-    3. forward, when an operator around the launch has an autograd sequence number and is not autograd's own.
+    3. forward, when an operator around the launch made a node that the backward pass of the capture ran.
 
     Otherwise, and without a recorded launch, the operation is unattributed.
     """
@@ -80,5 +80,12 @@ def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, t
 
 
 def _forward_operators(trace: RankTrace) -> pd.DataFrame:
-    own = trace.host_ops["forward_thread"].fillna(0) == 0
-    return trace.host_ops[(trace.host_ops["sequence"].notna() & own).to_numpy()].reset_index(drop=True)
+    """Operators that made a node which autograd ran.
+
+    Every operator notes the number that the next node will get, whether it makes one or not; the last one that
+    notes a number made its node.
+    """
+    ops = trace.host_ops[trace.host_ops["sequence"].notna()]
+    is_autograds = (ops["forward_thread"].fillna(0) != 0).to_numpy()
+    makers = ops[~is_autograds].drop_duplicates(["thread", "sequence"], keep="last")
+    return makers[makers["sequence"].isin(ops.loc[is_autograds, "sequence"])].reset_index(drop=True)
