@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps
+from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps, timeline
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -41,6 +41,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "timeline": Analysis(timeline.across, timeline.per_rank),
     }
 )
 """In the order in which reports show them."""
