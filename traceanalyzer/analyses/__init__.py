@@ -13,7 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps, timeline
+from traceanalyzer.analyses import (
+    balance, block_bounds, blocks, breakdown, call_phases, calls, comm_phases, copies, gaps, headline, idle, integrity,
+    kernels, launches, nccl, overlap, phases, pipeline, pipeline_schedule, pipelines, queue_depth, ranks, steps,
+    stream_pairs, streams, sync_calls, timeline,
+)  # fmt: skip
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -33,14 +37,32 @@ class Analysis:
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
+        "integrity": Analysis(integrity.across, integrity.per_rank),
         "ranks": Analysis(ranks.across, ranks.per_rank),
         "headline": Analysis(headline.across),
         "breakdown": Analysis(breakdown.across, breakdown.per_rank),
         "overlap": Analysis(overlap.across, overlap.per_rank),
         "steps": Analysis(steps.across, steps.per_rank),
+        "phases": Analysis(phases.across, phases.per_rank),
+        "balance": Analysis(balance.across),
         "nccl": Analysis(nccl.across, nccl.per_rank),
+        "comm_phases": Analysis(comm_phases.across),
+        "idle": Analysis(idle.across, idle.per_rank),
+        "launches": Analysis(launches.across, launches.per_rank),
+        "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
+        "streams": Analysis(streams.across, streams.per_rank),
+        "stream_pairs": Analysis(stream_pairs.across, stream_pairs.per_rank),
+        "copies": Analysis(copies.across, copies.per_rank),
+        "block_bounds": Analysis(block_bounds.across),
+        "pipelines": Analysis(pipelines.across),
+        "pipeline": Analysis(pipeline.across),
         "calls": Analysis(calls.across, calls.per_rank),
+        "call_phases": Analysis(call_phases.across, call_phases.per_rank),
+        "gaps": Analysis(gaps.across, gaps.per_rank),
+        "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
+        "blocks": Analysis(blocks.across, blocks.per_rank),
+        "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
     }
 )
