@@ -14,9 +14,33 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import (
-    balance, block_bounds, blocks, breakdown, call_phases, calls, comm_phases, copies, gaps, headline, idle, integrity,
-    kernels, launches, nccl, overlap, phases, pipeline, pipeline_schedule, pipelines, queue_depth, ranks, steps,
-    stream_pairs, streams, sync_calls, timeline,
+    balance,
+    block_bounds,
+    blocks,
+    breakdown,
+    call_phases,
+    calls,
+    comm_phases,
+    copies,
+    gaps,
+    headline,
+    idle,
+    integrity,
+    kernels,
+    launches,
+    nccl,
+    overlap,
+    phases,
+    pipeline,
+    pipeline_schedule,
+    pipelines,
+    queue_depth,
+    ranks,
+    steps,
+    stream_pairs,
+    streams,
+    sync_calls,
+    timeline,
 )  # fmt: skip
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace

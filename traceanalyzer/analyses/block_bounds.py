@@ -21,8 +21,8 @@ class BlockBounds(Result):
         "rank": "Global rank.",
         "source": "How blocks were found: `range` or `kernel sequence`.",
         "blocks": "Number of blocks.",
-        "bound": "What bounds most of them: compute, communication, upload, exchange, download; `serial`: the parts run "
-        "one after another; `waiting`: nothing of the block fills its time.",
+        "bound": "What bounds most of them: compute, communication, upload, exchange, download; `serial`: the parts "
+        "run one after another; `waiting`: nothing of the block fills its time.",
         "bound_blocks": "Number of blocks of which that is true.",
         "bound_known_blocks": "Number of blocks with a known pitch.",
         **{name: f"Median of the blocks' {name}." for name in _MEDIANS},

@@ -21,7 +21,9 @@ PARTS = ("compute", "communication", "upload", "exchange", "download")
 _NS = tuple(f"{name}_ns" for name in PARTS)
 _BYTES = ("upload_bytes", "exchange_bytes", "download_bytes")
 
-_BLOCK_RANGE = re.compile(r"^[#\s]*(?:[\w ]*[ _.])?(?:block|layer|segment|chunk|slice)s?[ ._#:\[-]*\d+[\]#\s]*$", re.I)
+_BLOCK_RANGE = re.compile(
+    r"^[#\s]*(?:[\w ]*[ _.])?(?:block|layer|segment|chunk|slice)s?[ ._#:\[-]*\d+[\]#\s]*$", re.IGNORECASE
+)
 
 
 class Blocks(Result):
@@ -91,7 +93,7 @@ def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
 
 
 def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
-    is_block = host_names.matches(trace.ranges["name"], lambda name: _BLOCK_RANGE.match(name))
+    is_block = host_names.matches(trace.ranges["name"], _BLOCK_RANGE.match)
     ranges = trace.ranges[is_block].reset_index(drop=True)
     if len(ranges) < least:
         return np.full(len(ops), NONE), []
@@ -125,8 +127,9 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     groups = held.groupby(["block", "place"])
     reach = groups["end_ns"].cummax().groupby([held["block"], held["place"]]).shift().fillna(held["start_ns"])
     busy = (held["end_ns"] - np.maximum(held["start_ns"], reach.astype("int64"))).clip(lower=0)
-    times = busy.groupby([held["block"], held["place"]]).sum().unstack(fill_value=0)
-    moved = groups["bytes"].sum(min_count=1).unstack()
+    # A Series has no pivot_table.
+    times = busy.groupby([held["block"], held["place"]]).sum().unstack(fill_value=0)  # noqa: PD010
+    moved = groups["bytes"].sum(min_count=1).unstack()  # noqa: PD010
     compute = held[held["place"] == CLASSES.index("compute")]
     table = pd.DataFrame({"start_ns": compute.groupby("block")["start_ns"].min()})
     for name in PARTS:
@@ -159,5 +162,6 @@ def _bound(table: pd.DataFrame, least_pct: float) -> np.ndarray:
     needed = table["pitch_ns"].to_numpy(dtype=np.float64, na_value=np.nan) * least_pct / 100
     largest = np.array(PARTS, dtype=object)[times.argmax(axis=1)]
     together = np.where(times.sum(axis=1) >= needed, "serial", "waiting")
-    bound = np.where(times.max(axis=1) >= needed, largest, together)
-    return np.where(np.isnan(needed), None, bound)
+    bound: np.ndarray = np.where(times.max(axis=1) >= needed, largest, together).astype("object")
+    bound[np.isnan(needed)] = None
+    return bound

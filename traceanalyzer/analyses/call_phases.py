@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import host_names, phase_parts
+from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.host_activity import range_around
+from traceanalyzer.analyses.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.op_phases import NAMES, op_phases
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
 
 
 class CallPhases(Result):
@@ -42,7 +42,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         {
             "call": calls["call"].to_numpy(),
             "phase": np.array(NAMES, dtype=object)[op_phases(trace)[rows]],
-            "range": _ranges(trace, rows),
+            "range": names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows]),
             "exposed_ns": exposed[rows],
         }
     )
@@ -51,14 +51,3 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 def across(parts: Mapping[int, pd.DataFrame]) -> CallPhases:
     """The ranks' rows under each other."""
     return CallPhases(stack(parts, tuple(CallPhases.columns)))
-
-
-def _ranges(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
-    own = trace.ranges[host_names.matches(trace.ranges["name"], host_names.is_user_range)].reset_index(drop=True)
-    launch = trace.gpu_ops["launch"].to_numpy()[rows]
-    names = np.append(own["name"].astype("object").to_numpy(), None)
-    answer = np.full(len(rows), None, dtype=object)
-    has = launch != NONE
-    calls = trace.api_calls.iloc[launch[has]]
-    answer[has] = names[range_around(own, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())]
-    return answer

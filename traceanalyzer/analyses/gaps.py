@@ -6,15 +6,15 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import host_names, idle_causes
+from traceanalyzer.analyses import idle_causes
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.host_activity import longest, range_around, thread_activity
+from traceanalyzer.analyses.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.model import NONE, RankTrace
 
 
-class GapList(Result):
+class GapTable(Result):
     """One row for each stretch of 5 µs or more in which the rank's GPU runs nothing; its causes add up to it."""
 
     title: ClassVar[str] = "Gaps"
@@ -25,7 +25,8 @@ class GapList(Result):
         "gap": "Position among the rank's gaps.",
         "step": "Step whose GPU window it begins in; absent for none.",
         "start_ns": "End of the operation before it.",
-        "length_ns": "Until the next operation's start.",
+        "end_ns": "Start of the operation after it.",
+        "length_ns": "End − start.",
         "cause": "The cause with the largest part: sync, data, host, launch or unknown.",
         "sync_ns": "Before the launch, inside a synchronising call.",
         "data_ns": "Before the launch, in the data loader or a data range.",
@@ -41,6 +42,9 @@ class GapList(Result):
         "ended_by_kind": "Its kind.",
         "ended_by_stream": "Its stream.",
     }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(length_ns=table["end_ns"] - table["start_ns"])
 
 
 def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS) -> pd.DataFrame:
@@ -60,22 +64,22 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             "gap": np.arange(len(gaps)),
             "step": step_of_time(trace, starts),
             "start_ns": starts,
-            "length_ns": np.minimum(gaps.ends, window.end_ns) - starts,
+            "end_ns": np.minimum(gaps.ends, window.end_ns),
             "cause": causes[list(CAUSES)].idxmax(axis=1).str.removesuffix("_ns").to_numpy(),
         }
     )
     table = pd.concat([table, causes[list(CAUSES)], _doing(trace, gaps)], axis=1)
     return table.assign(
-        range=_ranges(trace, gaps),
+        range=names_around_launches(user_ranges(trace), trace, gaps.launch),
         ended_by=ended_by["name"].astype("str").to_numpy(),
         ended_by_kind=ended_by["kind"].astype("str").to_numpy(),
         ended_by_stream=ended_by["stream"].to_numpy(),
     )
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> GapList:
+def across(parts: Mapping[int, pd.DataFrame]) -> GapTable:
     """The ranks' gaps under each other."""
-    return GapList(stack(parts, tuple(GapList.columns)))
+    return GapTable(stack(parts, tuple(GapTable.columns)))
 
 
 def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.array:
@@ -100,15 +104,3 @@ def _doing(trace: RankTrace, gaps: Gaps) -> pd.DataFrame:
         activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
         table.loc[rows] = longest(activity, starts, ends).to_numpy()
     return table.astype({"doing_ns": "Int64"})
-
-
-def _ranges(trace: RankTrace, gaps: Gaps) -> np.ndarray:
-    launch = gaps.launch
-    own = trace.ranges[host_names.matches(trace.ranges["name"], host_names.is_user_range)].reset_index(drop=True)
-    answer = np.full(len(gaps), None, dtype=object)
-    has = launch != NONE
-    calls = trace.api_calls.iloc[launch[has]]
-    row = range_around(own, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
-    names = np.append(own["name"].astype("object").to_numpy(), None)
-    answer[has] = names[row]
-    return answer

@@ -98,6 +98,29 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     return answer
 
 
+def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Name of the innermost event of the same thread that holds each time; `None` where none does."""
+    row = range_around(events, threads, times)
+    names = np.full(len(events) + 1, None, dtype=object)
+    names[:-1] = events["name"].astype("object")
+    around: np.ndarray = names[row]
+    return around
+
+
+def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.ndarray) -> np.ndarray:
+    """The same at the start of API calls, given by their rows; `None` for row -1."""
+    answer = np.full(len(launch), None, dtype=object)
+    has = launch != NONE
+    calls = trace.api_calls.iloc[launch[has]]
+    answer[has] = names_around(events, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
+    return answer
+
+
+def user_ranges(trace: RankTrace) -> pd.DataFrame:
+    """Ranges that say where in the program the host is: neither profiler steps nor communication calls."""
+    return trace.ranges[host_names.matches(trace.ranges["name"], host_names.is_user_range)].reset_index(drop=True)
+
+
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position of the innermost interval that holds each time, -1 where none does."""
     stretch_starts, stretch_ends, row = innermost(starts, ends)

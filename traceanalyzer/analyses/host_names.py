@@ -98,7 +98,8 @@ def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:
     """Mask of the rows whose name passes; asks once for each distinct name."""
     answers = np.array([bool(test(str(name))) for name in names.cat.categories], dtype=bool)
     codes = names.cat.codes.to_numpy()
-    return np.append(answers, values=False)[codes]
+    mask: np.ndarray = np.append(answers, values=False)[codes]
+    return mask
 
 
 def _plain(name: str) -> str:

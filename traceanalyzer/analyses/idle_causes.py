@@ -45,7 +45,8 @@ class Gaps:
     @property
     def lengths(self) -> np.ndarray:
         """End minus start."""
-        return self.ends - self.starts
+        lengths: np.ndarray = self.ends - self.starts
+        return lengths
 
     def take(self, rows: np.ndarray) -> "Gaps":
         """The gaps at these positions (or under this mask)."""

@@ -67,7 +67,9 @@ def across(
     frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
     table = pd.concat(frames, ignore_index=True) if frames else own
     grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
-    return Integrity(table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True))
+    return Integrity(
+        table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True)
+    )
 
 
 _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
@@ -86,8 +88,8 @@ def _missing_ranks(ranks: pd.DataFrame) -> list[Defect]:
     missing = sorted(set(range(size)) - set(ranks["rank"]))
     listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
     text = (
-        f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and waits "
-        "for the others cannot be told from transfers."
+        f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and "
+        "waits for the others cannot be told from transfers."
     )
     return [Defect("missing_ranks", MEDIUM, len(missing), size, text, ("balance", "nccl", "pipeline"))]
 
@@ -103,8 +105,8 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float) -> list[Defect]:
     if not longest or 100 * common >= common_pct * longest:
         return []
     text = (
-        f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: compare "
-        "ranks by the steps that they share, not by whole captures."
+        f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "
+        "compare ranks by the steps that they share, not by whole captures."
     )
     return [Defect("different_windows", MEDIUM, len(known), None, text, ("breakdown", "nccl", "kernels", "idle"))]
 

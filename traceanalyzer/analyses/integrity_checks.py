@@ -40,8 +40,9 @@ def file_damage(trace: RankTrace) -> list[Defect]:
         text = "The file is cut off: what came after its end is missing from every figure."
         found.append(Defect("truncated", HIGH, 1, None, text, ("breakdown", "steps", "idle", "nccl", "kernels")))
     if trace.meta.events_skipped:
-        text = f"{_many(trace.meta.events_skipped, 'event')} could not be read and {_are(trace.meta.events_skipped)} left out."
-        found.append(Defect("unreadable_events", MEDIUM, trace.meta.events_skipped, None, text, ("breakdown", "kernels")))
+        count = trace.meta.events_skipped
+        text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."
+        found.append(Defect("unreadable_events", MEDIUM, count, None, text, ("breakdown", "kernels")))
     return found
 
 
@@ -59,8 +60,8 @@ def launches_without_operation(trace: RankTrace) -> list[Defect]:
     has_operation[launch[launch != NONE]] = True
     lost = int((is_launch & ~has_operation & ~_in_graph_capture(trace)).sum())
     text = (
-        f"{_many(lost, 'launch', 'launches')} of {int(is_launch.sum()):,} on the host {_have(lost)} no GPU operation in the "
-        "capture: work is missing, or was recorded elsewhere; the steps concerned are partial."
+        f"{_many(lost, 'launch', 'launches')} of {int(is_launch.sum()):,} on the host {_have(lost)} no GPU operation "
+        "in the capture: work is missing, or was recorded elsewhere; the steps concerned are partial."
     )
     affects = ("breakdown", "steps", "headline", "kernels", "idle")
     return [Defect("launches_without_operation", MEDIUM, lost, int(is_launch.sum()), text, affects)] if lost else []
@@ -74,8 +75,8 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
         return []
     severity = MEDIUM if 10 * count >= total else LOW if 100 * count >= total else INFO
     text = (
-        f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture (queued before it began): they "
-        "belong to no step and no phase, and idle time before them has no known cause."
+        f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture (queued before it "
+        "began): they belong to no step and no phase, and idle time before them has no known cause."
     )
     return [Defect("operations_without_launch", severity, count, total, text, ("steps", "phases", "idle", "launches"))]
 
@@ -87,8 +88,8 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
     kernels = calls[calls["collective"] != "peer_copy"]
     count, total = int(kernels["arguments"].isna().sum()), len(kernels)
     text = (
-        f"{_many(count, 'communication operation')} of {total:,} {_have(count)} no arguments: process group and sizes are "
-        "unknown, bandwidths leave them out."
+        f"{_many(count, 'communication operation')} of {total:,} {_have(count)} no arguments: process group and sizes "
+        "are unknown, bandwidths leave them out."
     )
     severity = MEDIUM if 10 * count >= total else LOW
     return [Defect("communication_without_arguments", severity, count, total, text, ("nccl", "calls"))] if count else []
@@ -110,7 +111,11 @@ def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
     count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
     text = f"{_many(count, 'GPU operation')} {_have(count)} no duration, or had a negative one: their time is missing."
-    return [Defect("operations_without_duration", LOW, count, len(trace.gpu_ops), text, ("kernels", "breakdown"))] if count else []
+    return (
+        [Defect("operations_without_duration", LOW, count, len(trace.gpu_ops), text, ("kernels", "breakdown"))]
+        if count
+        else []
+    )
 
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
@@ -122,10 +127,14 @@ def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
     early = trace.gpu_ops["start_ns"].to_numpy()[held] < trace.api_calls["start_ns"].to_numpy()[launch[held]]
     count = int(early.sum())
     text = (
-        f"{_many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and GPU "
-        "disagree, and causes of idle time are inexact."
+        f"{_many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and "
+        "GPU disagree, and causes of idle time are inexact."
     )
-    return [Defect("operations_before_their_launch", MEDIUM, count, int(held.sum()), text, ("idle", "gaps", "launches"))] if count else []
+    return (
+        [Defect("operations_before_their_launch", MEDIUM, count, int(held.sum()), text, ("idle", "gaps", "launches"))]
+        if count
+        else []
+    )
 
 
 def partial_steps(trace: RankTrace) -> list[Defect]:
@@ -146,10 +155,12 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     unknown = int((ops["activity"] == "graph").sum())
     if unknown:
         text = f"{_many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
-        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, ("breakdown", "kernels", "nccl")))
+        found.append(
+            Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, ("breakdown", "kernels", "nccl"))
+        )
     nodes = int(ops["graph_node"].notna().sum())
     if nodes:
-        text = f"{_many(nodes, 'operation')} ran as part of CUDA graphs: one launch stands for many, operators are unknown."
+        text = f"{_many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
         found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))
     return found
 

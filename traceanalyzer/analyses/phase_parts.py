@@ -14,8 +14,10 @@ PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Disjoint, sorted stretches of one part of the breakdown: [start, end) without what `hidden` covers, and the
-    `gpu_ops` row that each belongs to."""
+    """Disjoint, sorted stretches [start, end) of one part of the breakdown, less what `hidden` covers.
+
+    `row` is the `gpu_ops` row that each belongs to.
+    """
 
     starts: np.ndarray
     ends: np.ndarray

@@ -126,6 +126,6 @@ def _microbatches(moves: pd.DataFrame, table: pd.DataFrame, shared: list[int]) -
         ranks = members.sort_values("stage")["rank"].tolist()
         sends = moves[(moves["rank"] == ranks[0]) & (moves["peer"] == ranks[min(1, len(ranks) - 1)]) & moves["is_send"]]
         counts = sends[sends["step"].isin(shared)].groupby("step").size()
-        is_known = len(counts) == len(shared) and counts.nunique() == 1
+        is_known = len(counts) == len(shared) and counts.min() == counts.max()
         answer[int(pipeline)] = int(counts.iloc[0]) if is_known else None
     return answer

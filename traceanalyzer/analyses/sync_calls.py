@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import host_names, idle_causes
+from traceanalyzer.analyses import idle_causes
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.host_activity import range_around
+from traceanalyzer.analyses.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.idle_causes import Gaps
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
 
 
 class SyncCalls(Result):
@@ -52,8 +52,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "name": calls["name"].astype("object").to_numpy(),
-            "operator": _name_around(trace.host_ops, calls),
-            "range": _name_around(_user_ranges(trace), calls),
+            "operator": names_around_launches(trace.host_ops, trace, rows),
+            "range": names_around_launches(user_ranges(trace), trace, rows),
             "host_ns": ends - since,
             "idle_in_call_ns": _idle_within(gaps, since, ends),
             "idle_after_ns": _idle_after(gaps, ends),
@@ -68,16 +68,6 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 def across(parts: Mapping[int, pd.DataFrame]) -> SyncCalls:
     """The ranks' rows under each other."""
     return SyncCalls(stack(parts, tuple(SyncCalls.columns)))
-
-
-def _user_ranges(trace: RankTrace) -> pd.DataFrame:
-    return trace.ranges[host_names.matches(trace.ranges["name"], host_names.is_user_range)].reset_index(drop=True)
-
-
-def _name_around(events: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
-    row = range_around(events, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
-    names = np.append(events["name"].astype("object").to_numpy(), None)
-    return names[np.where(row == NONE, len(events), row)]
 
 
 def _idle_within(gaps: Gaps, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
