@@ -13,7 +13,19 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps
+from traceanalyzer.analyses import (
+    breakdown,
+    call_waits,
+    calls,
+    exposed_comm,
+    headline,
+    kernels,
+    members,
+    nccl,
+    overlap,
+    ranks,
+    steps,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -41,6 +53,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
+        "members": Analysis(members.across, members.per_rank),
+        "call_waits": Analysis(call_waits.across),
     }
 )
 """In the order in which reports show them."""
