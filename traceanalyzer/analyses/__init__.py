@@ -17,14 +17,20 @@ from traceanalyzer.analyses import (
     breakdown,
     call_waits,
     calls,
+    clocks,
+    collectives,
     exposed_comm,
     headline,
+    instances,
     kernels,
+    matches,
     members,
     nccl,
     overlap,
     ranks,
     steps,
+    stragglers,
+    waits,
 )
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
@@ -54,8 +60,14 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
+        "stragglers": Analysis(stragglers.across, stragglers.per_rank),
+        "collectives": Analysis(collectives.across),
+        "matches": Analysis(matches.across),
+        "clocks": Analysis(clocks.across),
+        "instances": Analysis(instances.across),
         "members": Analysis(members.across, members.per_rank),
         "call_waits": Analysis(call_waits.across),
+        "waits": Analysis(waits.across, waits.per_rank),
     }
 )
 """In the order in which reports show them."""

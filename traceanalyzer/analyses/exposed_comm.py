@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.breakdown import Breakdown
 from traceanalyzer.analyses.call_waits import CallWaits
 from traceanalyzer.analyses.intervals import EMPTY, Intervals, of_rows
@@ -78,7 +78,7 @@ def by_rank(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Iterato
     for rank, part in parts.items():
         exposed = exposed_of(part)
         calls = waits.get(rank)
-        yield rank, NOTHING if calls is None else (exposed, *transfer_and_wait(exposed, calls))
+        yield rank, (exposed, EMPTY, EMPTY) if calls is None else (exposed, *transfer_and_wait(exposed, calls))
 
 
 def exposed_of(part: pd.DataFrame) -> Intervals:

@@ -42,7 +42,7 @@ def across(parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps
     """Sum the complete steps that every rank has; without such steps take the whole capture's breakdown."""
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
     ranks = set(breakdown.table["rank"])
-    shared = _shared(complete, ranks)
+    shared = shared_steps(complete, ranks)
     if not shared:
         table = breakdown.table.assign(basis="whole capture", steps=pd.NA, step_std_ns=pd.NA)
         return Headline(table.astype({"steps": "Int64", "step_std_ns": "Float64"}))
@@ -54,7 +54,7 @@ def across(parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps
     return Headline(table.reset_index().assign(basis=_name(shared)))
 
 
-def _shared(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
+def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
     """Numbers of the steps that are complete on every rank."""
     if complete.empty:
         return []

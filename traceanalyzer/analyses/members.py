@@ -21,7 +21,7 @@ _KEPT = (
     "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers",
 )  # fmt: skip
 
-BUSY_PARTS = ("compute_ns", "exposed_copy_ns")
+BUSY_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns")
 
 UNTIL: Mapping[str, str] = {part: part.replace("_ns", "_until_ns") for part in (*BUSY_PARTS, *PARTS)}
 """For each part of a rank's time the column that has its sum from the capture's first operation to a call's end."""
@@ -39,7 +39,8 @@ class Members(Result):
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "call": "Position among the rank's communication operations.",
-        "instance": "The same collective on all ranks of its group, or one exchange of two ranks; absent when unmatched.",
+        "instance": "The same collective on all ranks of its group, or one exchange of two ranks; absent when "
+        "unmatched.",
         "step": "Step that launched the call; absent for none.",
         "start_ns": "Start on the GPU.",
         "end_ns": "End on the GPU.",
@@ -95,6 +96,7 @@ def _until(trace: RankTrace, ends: np.ndarray) -> dict[str, np.ndarray]:
     passed = np.searchsorted(gaps.ends, ends, side="right")
     return {
         UNTIL["compute_ns"]: compute.covered_ns(begin, ends),
+        UNTIL["exposed_comm_ns"]: (comm - compute).covered_ns(begin, ends),
         UNTIL["exposed_copy_ns"]: (copy - (compute | comm)).covered_ns(begin, ends),
         **{UNTIL[part]: np.append(0, np.cumsum(causes[part].to_numpy()))[passed] for part in PARTS},
     }
