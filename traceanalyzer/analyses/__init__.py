@@ -19,15 +19,22 @@ from traceanalyzer.analyses import (
     blocks,
     breakdown,
     call_phases,
+    call_waits,
     calls,
+    clocks,
+    collectives,
     comm_phases,
     copies,
+    exposed_comm,
     gaps,
     headline,
     idle,
+    instances,
     integrity,
     kernels,
     launches,
+    matches,
+    members,
     nccl,
     overlap,
     phases,
@@ -37,11 +44,13 @@ from traceanalyzer.analyses import (
     queue_depth,
     ranks,
     steps,
+    stragglers,
     stream_pairs,
     streams,
     sync_calls,
     timeline,
-)  # fmt: skip
+    waits,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -88,6 +97,15 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "blocks": Analysis(blocks.across, blocks.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
+        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
+        "stragglers": Analysis(stragglers.across, stragglers.per_rank),
+        "collectives": Analysis(collectives.across),
+        "matches": Analysis(matches.across),
+        "clocks": Analysis(clocks.across),
+        "instances": Analysis(instances.across),
+        "members": Analysis(members.across, members.per_rank),
+        "call_waits": Analysis(call_waits.across),
+        "waits": Analysis(waits.across, waits.per_rank),
     }
 )
 """In the order in which reports show them."""
