@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.call_phases import CallPhases
 from traceanalyzer.analyses.calls import Calls
+from traceanalyzer.analyses.exposed_calls import ExposedCalls
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
@@ -27,20 +28,28 @@ class CommPhases(Result):
         "size_bytes": "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
         "total_ns": "Sum of their durations, waiting for other ranks included.",
         "exposed_ns": "Part of the rank's exposed communication that belongs to them; the rows add up to it.",
+        "exposed_wait_ns": "Part of that in which a call waits for another rank and none moves data.",
     }
 
 
-def across(parts: Mapping[int, pd.DataFrame], calls: Calls, call_phases: CallPhases) -> CommPhases:  # noqa: ARG001
+def across(
+    parts: Mapping[int, pd.DataFrame],  # noqa: ARG001
+    calls: Calls,
+    call_phases: CallPhases,
+    exposed_calls: ExposedCalls,
+) -> CommPhases:
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
         return CommPhases(pd.DataFrame(columns=list(CommPhases.columns)))
     columns = ["rank", "call", "group", "collective", "size_bytes", "start_ns", "end_ns"]
     table = call_phases.table.merge(calls.table[columns], on=["rank", "call"], validate="one_to_one")
     table["range"] = table["range"].astype("str").where(table["range"].notna()).str.replace(r"\d+", "#", regex=True)
+    waits = exposed_calls.table.groupby(["rank", "call"])["wait_ns"].sum().rename("exposed_wait_ns")
+    table = table.join(waits, on=["rank", "call"]).fillna({"exposed_wait_ns": 0}).astype({"exposed_wait_ns": "int64"})
     table["total_ns"] = table["end_ns"] - table["start_ns"]
     table["is_unknown"] = table["size_bytes"].isna()
     groups = table.groupby(list(_KEYS), dropna=False, sort=False)
-    summed = groups[["size_bytes", "total_ns", "exposed_ns"]].sum(min_count=1)
+    summed = groups[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
     summed["size_bytes"] = summed["size_bytes"].where(~groups["is_unknown"].any()).astype("Int64")
     summed = summed.assign(calls=groups.size()).reset_index()
     return CommPhases(summed.sort_values(["rank", "total_ns"], ascending=[True, False], ignore_index=True))

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.op_phases import NAMES, op_phases
 from traceanalyzer.analyses.phase_parts import PARTS, Share
 from traceanalyzer.model import RankTrace
@@ -25,7 +26,10 @@ class Phases(Result):
         "the user's ranges nor autograd tell.",
         "total_ns": "Time of the window that belongs to the phase: the sum of the four parts.",
         "compute_ns": "Compute. Of kernels that run together the first to start counts.",
-        "exposed_comm_ns": "Communication while no compute runs.",
+        "exposed_comm_ns": "Communication while no compute runs: the sum of the next three.",
+        "exposed_transfer_ns": "Part of it in which data moves.",
+        "exposed_wait_ns": "Part of it in which a call waits for another rank and none moves data.",
+        "exposed_unmatched_ns": "The remainder: it cannot be told.",
         "exposed_copy_ns": "Copies while neither runs.",
         "idle_ns": "Idle time before an operation of the phase.",
         "operations": "GPU operations of the phase that start in the window.",
@@ -52,9 +56,32 @@ def per_rank(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> 
     return pd.concat(rows, ignore_index=True).astype({"step": "Int64"})
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Phases:
-    """The ranks' rows under each other."""
-    return Phases(stack(parts, (*Phases.columns, "window_ns")))
+def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
+    """The ranks' rows under each other, with their exposed communication split into transfer and wait."""
+    table = stack(parts, (*Phases.columns, "window_ns"))
+    if table.empty:
+        return Phases(table)
+    split = _by_phase(exposed_calls.table) if len(exposed_calls) else _by_phase(_NO_STRETCHES)
+    table = table.merge(split, on=list(Phases.keys), how="left")
+    table = table.fillna(dict.fromkeys(_COMM_PARTS, 0)).astype(dict.fromkeys(_COMM_PARTS, "int64"))
+    assert (table[list(_COMM_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
+    return Phases(table)
+
+
+_COMM_PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+
+_NO_STRETCHES = pd.DataFrame(columns=["rank", "step", "phase", "transfer_ns", "wait_ns", "unmatched_ns"])
+
+
+def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
+    """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
+    names = ["transfer_ns", "wait_ns", "unmatched_ns"]
+    stretches = stretches.astype({"rank": "int64", "step": "Int64", "phase": "object", **dict.fromkeys(names, "int64")})
+    in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
+    whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
+    whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")
+    table = pd.concat([whole, in_steps], ignore_index=True) if len(in_steps) else whole
+    return table.rename(columns={name: f"exposed_{name}" for name in names})
 
 
 def _window(

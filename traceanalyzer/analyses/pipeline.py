@@ -8,8 +8,9 @@ import pandas as pd
 from traceanalyzer.analyses import pipeline_shape
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.breakdown import Breakdown
-from traceanalyzer.analyses.call_phases import CallPhases
 from traceanalyzer.analyses.calls import Calls
+from traceanalyzer.analyses.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.headline import shared_steps
 from traceanalyzer.analyses.steps import Steps
 
 
@@ -29,8 +30,8 @@ class Pipeline(Result):
         "idle_ns": "Time in which nothing runs on the GPU.",
         "p2p_calls": "Send and receive kernels of the window's steps.",
         "p2p_ns": "Sum of their durations, waiting included.",
-        "p2p_exposed_ns": "Exposed communication that belongs to them.",
-        "p2p_wait_ns": "Exposed part of their waits for a peer; absent where calls could not be matched.",
+        "p2p_exposed_ns": "Exposed communication in the window that belongs to them.",
+        "p2p_wait_ns": "Part of it in which they wait for a peer; absent where some could not be matched.",
         "bubble_ns": "Idle + wait of point-to-point calls.",
         "bubble_pct": "100 · bubble / window.",
         "microbatches": "Sends from the first stage to its successor in a step; absent where that is no whole number.",
@@ -51,39 +52,26 @@ class Pipeline(Result):
 def across(
     parts: Mapping[int, pd.DataFrame],  # noqa: ARG001
     calls: Calls,
-    call_phases: CallPhases,
+    exposed_calls: ExposedCalls,
     steps: Steps,
     breakdown: Breakdown,
 ) -> Pipeline:
-    """Order the stages, and measure each over the complete steps that all ranks share (else the whole capture)."""
-    return measured(calls, call_phases, steps, breakdown, None)
-
-
-def measured(
-    calls: Calls, call_phases: CallPhases, steps: Steps, breakdown: Breakdown, waits: pd.DataFrame | None
-) -> Pipeline:
-    """The stages with their waits: `waits` has `rank`, `call`, `wait_ns`; without it waits are absent."""
+    """Order the stages, and measure each over the complete steps that they share (else the whole window)."""
     moves = pipeline_shape.transfers(calls.table)
     table = pipeline_shape.stages(moves, sorted(breakdown.table["rank"]))
     if table.empty:
         return Pipeline(_EMPTY)
-    shared = shared_steps(steps.table, set(table["rank"]))
-    windows = _windows(steps.table, breakdown.table, shared)
-    table = table.merge(windows, on="rank").merge(_p2p(calls, call_phases, waits, shared), on="rank", how="left")
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    shared = shared_steps(
+        complete[complete["rank"].isin(table["rank"])] if len(steps) else complete, set(table["rank"])
+    )
+    table = table.merge(_windows(steps.table, breakdown.table, shared), on="rank")
+    table = table.merge(_p2p(calls.table, exposed_calls.table, shared), on="rank", how="left")
     table["microbatches"] = table["pipeline"].map(_microbatches(moves, table, shared)).astype("Int64")
     return Pipeline(table.sort_values(["pipeline", "stage"], ignore_index=True))
 
 
 _EMPTY = pd.DataFrame({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
-
-
-def shared_steps(steps: pd.DataFrame, ranks: set[int]) -> list[int]:
-    """Numbers of the steps that are complete on all these ranks."""
-    if steps.empty:
-        return []
-    complete = steps[steps["is_complete"].fillna(value=False).astype(bool) & steps["rank"].isin(ranks)]
-    holders = complete.groupby("step")["rank"].nunique()
-    return sorted(int(step) for step in holders.index[holders == len(ranks)])
 
 
 def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
@@ -95,26 +83,20 @@ def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) ->
     return table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)).astype({"steps": "Int64"})
 
 
-def _p2p(calls: Calls, call_phases: CallPhases, waits: pd.DataFrame | None, shared: list[int]) -> pd.DataFrame:
-    own = pipeline_shape.point_to_point(calls.table)
-    own = own[own["step"].isin(shared)] if shared else own
-    own = own[["rank", "call", "start_ns", "end_ns"]].merge(call_phases.table[["rank", "call", "exposed_ns"]])
-    if waits is None:
-        own["wait_ns"] = pd.array([pd.NA] * len(own), dtype="Int64")
-    else:
-        own = own.merge(waits[["rank", "call", "wait_ns"]], how="left")
-    # A wait under compute is no bubble.
-    is_hidden = (own["wait_ns"] > own["exposed_ns"]).fillna(value=False)
-    own["wait_ns"] = own["wait_ns"].astype("Int64").mask(is_hidden, own["exposed_ns"])
-    own["p2p_ns"] = own["end_ns"] - own["start_ns"]
-    by_rank = own.groupby("rank")
-    known = by_rank["wait_ns"].count() == by_rank.size()
+def _p2p(calls: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
+    """Point-to-point figures of each rank. Waits are those inside the windows; unknown when one stretch's are."""
+    own = pipeline_shape.point_to_point(calls)[["rank", "call", "step", "start_ns", "end_ns"]]
+    stretches = stretches.merge(own[["rank", "call"]], on=["rank", "call"])
+    if shared:
+        own, stretches = own[own["step"].isin(shared)], stretches[stretches["step"].isin(shared)]
+    by_rank, exposed = own.groupby("rank"), stretches.groupby("rank")[["transfer_ns", "wait_ns", "unmatched_ns"]].sum()
+    exposed = exposed.reindex(by_rank.size().index, fill_value=0)
     return pd.DataFrame(
         {
             "p2p_calls": by_rank.size(),
-            "p2p_ns": by_rank["p2p_ns"].sum(),
-            "p2p_exposed_ns": by_rank["exposed_ns"].sum(),
-            "p2p_wait_ns": by_rank["wait_ns"].sum(min_count=1).where(known).astype("Int64"),
+            "p2p_ns": by_rank["end_ns"].sum() - by_rank["start_ns"].sum(),
+            "p2p_exposed_ns": exposed.sum(axis=1).astype("Int64"),
+            "p2p_wait_ns": exposed["wait_ns"].astype("Int64").where(exposed["unmatched_ns"] == 0),
         }
     ).reset_index()
 
