@@ -54,19 +54,28 @@ class Gaps:
 
 
 def find(trace: RankTrace) -> Gaps:
-    """All gaps of the capture. Where two operations end one together, the shorter counts as the one that does."""
+    """All gaps of the capture. Where two operations end one together, the shorter counts as the one that does.
+
+    Operations without duration end none, except at the capture's end.
+    """
     ops = trace.gpu_ops
     starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    busy = Intervals.of(starts, ends)
-    gap_starts, gap_ends = busy.ends[:-1], busy.starts[1:]
-    lasting = np.flatnonzero(ends > starts)
-    ended_by = lasting[np.searchsorted(starts[lasting], gap_ends)] if len(gap_ends) else np.empty(0, dtype=np.int64)
+    gap_starts, gap_ends = _free(starts, ends)
+    lasting = np.append(np.flatnonzero(ends > starts), len(ops) - 1)
+    ended_by = lasting[np.searchsorted(starts[lasting[:-1]], gap_ends)]
     launch = ops["launch"].to_numpy()[ended_by]
+    returned = gap_starts
     if len(trace.api_calls):
         returned = np.where(launch == NONE, gap_starts, trace.api_calls["end_ns"].to_numpy()[launch])
-    else:
-        returned = gap_starts
     return Gaps(gap_starts, gap_ends, ended_by, launch, np.clip(returned, gap_starts, gap_ends))
+
+
+def _free(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stretches between first start and last end that no operation covers."""
+    if not len(starts):
+        return starts, ends
+    free = Intervals.of([starts.min()], [ends.max()]) - Intervals.of(starts, ends)
+    return free.starts, free.ends
 
 
 def parts(
