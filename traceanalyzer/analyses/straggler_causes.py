@@ -68,9 +68,7 @@ def _scopes(held: pd.DataFrame) -> np.ndarray:
     lowest, highest = (held["rank"].groupby(held["instance"]).transform(name) for name in ("min", "max"))
     is_message = held["collective"].isin(kinds.POINT_TO_POINT)
     group = pd.factorize(held["group"].astype("str") + "\n" + held["group_ranks"].astype("str"))[0]
-    keys = pd.DataFrame(
-        {"group": group, "low": lowest.where(is_message, NONE), "high": highest.where(is_message, NONE)}
-    )
+    keys = pd.DataFrame({"group": group, "low": lowest.where(is_message, NONE), "high": highest.where(is_message, NONE)})
     scopes: np.ndarray = keys.groupby(["group", "low", "high"]).ngroup().to_numpy()
     return scopes
 
@@ -123,7 +121,7 @@ def _roots(instance: np.ndarray, source: np.ndarray) -> np.ndarray:
     place = np.searchsorted(instance, source)
     place = np.where(np.append(instance, NONE)[np.minimum(place, len(instance))] == source, place, NONE)
     position = np.where(place == NONE, np.arange(len(instance)), place)
-    for _ in range(max(1, len(instance).bit_length())):
+    for _ in range(max(1, int(len(instance)).bit_length())):
         position = position[position]
     is_circle = position[position] != position
     return instance[np.where(is_circle, np.arange(len(instance)), position)]

@@ -10,8 +10,8 @@ from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.headline import shared_steps
 from traceanalyzer.analyses.members import Members
 from traceanalyzer.analyses.ranks import Ranks
-from traceanalyzer.analyses.step_work import COMPUTE, COPY, OPERATOR, RANGE, step_work
 from traceanalyzer.analyses.steps import Steps
+from traceanalyzer.analyses.step_work import COMPUTE, COPY, OPERATOR, RANGE, step_work
 from traceanalyzer.analyses.straggler_causes import CAUSES, instance_causes
 from traceanalyzer.analyses.waits import Waits
 from traceanalyzer.model import NONE, RankTrace
