@@ -10,9 +10,7 @@ installed.
 import argparse
 import gzip
 import importlib.util
-import json
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -54,7 +52,9 @@ def main() -> None:
         size = trace.stat().st_size
         print(f"trace: {size / 1e6:,.0f} MB, {events:,} events")
         seconds, total, peak = measured(READ, trace)
-        print(f"read: {seconds:.2f} s, {size / 1e6 / seconds:,.0f} MB/s, peak {peak / 1e6:,.0f} MB ({peak / size:.2f} x file)")
+        print(
+            f"read: {seconds:.2f} s, {size / 1e6 / seconds:,.0f} MB/s, peak {peak / 1e6:,.0f} MB ({peak / size:.2f} x file)"
+        )
         _, total, peak = measured(REPORT, trace, Path(folder, "report"))
         print(f"whole command: {total:.2f} s, peak {peak / 1e6:,.0f} MB ({peak / size:.2f} x file)")
         for module in ("hta", "traceinsight"):
@@ -91,7 +91,9 @@ def shifted(event: str, copy: int, span_us: float) -> str:
     if not copy:
         return event
     event = re.sub(r'"ts": (\d+\.\d+)', lambda m: f'"ts": {float(m[1]) + copy * span_us:.3f}', event, count=1)
-    event = re.sub(r'("correlation"|"External id"|"id"): (\d+)', lambda m: f"{m[1]}: {int(m[2]) + copy * 10_000_000}", event)
+    event = re.sub(
+        r'("correlation"|"External id"|"id"): (\d+)', lambda m: f"{m[1]}: {int(m[2]) + copy * 10_000_000}", event
+    )
     return re.sub(r"ProfilerStep#(\d+)", lambda m: f"ProfilerStep#{int(m[1]) + copy * 10}", event)
 
 

@@ -30,6 +30,7 @@ from traceanalyzer.analyses import (
     ranks,
     steps,
     stragglers,
+    timeline,
     waits,
 )
 from traceanalyzer.analyses.base import Result
@@ -59,6 +60,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "timeline": Analysis(timeline.across, timeline.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank),
         "collectives": Analysis(collectives.across),
