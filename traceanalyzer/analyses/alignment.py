@@ -20,6 +20,9 @@ BY_SEQUENCE, BY_STEP, BY_TIME, BY_ORDER = range(len(METHODS))
 _AGREEING = 0.9
 """Share of a block's calls that must end within a bin of the offset for the block to be verified."""
 
+_FAR_NS = 4 * BIN_NS
+"""Ends of a synchronising call are not that far apart (in real captures at most 110 µs)."""
+
 _LEAST_VOTES = 0.25
 """A vote decides nothing when fewer of the possible pairs agree."""
 
@@ -161,7 +164,7 @@ def _extended(
     """The pairs, and those that the offset shows for the calls that are left over."""
     by_time = _nearest(left, right, pairs, offset_ns)
     pairs, methods = _with(pairs, methods, by_time, BY_TIME)
-    in_gaps = _in_gaps(left, right, pairs)
+    in_gaps = _in_gaps(left, right, pairs, offset_ns)
     return _with(pairs, methods, in_gaps, BY_ORDER)
 
 
@@ -209,8 +212,11 @@ def _not_crossing(found: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return found[gaps[0] == gaps[1]]
 
 
-def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray) -> np.ndarray:
-    """Calls between two matched ones, when both ranks have the same ones there."""
+def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
+    """Calls between two matched ones, when both ranks have the same ones there.
+
+    Ends of those that synchronise must still be near: each rank may have lost another call of the gap.
+    """
     if len(pairs) < 2:
         return np.empty((0, 2), dtype=np.int64)
     free = [_left_over(side, pairs[:, column]) for column, side in enumerate((left, right))]
@@ -220,7 +226,9 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray) -> np.ndarray:
     inside = _equal_keys(gaps[0], gaps[1])
     found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
     gap = gaps[0][inside[:, 0]]
-    differing = left.signature[found[:, 0]] != right.signature[found[:, 1]]
+    is_far = np.abs(left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns) > _FAR_NS
+    is_far &= left.is_synchronising[found[:, 0]] & right.is_synchronising[found[:, 1]]
+    differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
     counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]
     is_bad = (counts[0] != counts[1]) | (np.bincount(gap[differing], minlength=len(pairs)) > 0)
     return found[~is_bad[gap]]

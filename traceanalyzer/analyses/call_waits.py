@@ -37,7 +37,7 @@ class CallWaits(Result):
     }
 
 
-def across(parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
     """The instance with the shortest transfer decides for a call that exchanges messages with several peers."""
     table = members.table.sort_values(["rank", "call", "transfer_ns"], na_position="last", kind="stable")
     table = table.drop_duplicates(["rank", "call"], ignore_index=True)

@@ -38,7 +38,7 @@ class Clocks(Result):
         return table.assign(uncertainty_ns=uncertainty, is_significant=is_significant.astype("boolean"))
 
 
-def across(parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:
     """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first."""
     table = pd.DataFrame({"rank": ranks.table["rank"].astype("int64")})
     found = _chained(_differences(members.table)) if len(members) else {}

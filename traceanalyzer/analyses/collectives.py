@@ -52,7 +52,7 @@ class Collectives(Result):
         return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
-def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, ranks: Ranks) -> Collectives:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, ranks: Ranks) -> Collectives:
     """Sum the calls of the whole capture."""
     calls = call_waits.table
     if calls.empty:

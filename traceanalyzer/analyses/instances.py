@@ -39,7 +39,7 @@ class Instances(Result):
     }
 
 
-def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Instances:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Instances:
     """Gather the members of each instance."""
     held = members.table[members.table["instance"].notna()] if len(members) else members.table
     if held.empty:

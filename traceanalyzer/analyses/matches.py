@@ -31,7 +31,7 @@ class Matches(Result):
     }
 
 
-def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Matches:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Matches:
     """Count the calls."""
     calls = call_waits.table
     if calls.empty:

@@ -28,8 +28,9 @@ def instance_causes(members: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
 
     Between the ends of the previous instance of the same group and of this one, every rank's parts add up to the
     same length. A part's excess is the last rank's part minus the others' median; the cause is the part with the
-    largest. If that is `wait`, the last rank's longest wait in between leads to another instance, and so on to
-    the root.
+    largest. The wait in the instance itself, which is what is to be explained, is a part of its own; `wait` is all
+    other. If that is the cause, the last rank's longest wait in between leads to another instance, and so on to the
+    root.
 
     Returns:
         indexed by instance: `last_rank`, `cause` (`None` for a group's first instance), `root` (an instance) and an
@@ -41,6 +42,7 @@ def instance_causes(members: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     held["scope"] = _scopes(held)
     held = held.sort_values(["scope", "rank", "instance"], ignore_index=True)
     spans = _spans(held)
+    spans["exposed_wait_ns"] -= _own_wait(held, waits)
     is_last = held["waits_for"].isna().to_numpy()
     excess = _excess(spans, held["instance"].to_numpy(), is_last)
     last = held[is_last].set_index("instance")
@@ -61,6 +63,13 @@ def _wait_until(held: pd.DataFrame, waits: pd.DataFrame) -> np.ndarray:
             ends = held["end_ns"].to_numpy()[rows]
             until[rows] = wait.covered_ns(np.full(len(rows), wait.starts[0]), np.maximum(ends, wait.starts[0]))
     return until
+
+
+def _own_wait(held: pd.DataFrame, waits: pd.DataFrame) -> np.ndarray:
+    """Exposed wait of each row's call in the row's own instance."""
+    lengths = (waits["end_ns"] - waits["start_ns"]).groupby([waits["rank"], waits["instance"]]).sum()
+    own: np.ndarray = lengths.reindex(pd.MultiIndex.from_frame(held[["rank", "instance"]]), fill_value=0).to_numpy()
+    return own
 
 
 def _scopes(held: pd.DataFrame) -> np.ndarray:

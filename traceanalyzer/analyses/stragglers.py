@@ -72,7 +72,7 @@ def across(
     windows = _windows(steps, ranks)
     pieces = _rooted(_clipped(waits.table, windows), causes, members.table)
     costs = _costs(pieces[pieces["rank"] != pieces["root_rank"]], windows, straggler_step_pct)
-    table = costs.join(_direct(pieces)).join(_causes(pieces, causes, windows))
+    table = costs.join(_direct(pieces)).join(_causes(causes, members.table, windows))
     table = _named(table, stack(parts), windows).reset_index(names="rank")
     return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
@@ -159,10 +159,15 @@ def _direct(pieces: pd.DataFrame) -> pd.Series:
     return pieces.groupby("last_rank")["wait_ns"].sum().rename("direct_wait_ns")
 
 
-def _causes(pieces: pd.DataFrame, causes: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
-    """For each root the part with the largest excess over all instances that it delayed, each counted once."""
-    roots = causes.reindex(pieces["root"].unique())
-    excess = roots[list(CAUSES)].groupby(roots["last_rank"]).sum(min_count=1)
+def _causes(causes: pd.DataFrame, members: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
+    """For each rank the part with the largest excess over all instances to which it came last by its own doing.
+
+    Hidden waits count too: the others may do the same work earlier, so that only the sum over a step tells.
+    """
+    step = members.drop_duplicates("instance").set_index("instance")["step"].reindex(causes.index)
+    has_steps = windows["step"].iloc[0] != NONE
+    own = causes[(causes["root"] == causes.index) & (step.isin(windows["step"]) | (not has_steps))]
+    excess = own[list(CAUSES)].groupby(own["last_rank"]).sum(min_count=1)
     excess = excess[excess.notna().all(axis=1)].astype("int64")
     steps = windows["step"].nunique()
     return pd.DataFrame(
