@@ -46,7 +46,9 @@ def test_parts_add_up_on_every_sample(name):
     check(run(sample(name).ranks, ["exposed_comm", "waits", "breakdown"]))
 
 
-@pytest.mark.parametrize("job", [scenarios.hsdp(slow_compute_ns={1: 200_000}), scenarios.pipeline(3)], ids=["hsdp", "pp"])
+@pytest.mark.parametrize(
+    "job", [scenarios.hsdp(slow_compute_ns={1: 200_000}), scenarios.pipeline(3)], ids=["hsdp", "pp"]
+)
 def test_parts_add_up_on_simulated_jobs(job):
     check(analysed(job, "exposed_comm", "waits", "breakdown", how=Capture(dropped={1: (2,)}))[1])
 

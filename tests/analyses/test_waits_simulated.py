@@ -19,12 +19,18 @@ def damaged():
     )
 
 
+def mixed(calls):
+    """Instances whose calls are truly several collectives."""
+    keys = calls.groupby("instance")["key"]
+    return [*calls["instance"].unique()[keys.min().ne(keys.max())]]
+
+
 def test_losses_change_no_other_wait(damaged):
     truth, results = damaged
     calls = true_waits(truth, results["call_waits"].to_frame(), DAMAGED)
     known = calls[calls["wait_ns"].notna()]
     assert len(known) == 8 * 30
-    assert (known.groupby("instance")["key"].nunique() == 1).all(), "nothing is invented"
+    assert mixed(known) == [], "nothing is invented"
     # The shortest duration holds up to 3 µs of jitter of the ends.
     off = (known["wait_ns"] - known["true_wait_ns"]).abs()
     assert (off <= 0.01 * known["true_wait_ns"] + 3_000).all()
@@ -62,13 +68,13 @@ def test_waits_whatever_is_recorded(how, ways):
     known = calls[calls["wait_ns"].notna()]
     assert len(known) >= 0.5 * len(calls)
     assert set(known["matched_by"]) & ways
-    assert (known.groupby("instance")["key"].nunique() == 1).all()
+    assert mixed(known) == []
     assert ((known["wait_ns"] - known["true_wait_ns"]).abs() <= 0.01 * known["true_wait_ns"] + 3_000).all()
 
 
 def test_kernels_queued_before_the_capture_are_matched_by_what_a_later_step_shows():
     job = scenarios.ddp(2, steps=6, slow_compute_ns={1: 500_000}, is_synced=False)
-    begin = [host for host in run(job).host[0] if host.name == "ProfilerStep#1"][0].start_ns + 1
+    begin = next(host for host in run(job).host[0] if host.name == "ProfilerStep#1").start_ns + 1
     how = Capture(start_ns={0: begin, 1: begin})
     truth, results = analysed(job, "call_waits", "matches", how=how)
     assert (results["matches"].to_frame()["inferred_calls"] > 0).all()

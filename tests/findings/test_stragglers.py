@@ -24,7 +24,10 @@ def of_sample(name, *names):
     ("name", "title"),
     [
         ("ddp", "Rank 0's host is late: rank 1 waits 42.6 ms a step for it inside all-reduce."),
-        ("ddp_straggler", "Rank 1 computes longer than the others: rank 0 waits 56.4 ms a step for it inside all-reduce."),
+        (
+            "ddp_straggler",
+            "Rank 1 computes longer than the others: rank 0 waits 56.4 ms a step for it inside all-reduce.",
+        ),
         ("pp", "Rank 1 computes longer than the others: rank 0 waits 57.3 ms a step for it inside send-recv."),
     ],
 )

@@ -72,7 +72,9 @@ def test_nsys_files_hold_the_same(tmp_path):
     path = nsys.write(capture(run(scenarios.pipeline(2, steps=1))), tmp_path / "job.sqlite")
     with sqlite3.connect(path) as database:
         kernels = database.execute("SELECT deviceId, count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY 1").fetchall()
-        launches = database.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId > 0").fetchone()
+        launches = database.execute(
+            "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId > 0"
+        ).fetchone()
     assert kernels == [(0, 17), (1, 17)]
     assert launches == (34,)
 
