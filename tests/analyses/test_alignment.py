@@ -1,5 +1,7 @@
 """Aligning two ranks' calls: cut ends, lost calls, clocks that differ, programs that repeat."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,24 @@ def test_true_pairs_are_found(left, right, methods):
     assert {METHODS[code] for code in found.method} == methods
     assert abs(found.offset_ns - (left.get("offset", 0) - right.get("offset", 0))) < 50_000
     assert not found.is_ambiguous
+
+
+@pytest.mark.parametrize(("drift", "matched"), [(20e-6, 12), (-50e-6, 12), (0.0, 12)])
+def test_clocks_of_two_hosts_may_drift(drift, matched):
+    left, right = calls(), calls()
+    ends = ENDS * 1000  # 40 s: at 20 µs a second the ends move by 800 µs
+    left = replace(left, end_ns=ends + np.round(drift * ends).astype(np.int64) + 5 * MS)
+    found = align(left, replace(right, end_ns=ends))
+    assert found.left.tolist() == found.right.tolist() == list(range(matched))
+    assert {METHODS[code] for code in found.method} == {"step and position"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_candidates_that_nothing_supports_are_dropped(seed):
+    random = np.random.default_rng(seed)
+    left = replace(calls(steps=STEPS + 7), end_ns=np.cumsum(random.integers(MS, 9 * MS, 12)))
+    right = replace(calls(), end_ns=np.cumsum(random.integers(MS, 9 * MS, 12)))
+    assert not len(align(left, right).left)
 
 
 def test_two_ranks_that_lost_different_calls_between_the_same_neighbours():

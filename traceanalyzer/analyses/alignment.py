@@ -5,7 +5,7 @@ verified step by step; calls for which it fails are matched by the time of their
 verified calls, else a vote, agree on.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +23,11 @@ _AGREEING = 0.9
 _FAR_NS = 4 * BIN_NS
 """Ends of a synchronising call are not that far apart (in real captures at most 110 µs)."""
 
-_LEAST_VOTES = 0.25
-"""A vote decides nothing when fewer of the possible pairs agree."""
+_MOST_DRIFT = 1e-4
+"""Clocks that are further apart a second are no clocks: the candidates are wrong."""
+
+_LEAST_SHARE, _LEAST_VOTES = 0.25, 4
+"""A vote decides nothing when fewer of the possible pairs agree: three of a dozen do so by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,48 @@ def align(left: CallList, right: CallList) -> Alignment:
     """Match two ranks' calls; those without a partner are in no pair."""
     pairs, block, method = _candidates(left, right)
     is_verified, offset_ns = _verified(left, right, pairs, block, method)
-    pairs = pairs[is_verified]
-    is_ambiguous = False
-    if not len(pairs) or 2 * len(pairs) < len(is_verified):
+    if not _are_enough(is_verified):
+        steady = _without_drift(left, right, pairs)
+        is_verified_so, offset_so_ns = _verified(steady, right, pairs, block, method)
+        if _are_enough(is_verified_so):
+            left, is_verified, offset_ns = steady, is_verified_so, offset_so_ns
+    pairs, is_ambiguous = pairs[is_verified], False
+    if not _are_enough(is_verified):
+        # Without a decision what is verified stays, and nothing is added to it.
         decided = _voted(left, right)
-        if decided is not None:
+        if decided is None:
+            offset_ns = None
+        else:
             (offset_ns, is_ambiguous), pairs = decided, pairs[:0]
     methods = np.full(len(pairs), method, dtype=np.int64)
     if offset_ns is not None:
         pairs, methods = _extended(left, right, pairs, methods, offset_ns)
     return Alignment(pairs[:, 0], pairs[:, 1], methods, offset_ns, is_ambiguous)
+
+
+def _are_enough(is_verified: np.ndarray) -> bool:
+    """Whether at least half of the candidates are verified."""
+    return bool(is_verified.any() and 2 * is_verified.sum() >= len(is_verified))
+
+
+def _without_drift(left: CallList, right: CallList, pairs: np.ndarray) -> CallList:
+    """The left calls on a clock that runs as fast as the right one, if the candidates suggest a credible drift.
+
+    Clocks of two hosts may drift apart by tens of µs a second, more than a bin in a long capture.
+    """
+    rows, cols = pairs[left.is_synchronising[pairs[:, 0]] & right.is_synchronising[pairs[:, 1]]].T
+    third = len(rows) // 3
+    if not third:
+        return left
+    ends = left.end_ns[rows]
+    difference = ends - right.end_ns[cols]
+    first, last = (slice(third), slice(-third, None))
+    length = np.median(ends[last]) - np.median(ends[first])
+    rate = (np.median(difference[last]) - np.median(difference[first])) / max(length, 1)
+    if abs(rate) > _MOST_DRIFT:
+        return left
+    shift = np.round(rate * (left.end_ns - np.median(ends))).astype(np.int64)
+    return replace(left, end_ns=left.end_ns - shift)
 
 
 def _candidates(left: CallList, right: CallList) -> tuple[np.ndarray, np.ndarray, int]:
@@ -153,7 +188,7 @@ def _voted(left: CallList, right: CallList) -> tuple[int, bool] | None:
     """Offset by vote and whether it is ambiguous; `None` when too few pairs agree on any."""
     sides = [(side.end_ns[side.is_synchronising], side.signature[side.is_synchronising]) for side in (left, right)]
     result = vote(*sides[0], *sides[1])
-    if result is None or result.votes < _LEAST_VOTES * result.voters:
+    if result is None or result.votes < max(_LEAST_SHARE * result.voters, min(_LEAST_VOTES, result.voters)):
         return None
     return result.offset_ns, result.is_ambiguous
 
