@@ -1,6 +1,5 @@
 """Roles of streams, what runs together, copies by direction: literal cases and the stream samples."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
