@@ -69,7 +69,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     """Match the calls; transfer = shortest duration over an instance's ranks, wait = duration − transfer."""
-    calls = stack(parts, (*Members.columns, *_KEPT, *UNTIL.values()))
+    calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT, *UNTIL.values()))))
     if calls.empty:
         return Members(calls)
     matching = match(calls, parts)
