@@ -71,6 +71,19 @@ def test_gaps_under_5_us_are_between_kernels(length, expected):
     assert {name: int(value) for name, value in table.sum().items() if value} == {f"{expected}_ns": length}
 
 
+@pytest.mark.parametrize(
+    ("ops", "idle_ns"),
+    [
+        ([("gemm", 0, 0), ("gemm", 90, 100), ("gemm", 150, 150)], 140),
+        ([("gemm", 0, 0), ("gemm", 100, 100)], 100),
+        ([("gemm", 7, 7)], 0),
+    ],
+)
+def test_operations_without_duration_bound_the_window_but_fill_nothing(ops, idle_ns):
+    (row,) = run([host_trace(ops)], ["idle"])["idle"].rows()
+    assert (row["idle_ns"], row["between_kernels_ns"]) == (idle_ns, idle_ns)
+
+
 def test_another_thread_speaks_where_the_launching_one_records_nothing():
     """Autograd's thread launches; before its first operator the main thread was in `.item()`."""
     calls = [("cudaLaunchKernel", 80 * US, 90 * US, 2), ("cudaStreamSynchronize", 5 * US, 60 * US, 1)]

@@ -83,7 +83,9 @@ def test_steps_that_not_every_rank_has():
 def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in run(sample(name).ranks, ["integrity"])["integrity"].rows():
         assert set(row["affects"].split(", ")) <= set(ANALYSES)
-        assert row["check"] in {"operations_without_launch", "communication_without_arguments", "different_windows"}
+        assert row["check"] in {
+            "operations_without_launch", "communication_without_arguments", "inferred_arguments", "different_windows",
+        }  # fmt: skip
 
 
 def test_the_gravest_come_first():

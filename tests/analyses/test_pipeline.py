@@ -100,6 +100,11 @@ def test_the_sample_is_a_1f1b_of_four_microbatches():
     assert order.tolist() == ["F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
 
 
+def test_without_its_peer_a_stage_knows_no_waits():
+    (row,) = run(sample("pp").ranks[:1], ["pipeline"])["pipeline"].rows()
+    assert (row["p2p_calls"], row["p2p_exposed_ns"] > 0, row["p2p_wait_ns"], row["bubble_ns"]) == (10, True, None, None)
+
+
 def test_other_jobs_are_no_pipelines():
     results = run(sample("moe").ranks, ["pipeline", "pipelines", "pipeline_schedule"])
     assert [len(result) for result in results.values()] == [0, 0, 0]
