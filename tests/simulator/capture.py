@@ -51,7 +51,7 @@ class Captured:
     ranks: tuple[Recorded, ...]
 
 
-def capture(run: Run, how: Capture = Capture()) -> Captured:  # noqa: B008 - frozen
+def capture(run: Run, how: Capture = Capture()) -> Captured:
     """Record a run."""
     return Captured(run, how, tuple(_rank(run, how, program.rank) for program in run.job.programs))
 

@@ -160,7 +160,9 @@ class _Engine:
             place = self.heads[stream]
             op = ops[place]
             own = self.run.ops[op.rank]
-            needed = [own[number].end_ns for number in op.instruction.after] + ([ops[place - 1].end_ns] if place else [])
+            needed = [own[number].end_ns for number in op.instruction.after] + (
+                [ops[place - 1].end_ns] if place else []
+            )
             if any(end < 0 for end in needed):
                 break
             op.start_ns = max([op.launch_end_ns + self.job.latency_ns, *needed])

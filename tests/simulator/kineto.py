@@ -77,9 +77,7 @@ def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str,
     comm = op.instruction.comm
     if comm and captured.how.arguments != "none":
         texts = _arguments(captured, recorded, op, comm)
-        events += [
-            _event(recorded, "cpu_op", "record_param_comms", start, end, _HOST_THREAD, **each) for each in texts
-        ]
+        events += [_event(recorded, "cpu_op", "record_param_comms", start, end, _HOST_THREAD, **each) for each in texts]
     return events
 
 

@@ -79,8 +79,12 @@ def _hsdp_step(program: Program, row: Group, column: Group, layers: int, slow_ns
         program.host(10_000)
         gathered = program.collective("all_gather", row, 8_000_000, 60_000)
         gradient = program.kernel("backward_gemm", 300_000 + slow_ns, after=(gathered,))
-        scattered = program.collective("reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(gradient,))
-        reduced.append(program.collective("all_reduce", column, 2_000_000, 50_000, stream=COMM_STREAM + 2, after=(scattered,)))
+        scattered = program.collective(
+            "reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(gradient,)
+        )
+        reduced.append(
+            program.collective("all_reduce", column, 2_000_000, 50_000, stream=COMM_STREAM + 2, after=(scattered,))
+        )
     program.kernel("adam", 100_000, after=tuple(reduced))
 
 

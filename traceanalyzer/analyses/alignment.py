@@ -209,7 +209,8 @@ def _not_crossing(found: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     if not len(pairs):
         return found
     gaps = [np.searchsorted(np.sort(pairs[:, column]), found[:, column]) for column in (0, 1)]
-    return found[gaps[0] == gaps[1]]
+    kept: np.ndarray = found[gaps[0] == gaps[1]]
+    return kept
 
 
 def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
@@ -231,4 +232,5 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
     differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
     counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]
     is_bad = (counts[0] != counts[1]) | (np.bincount(gap[differing], minlength=len(pairs)) > 0)
-    return found[~is_bad[gap]]
+    kept: np.ndarray = found[~is_bad[gap]]
+    return kept

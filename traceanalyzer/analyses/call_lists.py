@@ -46,7 +46,8 @@ class CallLists:
 def synchronises(calls: pd.DataFrame) -> np.ndarray:
     """Collectives in which every rank waits for all others: neither rooted nor an uneven all-to-all."""
     is_uneven = calls["is_uneven"].fillna(value=False).to_numpy(dtype=bool)
-    return ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
+    is_alike: np.ndarray = ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
+    return is_alike
 
 
 def _signatures(calls: pd.DataFrame) -> np.ndarray:

@@ -77,7 +77,9 @@ def _scopes(held: pd.DataFrame) -> np.ndarray:
     lowest, highest = (held["rank"].groupby(held["instance"]).transform(name) for name in ("min", "max"))
     is_message = held["collective"].isin(kinds.POINT_TO_POINT)
     group = pd.factorize(held["group"].astype("str") + "\n" + held["group_ranks"].astype("str"))[0]
-    keys = pd.DataFrame({"group": group, "low": lowest.where(is_message, NONE), "high": highest.where(is_message, NONE)})
+    keys = pd.DataFrame(
+        {"group": group, "low": lowest.where(is_message, NONE), "high": highest.where(is_message, NONE)}
+    )
     scopes: np.ndarray = keys.groupby(["group", "low", "high"]).ngroup().to_numpy()
     return scopes
 
@@ -102,7 +104,7 @@ def _cause(excess: pd.DataFrame) -> pd.Series:
     is_known = parts.notna().all(axis=1)
     names = np.array(list(CAUSES.values()), dtype=object)
     found = names[parts.fillna(0).to_numpy(dtype=np.int64).argmax(axis=1)] if len(parts) else names[:0]
-    return pd.Series(np.where(is_known, found, None), index=excess.index, dtype="object")
+    return pd.Series(found, index=excess.index, dtype="object").where(is_known, None)
 
 
 def _waited_in(
@@ -130,7 +132,8 @@ def _roots(instance: np.ndarray, source: np.ndarray) -> np.ndarray:
     place = np.searchsorted(instance, source)
     place = np.where(np.append(instance, NONE)[np.minimum(place, len(instance))] == source, place, NONE)
     position = np.where(place == NONE, np.arange(len(instance)), place)
-    for _ in range(max(1, int(len(instance)).bit_length())):
+    for _ in range(max(1, len(instance).bit_length())):
         position = position[position]
     is_circle = position[position] != position
-    return instance[np.where(is_circle, np.arange(len(instance)), position)]
+    roots: np.ndarray = instance[np.where(is_circle, np.arange(len(instance)), position)]
+    return roots

@@ -10,11 +10,14 @@ from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.headline import shared_steps
 from traceanalyzer.analyses.members import Members
 from traceanalyzer.analyses.ranks import Ranks
-from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.step_work import COMPUTE, COPY, OPERATOR, RANGE, step_work
+from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.straggler_causes import CAUSES, instance_causes
 from traceanalyzer.analyses.waits import Waits
 from traceanalyzer.model import NONE, RankTrace
+
+_LEAST_CAUSE = 0.1
+"""An excess below this share of the cost explains nothing."""
 
 _NAMED_BY = {"compute": (COMPUTE,), "copies": (COPY,), "transfer": (), "wait": ()}
 """Whose names can explain a cause; the host's for all others."""
@@ -41,8 +44,9 @@ class Stragglers(Result):
         "collective": "The collective in which they wait most.",
         "first_step": "First step in which it costs at least 1 % of the step.",
         "steps_affected": "Number of such steps.",
-        "cause": "Part of its time that exceeds the other ranks' most: compute, copies, transfer, wait, or idle by cause "
-        "(host, data, sync, launch, unknown, between_kernels); absent when no earlier instance tells.",
+        "cause": "Part of its time that exceeds the others' most: compute, copies, transfer, wait, or idle by cause "
+        "(host, data, sync, launch, unknown, between_kernels); absent when none "
+        "explains a tenth of the cost.",
         "cause_ns": "That excess a step (or in the capture).",
         "operation": "Kernel, copy, range or operator that takes longest beyond the other ranks' median.",
         "operation_ns": "By how much, a step.",
@@ -73,6 +77,8 @@ def across(
     pieces = _rooted(_clipped(waits.table, windows), causes, members.table)
     costs = _costs(pieces[pieces["rank"] != pieces["root_rank"]], windows, straggler_step_pct)
     table = costs.join(_direct(pieces)).join(_causes(causes, members.table, windows))
+    explains = (table["cause_ns"] >= _LEAST_CAUSE * table["cost_max_ns"]).fillna(value=False)
+    table = table.assign(cause=table["cause"].where(explains, None), cause_ns=table["cause_ns"].where(explains))
     table = _named(table, stack(parts), windows).reset_index(names="rank")
     return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
@@ -183,7 +189,7 @@ def _named(table: pd.DataFrame, work: pd.DataFrame, windows: pd.DataFrame) -> pd
     """Name what takes longer on each straggler than on the others."""
     held = work[work["step"].isin(windows["step"])] if windows["step"].iloc[0] != NONE else work
     totals = held.groupby(["what", "name", "rank"])["total_ns"].sum() / windows["step"].nunique()
-    wide = totals.unstack("rank", fill_value=0.0)
+    wide = totals.unstack("rank", fill_value=0.0)  # noqa: PD010 - keys are unique, nothing is aggregated
     found = [_longest_extra(wide, rank, cause) for rank, cause in zip(table.index, table["cause"], strict=True)]
     return table.assign(
         operation=pd.Series([name for name, _ in found], index=table.index, dtype="object"),

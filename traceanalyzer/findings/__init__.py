@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings import copies, idle, pipeline
+from traceanalyzer.findings import communication, copies, idle, pipeline, stragglers
 from traceanalyzer.findings.finding import Finding
 
 __all__ = ["RULES", "Finding", "Rule", "find"]
@@ -13,6 +13,10 @@ __all__ = ["RULES", "Finding", "Rule", "find"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    stragglers.stragglers,
+    communication.little_overlap,
+    communication.low_bandwidth,
+    communication.many_small_collectives,
     idle.host_bound,
     idle.short_kernels,
     idle.synchronising_calls,
