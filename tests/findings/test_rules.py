@@ -49,7 +49,7 @@ def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), 
 )
 def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
     (finding,) = told(rule, [trace])
-    assert finding.cost_ns / MS == pytest.approx(cost_ms, rel=0.35 if rule is idle.synchronising_calls else 0.02)
+    assert finding.cost_ns / MS == pytest.approx(cost_ms, rel=0.02)
     assert finding.evidence
     assert finding.recommendation
     assert finding.caveat
@@ -89,3 +89,18 @@ def test_blocks_one_after_another(name, count):
 @pytest.mark.parametrize("traces", [[], [host_trace()]], ids=["no rank", "an empty rank"])
 def test_nothing_to_say_about_nothing(traces):
     assert find(run(traces)) == ()
+
+
+def test_what_happens_after_the_last_complete_step_is_no_finding():
+    """The profiler's own synchronisation at the end leaves a gap of 50 ms before a last operation."""
+    ops = [("gemm", number * 10 * MS, (number + 1) * 10 * MS, number + 1) for number in range(3)]
+    calls = [("cudaLaunchKernel", number * 10 * MS - 2_000, number * 10 * MS - 1_000) for number in range(3)]
+    ranges = [
+        (f"ProfilerStep#{number}", number * 10 * MS - 3_000, (number + 1) * 10 * MS - 3_000) for number in range(3)
+    ]
+    calls += [("cudaLaunchKernel", 79 * MS, 80 * MS - 1_000), ("cudaDeviceSynchronize", 25 * MS, 31 * MS)]
+    ops += [("memset", 80 * MS, 81 * MS, 4)]
+    trace = host_trace(ops, calls, ranges=ranges)
+    assert run([trace], ["sync_calls"])["sync_calls"].rows()[0]["cost_ns"] == 50 * MS
+    assert told(idle.synchronising_calls, [trace]) == []
+    assert told(idle.host_bound, [trace]) == []
