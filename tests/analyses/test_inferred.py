@@ -18,7 +18,8 @@ def calls(*rows):
         }
     )
     return table.assign(**dict.fromkeys(ARGUMENTS)).assign(
-        size_bytes=pd.array([row[2] for row in rows], dtype="Int64"), sequence=pd.array([pd.NA] * len(rows), dtype="Int64")
+        size_bytes=pd.array([row[2] for row in rows], dtype="Int64"),
+        sequence=pd.array([pd.NA] * len(rows), dtype="Int64"),
     )
 
 

@@ -104,4 +104,6 @@ def test_messages_are_paired_in_order_and_peers_are_numbered_in_the_group():
 def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
     matches = matches_across({}, call_waits_across({}, analysis.across(parts))).to_frame()
-    assert matches[["calls", "matched_calls", "unmatched_calls", "split_calls"]].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
+    assert (
+        matches[["calls", "matched_calls", "unmatched_calls", "split_calls"]].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
+    )

@@ -8,7 +8,8 @@ _NONE: Mapping[int, int] = {}
 
 
 def ddp(ranks: int = 2, steps: int = 4, buckets: int = 8, *, slow_compute_ns: Mapping[int, int] = _NONE,
-        slow_host_ns: Mapping[int, int] = _NONE, seed: int = 0, is_synced: bool = True) -> Job:  # fmt: skip
+        slow_host_ns: Mapping[int, int] = _NONE, elements: int = 4_000_000, seed: int = 0,
+        is_synced: bool = True) -> Job:  # fmt: skip
     """Data parallel: a bucket's gradients are reduced while the next are computed.
 
     `slow_compute_ns` and `slow_host_ns` are what a rank needs more, a bucket.
@@ -22,7 +23,7 @@ def ddp(ranks: int = 2, steps: int = 4, buckets: int = 8, *, slow_compute_ns: Ma
                 with program.range("forward"):
                     _layers(program, "forward_gemm", buckets, 200_000)
                 with program.range("backward"):
-                    last = _reduced_buckets(program, world, buckets, slow_compute_ns.get(rank, 0),
+                    last = _reduced_buckets(program, world, [elements] * buckets, slow_compute_ns.get(rank, 0),
                                             slow_host_ns.get(rank, 0))  # fmt: skip
                 with program.range("optimizer"):
                     program.kernel("adam", 300_000, after=(last,))
@@ -38,17 +39,22 @@ def _layers(program: Program, name: str, layers: int, ns: int) -> None:
         program.kernel(name, ns)
 
 
-def _reduced_buckets(program: Program, world: Group, buckets: int, slow_compute_ns: int, slow_host_ns: int) -> int:
+def _reduced_buckets(
+    program: Program, world: Group, buckets: list[int], slow_compute_ns: int, slow_host_ns: int
+) -> int:
     last = -1
-    for bucket in range(buckets):
+    for bucket, elements in enumerate(buckets):
         program.host(20_000, "aten::linear_backward")
         if slow_host_ns:
             program.host(slow_host_ns, "python_hook")
         gradient = program.kernel("backward_gemm", 400_000)
         if slow_compute_ns:
             gradient = program.kernel("extra_gemm", slow_compute_ns)
-        elements = 4_000_000 if bucket else 6_000_000
-        last = program.collective("all_reduce", world, elements, 150_000 if bucket else 220_000, after=(gradient,))
+        # The first bucket is larger, as in real jobs: sizes tell where a step begins.
+        last = program.collective(
+            "all_reduce", world, elements if bucket else elements * 3 // 2, 150_000 if bucket else 220_000,
+            after=(gradient,),
+        )  # fmt: skip
     return last
 
 

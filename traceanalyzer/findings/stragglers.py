@@ -93,7 +93,7 @@ def _caveat(row: Mapping[str, Any]) -> str:
     if row["cause"] in ("host", "sync", "launch", "between_kernels"):
         return "Profiling slows the host: check with an un-profiled run that the step is longer than its GPU work."
     if row["cause"] is None:
-        return "No part of this rank's time exceeds the others' enough to explain it; it may have been late from the start."
+        return "No part of this rank's time exceeds the others' enough to explain it: perhaps late from the start."
     return "Once this rank is faster, the next slowest sets the pace: expect to win less than the wait."
 
 
