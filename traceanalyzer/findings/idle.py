@@ -152,8 +152,8 @@ def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
     return Finding(
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
-        title=f"{row['name']}{f' ({place})' if place else ''} lets rank {rank}'s GPU run dry: {row['calls']} calls "
-        f"cost {milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step}.",
+        title=f"{row['name']}{f' ({place})' if place else ''} lets rank {rank}'s GPU run dry for "
+        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} (calls: {row['calls'] / basis.per:.3g}).",
         evidence=({key: _scalar(value) for key, value in row.items()},),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
