@@ -93,3 +93,14 @@ def test_a_vote_finds_the_offset_wherever_the_bins_begin(offset):
 def test_a_vote_without_compatible_pairs():
     one = np.array([1], dtype=np.int64)
     assert vote(one, one, one, one + 1) is None
+
+
+def test_true_pairs_that_scatter_over_a_bins_edge_still_win():
+    right = np.array([0, 100, 200, 300], dtype=np.int64) * MS
+    left = right + 50_000 + np.array([-20_000, 20_000, -15_000, 15_000])
+    rivals = np.array([1_000, 1_007, 1_018], dtype=np.int64) * MS
+    ends = np.append(left, rivals + 60_010_000), np.append(right, rivals)
+    signatures = np.array([0, 1, 2, 3, 4, 5, 6])
+    result = vote(ends[0], signatures, ends[1], signatures)
+    assert abs(result.offset_ns - 50_000) <= 20_000
+    assert result.votes == 4

@@ -20,7 +20,10 @@ CAUSES: Mapping[str, str] = {
     "exposed_wait_ns": WAIT,
     **{part: part.removesuffix("_ns") for part in IDLE_PARTS},
 }
-"""What each part is called; together they make up all of a rank's time between two moments."""
+"""What each part is called; together they make up all of a rank's time between two moments.
+
+`transfer` is all exposed communication that is not known to be a wait: calls that could not be split too.
+"""
 
 
 def instance_causes(members: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
