@@ -71,6 +71,19 @@ def test_gaps_under_5_us_are_between_kernels(length, expected):
     assert {name: int(value) for name, value in table.sum().items() if value} == {f"{expected}_ns": length}
 
 
+@pytest.mark.parametrize(
+    ("ops", "idle_ns"),
+    [
+        ([("gemm", 0, 0), ("gemm", 90, 100), ("gemm", 150, 150)], 140),
+        ([("gemm", 0, 0), ("gemm", 100, 100)], 100),
+        ([("gemm", 7, 7)], 0),
+    ],
+)
+def test_operations_without_duration_bound_the_window_but_fill_nothing(ops, idle_ns):
+    (row,) = run([host_trace(ops)], ["idle"])["idle"].rows()
+    assert (row["idle_ns"], row["between_kernels_ns"]) == (idle_ns, idle_ns)
+
+
 def test_another_thread_speaks_where_the_launching_one_records_nothing():
     """Autograd's thread launches; before its first operator the main thread was in `.item()`."""
     calls = [("cudaLaunchKernel", 80 * US, 90 * US, 2), ("cudaStreamSynchronize", 5 * US, 60 * US, 1)]
@@ -94,7 +107,9 @@ def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, memory, e
 
 
 def test_a_gap_is_cut_at_the_window():
-    trace = host_trace([FIRST, ("gemm", 110 * US, 120 * US, 2)], [LAUNCH_FIRST, ("cudaLaunchKernel", 90 * US, 100 * US)])
+    trace = host_trace(
+        [FIRST, ("gemm", 110 * US, 120 * US, 2)], [LAUNCH_FIRST, ("cudaLaunchKernel", 90 * US, 100 * US)]
+    )
     table = idle_causes.parts(trace, idle_causes.find(trace), 60 * US, 105 * US)
     assert table.iloc[0].to_dict() == {
         "sync_ns": 0, "data_ns": 0, "host_ns": 40 * US, "launch_ns": 5 * US, "unknown_ns": 0, "between_kernels_ns": 0
@@ -109,7 +124,9 @@ SPANS = st.tuples(TIMES, st.integers(0, 60_000))
 @given(st.lists(st.tuples(SPANS, SPANS, st.integers(1, 3)), min_size=1, max_size=8), st.lists(SPANS, max_size=4))
 def test_causes_agree_with_a_count_of_every_microsecond(work, syncs):
     """Whatever overlaps whatever: the parts equal a brute-force count over 100 ns ticks."""
-    ops = [("gemm", 100 * (a // 100), 100 * (a // 100 + n // 100), number) for number, ((a, n), _, _) in enumerate(work, 1)]
+    ops = [
+        ("gemm", 100 * (a // 100), 100 * (a // 100 + n // 100), number) for number, ((a, n), _, _) in enumerate(work, 1)
+    ]
     calls = [("cudaLaunchKernel", 100 * (b // 100), 100 * (b // 100 + m // 100), thread) for _, (b, m), thread in work]
     calls += [("cudaStreamSynchronize", 100 * (a // 100), 100 * (a // 100 + n // 100), 1) for a, n in syncs]
     trace = host_trace(ops, calls)
@@ -120,7 +137,9 @@ def test_causes_agree_with_a_count_of_every_microsecond(work, syncs):
         busy[start // 100 : end // 100] = True
     window = slice(trace.window.start_ns // 100, trace.window.end_ns // 100)
     assert int(table.to_numpy().sum()) == 100 * int((~busy[window]).sum())
-    for row, (start, end, launched, launch) in enumerate(zip(gaps.starts, gaps.ends, gaps.launched, gaps.launch, strict=True)):
+    for row, (start, end, launched, launch) in enumerate(
+        zip(gaps.starts, gaps.ends, gaps.launched, gaps.launch, strict=True)
+    ):
         thread = trace.api_calls["thread"][launch]
         own = trace.api_calls[trace.api_calls["thread"] == thread]
         recorded, sync, other = (np.zeros(3_000, dtype=bool) for _ in range(3))

@@ -45,7 +45,13 @@ def test_an_operation_without_launch_is_unattributed():
 
 def test_overlapping_phases_are_attributed_once():
     """Backward's all-reduce hides under the optimizer's kernel, which counts; idle belongs to what ends it."""
-    ops = [("gemm", 10, 30, 1), ("nccl", 20, 60, 2, 17), ("gemm", 40, 50, 3), ("gemm", 45, 55, 4, 8), ("HtoD", 70, 80, 5)]
+    ops = [
+        ("gemm", 10, 30, 1),
+        ("nccl", 20, 60, 2, 17),
+        ("gemm", 40, 50, 3),
+        ("gemm", 45, 55, 4, 8),
+        ("HtoD", 70, 80, 5),
+    ]
     calls = [("cudaLaunchKernel", number, number + 1) for number in range(1, 6)]
     ranges = [("forward", 0, 2), ("backward", 2, 3), ("optimizer", 3, 4), ("forward", 4, 5), ("data", 5, 6)]
     rows = run([host_trace(ops, calls, ranges=ranges)], ["phases"])["phases"].to_frame()

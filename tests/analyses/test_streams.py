@@ -1,6 +1,5 @@
 """Roles of streams, what runs together, copies by direction: literal cases and the stream samples."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,6 +42,12 @@ def test_dependency_is_the_time_that_a_launched_operation_waits_while_others_run
     streams = frame([host_trace(ops, calls)], "streams").set_index("stream")
     # Launched at 12 µs, started at 32 µs; the copy ran until 30 µs.
     assert streams["dependency_ns"].to_dict() == {7: 18_000, 8: 0}
+
+
+def test_short_turnarounds_are_no_dependency():
+    ops = [("gemm", 0, 10_000, 1), ("HtoD", 0, 30_000, 2, 8), ("gemm", 14_999, 40_000, 3)]
+    calls = [("cudaLaunchKernel", -9, -8), ("cudaMemcpyAsync", -7, -6), ("cudaLaunchKernel", -5, -4)]
+    assert frame([host_trace(ops, calls)], "streams")["dependency_ns"].sum() == 0
 
 
 spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=6)

@@ -117,8 +117,10 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 
 
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
-    """Ranges that say where in the program the host is: neither profiler steps nor communication calls."""
-    return trace.ranges[host_names.matches(trace.ranges["name"], host_names.is_user_range)].reset_index(drop=True)
+    """Ranges that say where in the program the host is: neither steps nor communication calls."""
+    is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
+    is_step = trace.ranges["name"].isin(trace.steps["name"].cat.categories).to_numpy()
+    return trace.ranges[is_place & ~is_step].reset_index(drop=True)
 
 
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:

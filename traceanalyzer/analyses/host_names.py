@@ -79,7 +79,7 @@ def is_autograd_node(name: str) -> bool:
 
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
-    return not name.startswith(("ProfilerStep#", "nccl:", "gloo:", "c10d:"))
+    return not name.startswith(("ProfilerStep#", "nccl", "gloo:", "c10d:"))
 
 
 def phase(name: str) -> str | None:

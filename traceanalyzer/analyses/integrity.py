@@ -45,6 +45,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.launches_without_operation(trace),
             *checks.operations_without_launch(trace),
             *checks.communication_without_arguments(calls),
+            *checks.inferred_arguments(calls),
             *checks.overlaps_on_a_stream(trace),
             *checks.operations_without_duration(trace),
             *checks.operations_before_their_launch(trace),

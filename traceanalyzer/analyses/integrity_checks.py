@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.host_activity import innermost_at
+from traceanalyzer.analyses.inferred import INFERRED
 from traceanalyzer.model import NONE, RankTrace
 
 HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
@@ -93,6 +94,13 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
     )
     severity = MEDIUM if 10 * count >= total else LOW
     return [Defect("communication_without_arguments", severity, count, total, text, ("nccl", "calls"))] if count else []
+
+
+def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
+    """Communication kernels whose arguments are those of the same position in a later step."""
+    count = int((calls["arguments"] == INFERRED).sum()) if len(calls) else 0
+    text = f"The arguments of {_many(count, 'communication operation')} are inferred from later steps."
+    return [Defect("inferred_arguments", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
 
 
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:

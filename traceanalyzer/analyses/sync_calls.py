@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import idle_causes
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.gaps import step_of_time
 from traceanalyzer.analyses.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.idle_causes import Gaps
 from traceanalyzer.analyses.intervals import Intervals
@@ -15,16 +16,17 @@ from traceanalyzer.model import RankTrace
 
 
 class SyncCalls(Result):
-    """One row for each rank, synchronising call, operator and range around it; costliest first within a rank."""
+    """One row for each rank, step, synchronising call, operator and range around it; costliest first within a rank."""
 
     title: ClassVar[str] = "Synchronising calls"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "name", "operator", "range")
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name", "operator", "range")
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
+        "step": "Step in whose GPU window the calls return; absent for none.",
         "name": "The call: cudaStreamSynchronize, …, or a copy that blocks.",
         "operator": "The innermost operator around it; absent outside operators.",
         "range": "The user's innermost range around it.",
-        "calls": "How often, inside the window.",
+        "calls": "How often.",
         "host_ns": "Time that the host was blocked.",
         "idle_in_call_ns": "GPU idle time inside the calls.",
         "idle_after_ns": "Rest of the gaps that were open when the calls returned: the queue was empty, the GPU waited "
@@ -51,6 +53,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     gaps = idle_causes.find(trace)
     table = pd.DataFrame(
         {
+            "step": step_of_time(trace, ends),
             "name": calls["name"].astype("object").to_numpy(),
             "operator": names_around_launches(trace.host_ops, trace, rows),
             "range": names_around_launches(user_ranges(trace), trace, rows),
@@ -59,7 +62,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
             "idle_after_ns": _idle_after(gaps, ends),
         }
     )
-    groups = table.groupby(["name", "operator", "range"], dropna=False)
+    groups = table.groupby(["step", "name", "operator", "range"], dropna=False)
     total = groups.sum().assign(calls=groups.size()).reset_index()
     cost = -(total["idle_in_call_ns"] + total["idle_after_ns"])
     return total.iloc[np.lexsort((-total["host_ns"], cost))].reset_index(drop=True)

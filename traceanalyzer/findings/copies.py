@@ -10,11 +10,11 @@ PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0
 
 
-def pageable_copies(headline: Result, launches: Result, copies: Result) -> list[Finding]:
+def pageable_copies(headline: Result, steps: Result, launches: Result, copies: Result) -> list[Finding]:
     """Copies from or to pageable memory with exposed time over 0.5 % of the window, by rank."""
     if not len(copies) or not len(headline):
         return []
-    basis = Basis.of(headline)
+    basis = Basis.of(headline, steps)
     windows = launches.table.set_index("rank")["window_ns"]
     table = copies.to_frame()
     table = table[(table["source_memory"] == "pageable") | (table["target_memory"] == "pageable")]
@@ -26,11 +26,11 @@ def pageable_copies(headline: Result, launches: Result, copies: Result) -> list[
     ]
 
 
-def serial_blocks(headline: Result, launches: Result, block_bounds: Result) -> list[Finding]:
+def serial_blocks(headline: Result, steps: Result, launches: Result, block_bounds: Result) -> list[Finding]:
     """Repeated blocks whose copies and compute follow each other although they could overlap."""
     if not len(block_bounds) or not len(headline):
         return []
-    basis = Basis.of(headline)
+    basis = Basis.of(headline, steps)
     table = block_bounds.to_frame()
     moved = table[["upload_ns", "download_ns", "exchange_ns"]].sum(axis=1)
     serial = table[(table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]

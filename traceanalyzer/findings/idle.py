@@ -34,7 +34,7 @@ def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> l
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
-    own = gaps.to_frame()
+    own = basis.within(gaps.to_frame())
     own = own[(own["rank"] == rank) & (own["cause"] == "host")]
     return [
         Finding(
@@ -62,7 +62,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
     share = row["kernels_under_10us_pct"]
     if pd.isna(share) or share < SHORT_KERNELS_PCT:
         return []
-    parts = mean_steps(idle, steps, basis, ["launch_ns", "between_kernels_ns"]).loc[rank]
+    parts = mean_steps(idle, basis, ["launch_ns", "between_kernels_ns"]).loc[rank]
     return [
         Finding(
             rule="short_kernels",
@@ -79,16 +79,17 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
     ]
 
 
-def synchronising_calls(headline: Result, launches: Result, sync_calls: Result) -> list[Finding]:
-    """Calls that wait for the GPU and let it run dry: over 1 % of the window, one finding for each rank's worst."""
+def synchronising_calls(headline: Result, steps: Result, sync_calls: Result) -> list[Finding]:
+    """Calls that wait for the GPU and let it run dry: over 1 % of a step; the worst of each rank."""
     if not len(sync_calls) or not len(headline):
         return []
-    basis = Basis.of(headline)
-    windows = launches.table.set_index("rank")["window_ns"]
-    table = sync_calls.to_frame()
-    table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(windows)
+    basis = Basis.of(headline, steps)
+    places = ["rank", "name", "operator", "range"]
+    figures = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_ns"]
+    table = basis.within(sync_calls.to_frame()).groupby(places, dropna=False)[figures].sum().reset_index()
+    table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
     worst = table[table["share_pct"] >= SYNC_PCT].sort_values("share_pct", ascending=False).drop_duplicates("rank")
-    return [_synchronising_call(row, basis, int(windows[row["rank"]])) for _, row in worst.iterrows()]
+    return [_synchronising_call(row, basis) for _, row in worst.iterrows()]
 
 
 def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result) -> list[Finding]:
@@ -97,7 +98,7 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result) -> 
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
-    own = gaps.to_frame()
+    own = basis.within(gaps.to_frame())
     own = own[(own["rank"] == rank) & (own["data_ns"] > 0)]
     return [
         Finding(
@@ -120,8 +121,8 @@ def _worst(
     """The rank with most of `column` in a mean step: rank, time, share; `None` when it is below `least_pct`."""
     if not len(headline) or not len(idle):
         return None
-    basis = Basis.of(headline)
-    mean = mean_steps(idle, steps, basis, [column, "window_ns"])
+    basis = Basis.of(headline, steps)
+    mean = mean_steps(idle, basis, [column, "window_ns"])
     if mean.empty:
         return None
     rank = int(mean[column].idxmax())
@@ -145,19 +146,19 @@ def _longest(gaps: pd.DataFrame) -> tuple[int, int] | None:
     return int(row["start_ns"]), int(row["end_ns"])
 
 
-def _synchronising_call(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
-    rank, cost_ns = int(row["rank"]), int(row["cost_ns"])
+def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
+    rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
     place = " in ".join(str(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
     return Finding(
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
-        title=f"{row['name']}{f' ({place})' if place else ''} lets rank {rank}'s GPU run dry: {row['calls']} calls "
-        f"cost {milliseconds(cost_ns)}, {row['share_pct']:.1f} % of the window.",
+        title=f"{row['name']}{f' ({place})' if place else ''} lets rank {rank}'s GPU run dry for "
+        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} (calls: {row['calls'] / basis.per:.3g}).",
         evidence=({key: _scalar(value) for key, value in row.items()},),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
         caveat="The time after the call counts too: it ends with the next launch, which other work may delay as well.",
-        cost_ns=basis.scaled(cost_ns, window_ns, rank),
+        cost_ns=round(cost_ns),
     )
 
 
