@@ -1,0 +1,25 @@
+"""Nsight Systems reports that were exported with `nsys export --type=parquetdir`: a folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import RankTrace
+from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.nsys import traces
+from traceanalyzer.readers.nsys.parquet import ParquetSource
+
+
+def recognises(path: Path) -> bool:
+    """Whether the path is a folder that holds an export's tables."""
+    return path.is_dir() and (path / "StringIds.parquet").is_file()
+
+
+def peek(path: Path) -> Header:
+    """The folder's head; see `Reader.peek`."""
+    return traces.peek(ParquetSource(path), path)
+
+
+def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
+    """Each rank of the folder; see `Reader.read`."""
+    return traces.read(ParquetSource(path), path, hint, rules)
