@@ -46,6 +46,12 @@ _DTYPE_BYTES = {
 _COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)")
 
 
+ROOTED = ("broadcast", "reduce", "scatter", "gather")
+"""Collectives with one root: their ranks do not wait alike."""
+
+POINT_TO_POINT = ("send", "recv", "send_recv")
+
+
 @dataclass(frozen=True, slots=True)
 class KindRules:
     """How names become kinds: the built-in rules, after the user's own `KIND=REGEX` rules."""

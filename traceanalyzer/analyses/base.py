@@ -24,6 +24,8 @@ class Result:
     """Columns that together name a row, once."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Every column of `to_frame()`, in order, with its definition in one line. A name ends in its unit."""
+    is_detail: ClassVar[bool] = False
+    """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
 
     def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""

@@ -1,0 +1,105 @@
+"""What is computed from traces: every analysis, and the one function that runs them.
+
+An analysis is a module with `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and
+usually `per_rank(trace, …) -> table`. Further parameters name what it needs: of `per_rank` other analyses'
+tables of the same rank, of `across` other analyses' Results. Thresholds are keyword arguments with defaults.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.model import RankTrace
+
+Parts = Mapping[str, pd.DataFrame]
+"""One rank's small tables, by analysis."""
+
+__all__ = ["ANALYSES", "Analysis", "Parts", "Result", "combine", "reduce_rank", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The two halves of an analysis; `per_rank` is absent when it only combines other Results."""
+
+    across: Callable[..., Result]
+    per_rank: Callable[..., pd.DataFrame] | None = None
+
+
+ANALYSES: Mapping[str, Analysis] = MappingProxyType(
+    {
+        "ranks": Analysis(ranks.across, ranks.per_rank),
+        "headline": Analysis(headline.across),
+        "breakdown": Analysis(breakdown.across, breakdown.per_rank),
+        "overlap": Analysis(overlap.across, overlap.per_rank),
+        "steps": Analysis(steps.across, steps.per_rank),
+        "nccl": Analysis(nccl.across, nccl.per_rank),
+        "kernels": Analysis(kernels.across, kernels.per_rank),
+        "calls": Analysis(calls.across, calls.per_rank),
+    }
+)
+"""In the order in which reports show them."""
+
+
+def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
+    """The named analyses of some ranks in this process; `options` are thresholds, by parameter name."""
+    wanted = tuple(names)
+    parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
+    return combine(parts, wanted, **options)
+
+
+def reduce_rank(trace: RankTrace, names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, pd.DataFrame]:
+    """One rank's small tables: all that analyses need of its events."""
+    done: dict[str, pd.DataFrame] = {}
+
+    def table(name: str) -> pd.DataFrame:
+        per_rank = ANALYSES[name].per_rank
+        if name not in done and per_rank is not None:
+            done[name] = per_rank(trace, **_needed(per_rank, table, options))
+        return done[name]
+
+    for name in _with_needed(names):
+        if ANALYSES[name].per_rank is not None:
+            table(name)
+    return done
+
+
+def combine(parts: Mapping[int, Parts], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
+    """Results from all ranks' small tables; each is computed once."""
+    done: dict[str, Result] = {}
+
+    def result(name: str) -> Result:
+        if name not in done:
+            own = {rank: tables[name] for rank, tables in parts.items() if name in tables}
+            across = ANALYSES[name].across
+            done[name] = across(own, **_needed(across, result, options))
+        return done[name]
+
+    return {name: result(name) for name in names}
+
+
+def _needed(function: Callable[..., Any], source: Callable[[str], Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments after the first: tables or Results by name, and options where they are given."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    given = {p.name: options[p.name] for p in parameters if p.name in options}
+    return given | {p.name: source(p.name) for p in parameters if p.default is p.empty and p.name in ANALYSES}
+
+
+def _with_needed(names: Iterable[str]) -> list[str]:
+    """The names and all that they need, directly or not."""
+    found: list[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name in found:
+            continue
+        found.append(name)
+        for function in (ANALYSES[name].across, ANALYSES[name].per_rank):
+            if function is not None:
+                waiting += [p for p in list(inspect.signature(function).parameters)[1:] if p in ANALYSES]
+    return found

@@ -1,0 +1,162 @@
+"""Every communication operation of each rank with its arguments: the rows that all communication figures use."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.model import COMM_ARGS, NONE, RankTrace
+
+_ARGUMENTS = (
+    "collective", "group", "group_description", "group_ranks", "group_size", "dtype",
+    "in_elements", "out_elements", "in_split", "out_split", "sequence", "root", "size_bytes",
+)  # fmt: skip
+
+
+class Calls(Result):
+    """One row for each communication kernel or peer-to-peer copy, in order of start within a rank."""
+
+    title: ClassVar[str] = "Communication calls"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "call": "Position among the rank's communication operations.",
+        "step": "Step that launched it; absent for none.",
+        "start_ns": "Start on the GPU.",
+        "end_ns": "End on the GPU.",
+        "stream": "Stream that it ran on.",
+        "collective": "Collective or point-to-point operation.",
+        "group": "Process group; absent when the trace does not say.",
+        "group_description": "What the group is for.",
+        "group_ranks": "Global ranks of the group.",
+        "group_size": "Number of ranks in the group.",
+        "dtype": "Element type.",
+        "size_bytes": "Size of the full array: all-reduce its buffer, all-gather the output, reduce-scatter the input, "
+        "all-to-all the send buffer, else the buffer; summed over coalesced operations.",
+        "sequence": "NCCL's number of the call within its group.",
+        "root": "Root of a rooted collective.",
+        "peers": "Peers of send and receive operations: `send 1, recv 1`.",
+        "host_operations": "Host operations that the call carries.",
+        "is_uneven": "Whether an all-to-all's split sizes differ.",
+        "arguments": "Where the arguments come from: kernel or host; absent when the trace has none.",
+    }
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's communication operations, each with the arguments of its kernel, else of its host operations.
+
+    A kernel's host operations are those around its launch on the same thread; a launch outside any (a group's
+    end) carries those that ended on its thread since the communication launch before it.
+    """
+    ops = trace.gpu_ops
+    rows = np.flatnonzero((ops["kind"] == "comm").to_numpy())
+    if not len(rows):
+        return pd.DataFrame()
+    table = ops.iloc[rows][["start_ns", "end_ns", "stream", "name", "activity", "bytes", "grid"]].reset_index(drop=True)
+    table.insert(0, "call", np.arange(len(rows)))
+    table["gpu_op"] = rows
+    table["step"] = _step_numbers(trace, rows)
+    owner = _owners(trace, rows)
+    table = table.join(_merged(trace.comm_args, owner))
+    return _completed(table)[trace.counted[rows]].reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
+    """The ranks' calls under each other."""
+    return Calls(stack(parts, tuple(Calls.columns)))
+
+
+def _step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.array:
+    step = trace.op_step[rows]
+    if not len(trace.steps):
+        return pd.array([pd.NA] * len(rows), dtype="Int64")
+    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
+    return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
+
+
+def _owners(trace: RankTrace, rows: np.ndarray) -> pd.Series:
+    """For each `comm_args` row the position in `rows` of the call that it describes; calls of the kernel win."""
+    args = trace.comm_args
+    position = pd.Series(np.arange(len(rows)), index=rows)
+    of_kernel = args["gpu_op"][args["gpu_op"] != NONE].map(position)
+    of_host = _host_owners(trace, rows)
+    return pd.concat([of_kernel, of_host[~of_host.isin(of_kernel)]]).dropna().astype("int64")
+
+
+def _host_owners(trace: RankTrace, rows: np.ndarray) -> pd.Series:
+    """The same for host operations: around a launch, or before a launch that is inside none."""
+    host = trace.comm_args[trace.comm_args["gpu_op"] == NONE]
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launched = np.flatnonzero(launch != NONE)
+    calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(position=launched)
+    # One launch of a graph may carry many kernels: its host operations cannot be told apart.
+    calls = calls.drop_duplicates(["start_ns", "thread"], keep=False).sort_values("start_ns")
+    if host.empty or calls.empty:
+        return pd.Series(dtype="int64")
+    following = pd.merge_asof(
+        host.sort_values("start_ns")[["start_ns", "end_ns", "thread"]].reset_index(),
+        calls.rename(columns={"start_ns": "launch_ns"}),
+        left_on="start_ns", right_on="launch_ns", by="thread", direction="forward",
+    ).dropna(subset="position")  # fmt: skip
+    following["is_around"] = following["launch_ns"] < following["end_ns"]
+    has_around = following.groupby("position")["is_around"].transform("any")
+    kept = following[following["is_around"] | ~has_around]
+    return kept.set_index("index")["position"].astype("int64")
+
+
+def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
+    """One row of arguments for each call; those of coalesced operations are added up or listed."""
+    held = args.loc[owner.index].assign(position=owner, is_kernel=args["gpu_op"].loc[owner.index] != NONE)
+    held["size_bytes"] = held["size_bytes"].fillna(sizes(held))
+    held["is_uneven"] = _uneven(held["in_split"]) | _uneven(held["out_split"])
+    held["peer_text"] = _peer_texts(held)
+    groups = held.groupby("position")
+    table = groups[[name for name in _ARGUMENTS if name != "size_bytes"]].first()
+    table["collective"] = _one_or_send_recv(groups["collective"])
+    table["size_bytes"] = groups["size_bytes"].sum(min_count=1).where(groups["size_bytes"].count() == groups.size())
+    table["is_uneven"] = groups["is_uneven"].any()
+    table["peers"] = groups["peer_text"].agg(lambda texts: ", ".join(texts.dropna()) or None)
+    table["host_operations"] = groups.size()
+    table["arguments"] = groups["is_kernel"].any().map({True: "kernel", False: "host"})
+    return table
+
+
+def sizes(args: pd.DataFrame) -> pd.Series:
+    """Size in bytes of each operation's full array; NA when elements or dtype are unknown."""
+    element = args["dtype"].astype("object").map(kinds.dtype_bytes).astype("Int64")
+    gathers = (args["collective"] == "all_gather").to_numpy()
+    elements = args["out_elements"].where(gathers, args["in_elements"])
+    return (elements * element).astype("Int64")
+
+
+def _uneven(split: pd.Series) -> pd.Series:
+    return split.astype("object").map(lambda text: len(set(text.split(","))) > 1, na_action="ignore").eq(other=True)
+
+
+def _peer_texts(held: pd.DataFrame) -> pd.Series:
+    text = held["collective"].astype("object") + " " + held["peer"].astype("object").map(str, na_action="ignore")
+    return text.where(held["peer"].notna(), None)
+
+
+def _one_or_send_recv(collectives: pd.core.groupby.SeriesGroupBy) -> pd.Series:
+    """The collective of a call; sends and receives fused into one kernel are `send_recv`."""
+    first = collectives.first().astype("object")
+    return first.where(collectives.nunique() <= 1, "send_recv")
+
+
+def _completed(table: pd.DataFrame) -> pd.DataFrame:
+    """Fill what the operation itself tells: collective from its name, bytes of a peer-to-peer copy."""
+    names = table["name"].astype("object")
+    is_copy = (table["activity"] == "memcpy").to_numpy()
+    of_name = names.map({name: kinds.collective(name) for name in names.unique()})
+    of_name = of_name.where(~is_copy, "peer_copy")
+    table["collective"] = table["collective"].astype("object").fillna(of_name).fillna("unknown")
+    table["size_bytes"] = table["size_bytes"].fillna(table["bytes"].where(is_copy)).astype("Int64")
+    table["host_operations"] = table["host_operations"].astype("Int64")
+    table["is_uneven"] = table["is_uneven"].astype("boolean")
+    integers = [name for name, dtype in COMM_ARGS.items() if name in _ARGUMENTS and dtype == "Int64"]
+    return table.drop(columns=["bytes"]).astype(dict.fromkeys(integers, "Int64"))

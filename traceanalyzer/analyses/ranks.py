@@ -1,0 +1,72 @@
+"""Which ranks there are: device, window, versions, and how complete each one's trace is."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.model import NONE, RankTrace
+
+
+class Ranks(Result):
+    """One row for each rank."""
+
+    title: ClassVar[str] = "Ranks"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "rank_source": "Where its number comes from.",
+        "files": "Files that its events come from.",
+        "format": "Input format.",
+        "host": "Host; absent where the trace does not say.",
+        "device": "GPU's number on its host.",
+        "device_name": "GPU's model.",
+        "world_size": "Ranks of the job, as the trace says.",
+        "window": "What of the capture the figures are of.",
+        "window_start_ns": "Start of that window, ns since the epoch (or since the trace's own zero).",
+        "window_ns": "Length of that window.",
+        "capture_ns": "Length of the profiler's recording.",
+        "operations": "GPU operations.",
+        "operations_without_launch": "GPU operations whose host call the capture does not have.",
+        "api_calls": "CUDA API calls on the host.",
+        "host_operators": "CPU operators.",
+        "truncated": "The file is cut off.",
+        "events_skipped": "Events that could not be read.",
+        "versions": "Software that the trace names.",
+        "notes": "What else a reader of this rank's figures must know.",
+    }
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's meta data and counts."""
+    meta = trace.meta
+    known = meta.capture_start_ns is not None and meta.capture_end_ns is not None
+    row = {
+        "rank_source": meta.rank_source,
+        "files": ", ".join(meta.files),
+        "format": meta.format,
+        "host": meta.host,
+        "device": meta.device,
+        "device_name": meta.device_name,
+        "world_size": meta.world_size,
+        "window": trace.window.label,
+        "window_start_ns": trace.window.start_ns if len(trace.gpu_ops) else None,
+        "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
+        "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
+        "operations": len(trace.gpu_ops),
+        "operations_without_launch": int((trace.gpu_ops["launch"] == NONE).sum()),
+        "api_calls": len(trace.api_calls),
+        "host_operators": len(trace.host_ops),
+        "truncated": meta.is_truncated,
+        "events_skipped": meta.events_skipped,
+        "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
+        "notes": " ".join(meta.notes) or None,
+    }
+    integers = ("device", "world_size", "window_start_ns", "window_ns", "capture_ns")
+    return pd.DataFrame([row]).astype(dict.fromkeys(integers, "Int64"))
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Ranks:
+    """The ranks' rows under each other."""
+    return Ranks(stack(parts, tuple(Ranks.columns)))

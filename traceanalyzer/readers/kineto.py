@@ -1,1 +1,0 @@
-"""PyTorch-profiler (Kineto) Chrome traces."""

@@ -1,0 +1,170 @@
+"""PyTorch-profiler (Kineto) Chrome traces, `.json` and `.json.gz`: old and new, whole and damaged."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace
+from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.kineto.events import EventDecoder
+from traceanalyzer.readers.kineto.head import Properties, properties
+from traceanalyzer.readers.kineto.stream import EventText
+from traceanalyzer.readers.kineto.tables import TableBuilder
+
+def recognises(path: Path) -> bool:
+    """By name: `.json` and `.json.gz`."""
+    return path.is_file() and path.name.endswith((".json", ".json.gz"))
+
+
+def peek(path: Path) -> Header:
+    """Rank, world size, trace id and start of the capture, from the file's first MiB.
+
+    Raises:
+        NotATraceError: the file cannot be read or has no events' array.
+    """
+    text = EventText.open(path)
+    known = properties(text.head)
+    first = text.first_time_us()
+    return Header(
+        ranks=None if known.rank is None else (known.rank,),
+        world_size=known.world_size,
+        trace_id=known.trace_id,
+        start_ns=None if first is None else known.base_ns + round(first * 1000),
+    )
+
+
+def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
+    """The ranks of one file: one, or one for each GPU when the file names no rank.
+
+    Raises:
+        NotATraceError: the file cannot be read, or holds no events.
+    """
+    text = EventText.open(path)
+    decoder = EventDecoder()
+    builder = TableBuilder(base_ns=properties(text.head).base_ns)
+    with _paused_collector():
+        for chunk in text.chunks():
+            builder.add(decoder.decode(chunk))
+    known = properties(text.head, text.tail)
+    ops = builder.frame("gpu_ops")
+    if ops.empty and builder.frame("host_ops").empty:
+        raise NotATraceError(f"{path}: {_why_empty(text, decoder)}")
+    meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
+    yield from _one_per_device(meta, known, builder, _described(ops, rules))
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Millions of short-lived events make Python's cycle collector scan in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _why_empty(text: EventText, decoder: EventDecoder) -> str:
+    if text.is_truncated:
+        return "cut off before its first event; record it again"
+    if decoder.skipped:
+        return f"none of its {decoder.skipped} events can be read"
+    return "a Chrome trace without PyTorch operators or GPU operations"
+
+
+def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
+    """The operations with what their names say: kind, and for copies direction and memories."""
+    if ops.empty:
+        return ops.assign(kind=None)
+    pairs = ops[["name", "activity"]].drop_duplicates()
+    facts = [
+        (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
+        for name, activity in pairs.astype(str).itertuples(index=False)
+    ]
+    columns = ["name", "activity", "kind", "direction", "source_memory", "target_memory"]
+    table = pd.DataFrame(facts, columns=columns).astype("category").set_index(["name", "activity"])
+    keys = pd.MultiIndex.from_frame(ops[["name", "activity"]].astype("str"))
+    return ops.assign(**{name: table[name].reindex(keys).array for name in columns[2:]})
+
+
+def _copy_facts(name: str, activity: str) -> tuple[str | None, str | None, str | None]:
+    if activity != "memcpy":
+        return None, None, None
+    copy = kinds.copy_kind(name)
+    return copy.direction, copy.source_memory, copy.target_memory
+
+
+def _meta(
+    path: Path, hint: RankHint, known: Properties, text: EventText, decoder: EventDecoder, spans: pd.DataFrame
+) -> RankMeta:
+    notes = []
+    if text.is_truncated:
+        notes.append("The file is cut off at its end: later events are missing, and with them parts of every figure.")
+    if decoder.skipped:
+        notes.append(f"{decoder.skipped} events could not be read and are left out.")
+    return RankMeta(
+        rank=hint.rank if known.rank is None else known.rank,
+        rank_source=hint.source if known.rank is None else "distributedInfo",
+        files=(path.name,),
+        format="kineto",
+        world_size=known.world_size,
+        trace_id=known.trace_id,
+        groups=known.groups,
+        versions=known.versions,
+        capture_start_ns=None if spans.empty else int(spans["start_ns"].min()),
+        capture_end_ns=None if spans.empty else int(spans["end_ns"].max()),
+        is_truncated=text.is_truncated,
+        events_skipped=decoder.skipped,
+        notes=tuple(notes),
+    )
+
+
+def _one_per_device(
+    meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame
+) -> Iterator[RankTrace]:
+    host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges")}
+    counters, comm_args = builder.frame("counters"), builder.frame("comm_args")
+    devices = [int(device) for device in ops["device"].value_counts().index] if len(ops) else [None]
+    if known.rank is not None and len(devices) > 1:
+        others = int((ops["device"] != devices[0]).sum())
+        meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
+        devices = devices[:1]
+    for index, device in enumerate(sorted(devices) if len(devices) > 1 else devices):
+        on_device = _rows_of(ops, device)
+        yield make_trace(
+            replace(
+                meta,
+                rank=meta.rank + index,
+                rank_source="order of GPUs in one file" if len(devices) > 1 else meta.rank_source,
+                device=device,
+                device_name=known.device_names.get(device if device is not None else -1),
+            ),
+            gpu_ops=ops[on_device],
+            comm_args=_kept_args(comm_args, on_device),
+            counters=counters[_rows_of(counters, device)],
+            **host,
+        )
+
+
+def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:
+    if device is None or "device" not in frame:
+        return np.ones(len(frame), dtype=bool)
+    return (frame["device"] == device).fillna(value=False).to_numpy(dtype=bool)
+
+
+def _kept_args(comm_args: pd.DataFrame, kept_ops: np.ndarray) -> pd.DataFrame:
+    """Arguments of the host and of the kept kernels, with those kernels' new positions."""
+    if comm_args.empty:
+        return comm_args
+    position = np.append(np.where(kept_ops, np.cumsum(kept_ops) - 1, NONE), NONE)
+    row = comm_args["gpu_op"].to_numpy()
+    return comm_args.assign(gpu_op=position[row])[(row == NONE) | (position[row] != NONE)]

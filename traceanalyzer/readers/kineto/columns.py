@@ -1,0 +1,87 @@
+"""Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+_ABSENT = np.iinfo(np.int64).min
+
+
+@dataclass(slots=True)
+class Names:
+    """Distinct texts in order of appearance, and each row's code."""
+
+    codes: dict[str | None, int] = field(default_factory=dict)
+    chunks: list[np.ndarray] = field(default_factory=list)
+
+    def extend(self, texts: Iterable[str | None]) -> None:
+        """Append rows."""
+        codes = self.codes
+        self.chunks.append(np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32))
+
+    def column(self) -> pd.Categorical:
+        """All rows; `None` and "" are absent."""
+        texts = list(self.codes)
+        kept = [text for text in texts if text]
+        new_code = {text: code for code, text in enumerate(kept)}
+        lookup = np.array([new_code.get(text, -1) if text else -1 for text in texts] or [-1], dtype=np.int32)
+        return pd.Categorical.from_codes(lookup[_joined(self.chunks, np.int32)], categories=pd.Index(kept, dtype="str"))
+
+
+@dataclass(slots=True)
+class Columns:
+    """One table that grows by chunks of events."""
+
+    base_ns: int
+    _texts: dict[str, Names] = field(default_factory=dict)
+    _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    rows: int = 0
+
+    def times(self, events: list[Any]) -> None:
+        """`start_ns` and `end_ns` of complete events; a negative duration counts as none."""
+        starts = to_ns([event.ts for event in events]) + self.base_ns
+        durations = np.maximum(to_ns([event.dur for event in events]), 0)
+        self._numbers.setdefault("start_ns", []).append(starts)
+        self._numbers.setdefault("end_ns", []).append(starts + durations)
+        self.rows += len(events)
+
+    def instants(self, events: list[Any]) -> None:
+        """`time_ns` of instant events."""
+        self._numbers.setdefault("time_ns", []).append(to_ns([event.ts for event in events]) + self.base_ns)
+        self.rows += len(events)
+
+    def texts(self, column: str, values: Iterable[str | None]) -> None:
+        """A column of texts that repeat; `None` and "" are absent."""
+        self._texts.setdefault(column, Names()).extend(values)
+
+    def integers(self, column: str, values: list[Any]) -> None:
+        """A column of integers; `None` is NA."""
+        if None in values:
+            values = [_ABSENT if value is None else value for value in values]
+        self._numbers.setdefault(column, []).append(np.array(values, dtype=np.int64))
+
+    def frame(self) -> pd.DataFrame:
+        """The table so far."""
+        columns = {name: _nullable(_joined(chunks, np.int64)) for name, chunks in self._numbers.items()}
+        columns.update({name: texts.column() for name, texts in self._texts.items()})
+        return pd.DataFrame(columns, index=pd.RangeIndex(self.rows))
+
+
+def to_ns(times_us: list[Any]) -> np.ndarray:
+    """Microseconds (floats, or decimals where a float is too short) to int64 ns, rounded once."""
+    if times_us and type(times_us[0]) is Decimal:
+        return np.array([int((time * 1000).to_integral_value()) for time in times_us], dtype=np.int64)
+    return np.rint(np.array(times_us, dtype=np.float64) * 1000.0).astype(np.int64)
+
+
+def _joined(chunks: list[np.ndarray], dtype: Any) -> np.ndarray:
+    return np.concatenate(chunks) if chunks else np.empty(0, dtype=dtype)
+
+
+def _nullable(values: np.ndarray) -> Any:
+    absent = values == _ABSENT
+    return pd.arrays.IntegerArray(np.where(absent, 1, values), absent) if absent.any() else values

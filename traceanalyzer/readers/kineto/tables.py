@@ -1,0 +1,210 @@
+"""Which Kineto event goes into which table, and what of it becomes which column."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.readers.kineto.columns import Columns
+from traceanalyzer.readers.kineto.events import Args, Instant
+
+_NO_ARGS = Args()
+
+_ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
+
+_COMM_HOST_OP = "record_param_comms"
+
+_GPU_MEMORY = 1
+"""`Device Type` of memory events on the GPU."""
+
+
+@dataclass(slots=True)
+class TableBuilder:
+    """Collects the events of one file; `base_ns` is added to every time."""
+
+    base_ns: int
+    _columns: dict[str, Columns] = field(default_factory=dict)
+
+    def add(self, events: list[Any]) -> None:
+        """Take the events of one chunk, in any order."""
+        by_category: dict[str, list[Any]] = defaultdict(list)
+        memory = []
+        for event in events:
+            if hasattr(event, "dur"):
+                by_category[event.cat].append(event)
+            elif type(event) is Instant and event.name == "[memory]":
+                memory.append(event)
+        for category, group in by_category.items():
+            add = _ADD.get(category.lower())
+            if add:
+                add(self, category.lower(), group)
+        _add_memory(self, memory)
+
+    def table(self, name: str) -> Columns:
+        """A table to add rows to."""
+        return self._columns.setdefault(name, Columns(self.base_ns))
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """What has been collected for a table."""
+        return self.table(name).frame()
+
+
+def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    args = [event.args or _NO_ARGS for event in events]
+    table = builder.table("gpu_ops")
+    first_row = table.rows
+    table.times(events)
+    table.texts("name", [event.name for event in events])
+    table.texts("activity", [_ACTIVITY[category]] * len(events))
+    table.integers("device", [_device(event, arg) for event, arg in zip(events, args, strict=True)])
+    table.integers("stream", [_stream(event, arg) for event, arg in zip(events, args, strict=True)])
+    table.integers("correlation", [arg.correlation for arg in args])
+    table.integers("bytes", [arg.size_bytes for arg in args])
+    table.integers("peer_device", [_peer(arg) for arg in args])
+    table.integers("graph_node", [arg.graph_node or None for arg in args])
+    table.texts("grid", [_extent(arg.grid) for arg in args])
+    table.texts("block", [_extent(arg.block) for arg in args])
+    described = [row for row, arg in enumerate(args) if arg.collective is not None]
+    if described:
+        _add_comm_args(builder, [events[row] for row in described], [first_row + row for row in described])
+
+
+def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    table = builder.table("api_calls")
+    table.times(events)
+    table.texts("name", [event.name for event in events])
+    table.integers("thread", [_thread(event) for event in events])
+    table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
+
+
+def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    args = [event.args or _NO_ARGS for event in events]
+    table = builder.table("host_ops")
+    table.times(events)
+    table.texts("name", [event.name for event in events])
+    table.integers("thread", [_thread(event) for event in events])
+    table.integers("external_id", [arg.external_id for arg in args])
+    table.integers("sequence", [arg.op_sequence for arg in args])
+    table.integers("forward_thread", [arg.forward_thread for arg in args])
+    table.texts("shapes", [_text(arg.shapes) for arg in args])
+    table.texts("dtypes", [_text(arg.dtypes) for arg in args])
+    # "wait" and other bookkeeping are recorded under the same name, but move no data.
+    comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)]
+    if comms:
+        _add_comm_args(builder, comms, [-1] * len(comms))
+
+
+def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    table = builder.table("ranges")
+    table.times(events)
+    table.texts("name", [event.name for event in events])
+    table.integers("thread", [_thread(event) for event in events])
+
+
+def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    builder.table("spans").times(events)
+
+
+_ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
+    **dict.fromkeys(_ACTIVITY, _add_gpu_ops),
+    "cuda_runtime": _add_api_calls,
+    "cuda_driver": _add_api_calls,
+    "runtime": _add_api_calls,
+    "cpu_op": _add_host_ops,
+    "operator": _add_host_ops,
+    "user_annotation": _add_ranges,
+    "trace": _add_spans,
+}
+"""By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
+
+
+def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int]) -> None:
+    args: list[Args] = [event.args for event in events]
+    collectives = [kinds.collective(arg.collective) for arg in args]
+    table = builder.table("comm_args")
+    table.times(events)
+    table.integers("gpu_op", gpu_ops)
+    table.integers("thread", [_thread(event) for event in events])
+    table.integers("external_id", [arg.external_id for arg in args])
+    table.texts("collective", collectives)
+    table.texts("group", [arg.group for arg in args])
+    table.texts("group_description", [arg.group_description for arg in args])
+    table.texts("group_ranks", [_list(arg.group_ranks) for arg in args])
+    table.integers("group_size", [arg.group_size for arg in args])
+    table.texts("dtype", [arg.dtype for arg in args])
+    table.integers("in_elements", [arg.in_elements for arg in args])
+    table.integers("out_elements", [arg.out_elements for arg in args])
+    table.texts("in_split", [_list(arg.in_split) for arg in args])
+    table.texts("out_split", [_list(arg.out_split) for arg in args])
+    table.integers("sequence", [arg.sequence for arg in args])
+    table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
+    table.integers("peer", [_first(arg.target_rank, arg.source_rank) for arg in args])
+
+
+def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
+    held = [event for event in events if event.args and event.args.device_type == _GPU_MEMORY]
+    for name in ("allocated", "reserved"):
+        known = [event for event in held if getattr(event.args, name) is not None]
+        if known:
+            table = builder.table("counters")
+            table.instants(known)
+            table.texts("name", [f"memory_{name}_bytes"] * len(known))
+            table.integers("value", [getattr(event.args, name) for event in known])
+            table.integers("device", [event.args.device for event in known if event.args])
+
+
+def _moves_data(args: Args | None) -> bool:
+    return args is not None and kinds.collective(args.collective) is not None
+
+
+def _device(event: Any, args: Args) -> int | None:
+    """The GPU that an operation ran on: a peer-to-peer copy names it `inDevice`, old traces only in `pid`."""
+    named = _first(args.device, args.in_device)
+    return named if named is not None else _first(event.pid if isinstance(event.pid, int) else None)
+
+
+def _peer(args: Args) -> int | None:
+    if args.to_device is None or args.from_device is None:
+        return None
+    return args.to_device if args.from_device == args.in_device else args.from_device
+
+
+def _stream(event: Any, args: Args) -> int:
+    if args.stream is not None:
+        return args.stream
+    digits = re.search(r"\d+", str(event.tid))  # old traces: "stream 7"
+    return int(digits[0]) if digits else -1
+
+
+def _thread(event: Any) -> int:
+    tid = event.tid
+    if isinstance(tid, int):
+        return tid
+    digits = re.search(r"\d+", tid)
+    return int(digits[0]) if digits else -1
+
+
+def _root(args: Args, collective: str | None) -> int | None:
+    """The host argument `Rank` of a rooted collective is its root, not the caller; elsewhere it says nothing."""
+    return args.rank if collective in kinds.ROOTED else None
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _extent(sizes: list[int] | None) -> str | None:
+    return "x".join(map(str, sizes)) if sizes else None
+
+
+def _list(text: str | None) -> str | None:
+    """`[0, 1]` as `0,1`; an empty list is absent."""
+    return text.strip("[] ").replace(" ", "") or None if text else None
+
+
+def _text(raw: Any) -> str | None:
+    return bytes(raw).decode(errors="replace") or None

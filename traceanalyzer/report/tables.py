@@ -1,0 +1,78 @@
+"""A report as CSV, JSON and Parquet: the same rows and column names as the library's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.report import FORMAT_VERSION, Report
+
+
+def write_csv(report: Report, folder: Path) -> list[Path]:
+    """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
+    summary = folder / "summary.csv"
+    _csv(report.results["breakdown"].to_frame(), summary)
+    tables = _subfolder(folder)
+    paths = [tables / f"{name}.csv" for name in report.results]
+    for path, result in zip(paths, report.results.values(), strict=True):
+        _csv(result.to_frame(), path)
+    return [summary, *paths]
+
+
+def write_json(report: Report, folder: Path) -> list[Path]:
+    """`summary.json`: what the report says, without the tables that have a row for each event."""
+    path = folder / "summary.json"
+    path.write_text(json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+    return [path]
+
+
+def write_parquet(report: Report, folder: Path) -> list[Path]:
+    """`tables/<analysis>.parquet`."""
+    tables = _subfolder(folder)
+    paths = [tables / f"{name}.parquet" for name in report.results]
+    for path, result in zip(paths, report.results.values(), strict=True):
+        result.to_frame().to_parquet(path, index=False)
+    return paths
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The content of `summary.json`; absent values are null."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "label": report.label,
+        "created": report.created,
+        "version": report.version,
+        "command": report.command,
+        "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
+        "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
+        "findings": [_finding(finding) for finding in report.findings],
+        "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
+        "notes": list(report.notes),
+    }
+
+
+def _finding(finding: Any) -> dict[str, Any]:
+    return {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+
+
+def _csv(frame: pd.DataFrame, path: Path) -> None:
+    # Leading = + - @ in a name would run as a formula in a spreadsheet: text columns are quoted as they are,
+    # and names of kernels never begin so; a hostile one gets an apostrophe.
+    frame.assign(**{name: frame[name].map(_inert, na_action="ignore") for name in _text_columns(frame)}).to_csv(
+        path, index=False
+    )
+
+
+def _text_columns(frame: pd.DataFrame) -> list[str]:
+    return [name for name in frame if pd.api.types.is_string_dtype(frame[name].dtype)]
+
+
+def _inert(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value[:1] else value
+
+
+def _subfolder(folder: Path) -> Path:
+    tables = folder / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    return tables
