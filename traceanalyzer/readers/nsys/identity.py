@@ -46,8 +46,8 @@ def identify(
 ) -> list[Identity]:
     """Ranks of all places, in order of rank; the first source that numbers each place once decides.
 
-    Sources: NCCL's commInit payloads (rank in the largest communicator), MPI, a range such as `RANK 3`, the name of a
-    report with one place (or the hint for it), the order of the devices.
+    Sources: NCCL's commInit payloads (rank in the largest communicator), MPI, a range such as `RANK 3`, the
+    name of a report with one place (or the hint for it), the order of the devices.
     """
     world = _world_size(members)
     for name, found in (
@@ -60,7 +60,9 @@ def identify(
             return sorted(numbered, key=lambda one: one.rank)
     if len(places) == 1 and hint is not None:
         return [Identity(places[0], hint.rank, hint.source, world)]
-    ordered = sorted(places, key=lambda place: (session.gpu(process_number(place.process), place.device), place))
+    ordered = sorted(
+        places, key=lambda place: (session.gpu(process_number(place.process), place.device), place)
+    )
     return [Identity(place, rank, "device order", world) for rank, place in enumerate(ordered)]
 
 
@@ -81,8 +83,8 @@ def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None
     for place in places:
         own = largest[largest["process"] == place.process]
         # Several devices of one process: the payload names the device.
-        own = own[own["device"] == place.device] if (own["device"].nunique() > 1) else own
-        if own["rank"].nunique() == 1:
+        own = own[own["device"] == place.device] if len(own["device"].unique()) > 1 else own
+        if len(own["rank"].unique()) == 1:
             found[place] = int(own["rank"].iloc[0])
     return found
 
@@ -90,7 +92,11 @@ def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None
 def _from_mpi(source: Source, places: Sequence[Place]) -> dict[Place, int]:
     rows = source.read(MPI_RANKS, ints=("globalTid", "rank"))
     ranks = dict(
-        zip(process_of(int_values(rows, "globalTid", 0)).tolist(), int_values(rows, "rank").tolist(), strict=True)
+        zip(
+            process_of(int_values(rows, "globalTid", 0)).tolist(),
+            int_values(rows, "rank").tolist(),
+            strict=True,
+        )
     )
     return {place: ranks[place.process] for place in places if place.process in ranks}
 
@@ -101,6 +107,8 @@ def _from_ranges(places: Sequence[Place], ranges: pd.DataFrame) -> dict[Place, i
     named = {name: _RANK_RANGE.fullmatch(str(name)) for name in ranges["name"].cat.categories}
     numbers = {name: int(match[1]) for name, match in named.items() if match}
     stated = ranges.loc[ranges["name"].isin(list(numbers)), ["process", "name"]].astype({"name": str})
-    each = stated.assign(rank=stated["name"].map(numbers)).groupby("process")["rank"].agg(["nunique", "first"])
+    each = (
+        stated.assign(rank=stated["name"].map(numbers)).groupby("process")["rank"].agg(["nunique", "first"])
+    )
     each = each[each["nunique"] == 1]["first"]
     return {place: int(each[place.process]) for place in places if place.process in each.index}

@@ -1,4 +1,4 @@
-"""What NCCL's own ranges say of its calls: operation, and with payloads bytes, communicator, rank and world size."""
+"""What NCCL's own ranges say of its calls: operation; with payloads bytes, communicator, rank, world size."""
 
 import re
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Nccl:
 
     Attributes:
         calls: columns of `model.COMM_ARGS` that NCCL states, and `process`.
-        members: `process`, `device` (NA when not stated), `communicator`, `rank` in it, `ranks`: who joined what.
+        members: who joined what: `process`, `device` (NA when not stated), `communicator`, `rank`, `ranks`.
         has_payloads: whether any call's bytes are known.
     """
 
@@ -72,7 +72,9 @@ def _members(own: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
     return joined.drop_duplicates(["process", "device", "communicator"], keep="last").reset_index(drop=True)
 
 
-def _calls(own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
+def _calls(
+    own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, members: pd.DataFrame
+) -> pd.DataFrame:
     known = members.drop_duplicates("communicator").set_index("communicator")["ranks"]
     group_size = fields["communicator"].map(known).astype("Int64")
     is_part = operations.isin(_TIMES_RANKS)

@@ -17,7 +17,7 @@ _DOMAIN_CREATED = 75
 # Push/pop and start/end ranges, of a program and of an imported nvtxt file.
 _RANGES = (59, 60, 70, 71)
 
-# As `torch.autograd.profiler.emit_nvtx` writes: "aten::mm, seq = 123, op_id = 5, sizes = [[2, 3]], input_op_ids = …".
+# As `emit_nvtx` of PyTorch writes: "aten::mm, seq = 123, op_id = 5, sizes = [[2, 3]], input_op_ids = …".
 _EMITTED = (
     r"(?s)^(?P<name>.*?)(?:, seq = (?P<seq>-?\d+))?(?:, op_id = (?P<op>\d+))?"
     r"(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = .*)?$"
@@ -127,7 +127,11 @@ def _parse(texts: list[str]) -> pd.DataFrame:
 
 
 def _ranges(
-    rows: pa.Table, frame: pd.DataFrame, codes: np.ndarray, parsed: pd.DataFrame, domains: dict[tuple[int, int], str]
+    rows: pa.Table,
+    frame: pd.DataFrame,
+    codes: np.ndarray,
+    parsed: pd.DataFrame,
+    domains: dict[tuple[int, int], str],
 ) -> pd.DataFrame:
     name = category(codes, parsed["name"].tolist())
     domain = _domains(frame["process"].to_numpy(), int_values(rows, "domainId", 0), domains)
@@ -151,8 +155,7 @@ def _domains(process: np.ndarray, ids: np.ndarray, names: dict[tuple[int, int], 
 
 
 def _operators(frame: pd.DataFrame, codes: np.ndarray, parsed: pd.DataFrame) -> pd.DataFrame:
-    """Operators; those that autograd runs carry the thread of the forward operator with their sequence number."""
-    # Positions of the operators' texts among all distinct texts.
+    """Operators; those that autograd runs carry the thread of the forward operator of the same sequence."""
     operators = frame.assign(
         name=category(codes, parsed["name"].tolist()),
         sequence=parsed["sequence"].take(codes).array,

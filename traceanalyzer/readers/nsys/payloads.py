@@ -34,29 +34,39 @@ class _Field:
 def decode(source: Source, payloads: Sequence[str]) -> pd.DataFrame:
     """One row for each payload (hexadecimal), one Int64 column for each field name; NA where it has none.
 
-    An enumeration's field is text: the value's name. A payload that is empty, cut or of an unknown schema is a row of
-    NA.
+    An enumeration's field is text: the value's name. A payload that is empty, cut or of an unknown schema is
+    a row of NA.
     """
     schemas, names = _schemas(source), _enum_names(source)
     raw = [_bytes(text) for text in payloads]
-    schema_of = np.array([int.from_bytes(one[8:16], "little") if len(one) > _HEADER_BYTES else -1 for one in raw])
+    schema_of = np.array(
+        [int.from_bytes(one[8:16], "little") if len(one) > _HEADER_BYTES else -1 for one in raw]
+    )
     decoded = pd.DataFrame(index=pd.RangeIndex(len(raw)))
     for schema, fields in schemas.items():
         size = _HEADER_BYTES + max(field.offset + field.dtype.itemsize for field in fields)
         rows = [row for row in np.flatnonzero(schema_of == schema).tolist() if len(raw[row]) >= size]
         if rows:
-            block = np.frombuffer(b"".join(raw[row][:size] for row in rows), np.uint8).reshape(len(rows), size)
+            block = np.frombuffer(b"".join(raw[row][:size] for row in rows), np.uint8).reshape(
+                len(rows), size
+            )
             decoded = _with_fields(decoded, rows, block, fields, names)
     return decoded
 
 
 def _with_fields(
-    decoded: pd.DataFrame, rows: list[int], block: np.ndarray, fields: list[_Field], names: dict[int, dict[int, str]]
+    decoded: pd.DataFrame,
+    rows: list[int],
+    block: np.ndarray,
+    fields: list[_Field],
+    names: dict[int, dict[int, str]],
 ) -> pd.DataFrame:
     new = {}
     for field in fields:
         first = _HEADER_BYTES + field.offset
-        values = np.ascontiguousarray(block[:, first : first + field.dtype.itemsize]).view(field.dtype).ravel()
+        values = (
+            np.ascontiguousarray(block[:, first : first + field.dtype.itemsize]).view(field.dtype).ravel()
+        )
         if field.enum is None:
             # A communicator's id uses all 64 bits: keep them, as a signed number.
             column = pd.Series(values.astype(np.int64), index=rows).astype("Int64")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.readers.nsys.source import Source, int_values, text_values
@@ -54,7 +53,9 @@ def read_session(source: Source) -> Session:
         has_clock=is_utc or epoch > 0,
         length_ns=_length(source),
         versions={
-            ours: settings[name] for name, ours in _VERSIONS.items() if re.fullmatch(r"[\d.]+", settings.get(name, ""))
+            ours: settings[name]
+            for name, ours in _VERSIONS.items()
+            if re.fullmatch(r"[\d.]+", settings.get(name, ""))
         },
         gpu_of=_gpus_of_processes(source),
         gpu_names=_gpu_names(source),
@@ -82,5 +83,5 @@ def _gpus_of_processes(source: Source) -> dict[tuple[int, int], int]:
 
 def _gpu_names(source: Source) -> dict[int, str]:
     rows = source.read(_GPU, ints=("id",), texts=("name",))
-    ids: np.ndarray = int_values(rows, "id")
-    return {int(one): name for one, name in zip(ids, text_values(rows, "name"), strict=True) if name}
+    ids = int_values(rows, "id").tolist()
+    return {one: name for one, name in zip(ids, text_values(rows, "name"), strict=True) if name}

@@ -61,7 +61,10 @@ def empty(columns: Iterable[tuple[str, pa.DataType]], length: int = 0) -> pa.Tab
 def int_values(rows: pa.Table, name: str, missing: int = NONE) -> np.ndarray:
     """A column as int64 with `missing` for NULL."""
     column = rows[name]
-    return (column.fill_null(missing) if column.null_count else column).to_numpy()
+    if column.null_count == len(column):
+        return np.full(len(column), missing, dtype=np.int64)
+    values: np.ndarray = (column.fill_null(missing) if column.null_count else column).to_numpy()
+    return values
 
 
 def maybe_ints(rows: pa.Table, name: str) -> pd.array:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import adbc_driver_sqlite.dbapi as adbc
 import numpy as np
@@ -43,7 +44,9 @@ class SqliteSource:
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
-            self._columns[table] = frozenset(row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})"))
+            self._columns[table] = frozenset(
+                row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})")
+            )
         return self._columns[table]
 
     def read(
@@ -101,13 +104,12 @@ class SqliteSource:
         if (last or 0) < self._threads * _ROWS_WORTH_A_THREAD:
             return [""]
         cuts = [last * part // self._threads for part in range(1, self._threads)]
-        bounds = [None, *cuts, None]  # open ends: a row id may be negative
+        # The first and the last stretch are open: a row id may be negative.
+        low = [""] + [f"rowid > {cut}" for cut in cuts]
+        high = [f"rowid <= {cut}" for cut in cuts] + [""]
         return [
-            " WHERE " + " AND ".join(
-                ([f"rowid > {low}"] if low is not None else []) + ([f"rowid <= {high}"] if high is not None else [])
-            )
-            for low, high in zip(bounds[:-1], bounds[1:], strict=True)
-        ]  # fmt: skip
+            " WHERE " + " AND ".join(filter(None, conditions)) for conditions in zip(low, high, strict=True)
+        ]
 
     def _fetch(self, query: str) -> pa.Table:
         try:
@@ -118,7 +120,7 @@ class SqliteSource:
         except adbc.Error as error:
             raise self._damaged(error) from error
 
-    def _ask(self, query: str) -> list[tuple]:
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
         try:
             with closing(sqlite3.connect(self._uri, uri=True)) as connection:
                 return connection.execute(query).fetchall()
@@ -152,4 +154,8 @@ def _hex(name: str) -> str:
 
 
 def _packed(parts: tuple[str, str, str]) -> str:
-    return "(" + " | ".join(f"({_quoted(part)} << {bits})" for part, bits in zip(parts, PACK_BITS, strict=True)) + ")"
+    return (
+        "("
+        + " | ".join(f"({_quoted(part)} << {bits})" for part, bits in zip(parts, PACK_BITS, strict=True))
+        + ")"
+    )

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
@@ -14,7 +13,7 @@ from traceanalyzer.readers.base import Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
-from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, read_gpu_ops
+from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.identity import Identity, Place, identify, rank_in_name
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
@@ -30,7 +29,7 @@ class _Export:
     """Everything that was read, of all ranks; times are the export's own."""
 
     session: Session
-    gpu_ops: pd.DataFrame
+    gpu_ops: GpuOps
     api_calls: pd.DataFrame
     nvtx: Nvtx
     nccl: Nccl
@@ -52,7 +51,9 @@ def peek(source: Source, path: Path) -> Header:
     found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=_own_hint(path))
     return Header(
         # The order of the devices says nothing of a report with one rank: there its name and place do.
-        ranks=None if found[0].source == "device order" and len(found) == 1 else tuple(one.rank for one in found),
+        ranks=None
+        if found[0].source == "device order" and len(found) == 1
+        else tuple(one.rank for one in found),
         world_size=found[0].world_size,
         start_ns=session.offset_ns or None,
     )
@@ -65,7 +66,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         NotATraceError: the export has no GPU operations.
     """
     gpu_ops = read_gpu_ops(source, rules)
-    if gpu_ops.empty:
+    if not gpu_ops.parts:
         raise _no_gpu_ops(source, path)
     session, nvtx = read_session(source), read_nvtx(source)
     nccl = read_nccl(source, nvtx.ranges)
@@ -73,8 +74,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_counters(source),
         notes_of_export(source, session, nvtx, nccl),
     )  # fmt: skip
-    distinct = gpu_ops[["process", "device"]].drop_duplicates()
-    places = [Place(int(process), int(device)) for process, device in distinct.itertuples(index=False, name=None)]
+    places = sorted(Place(process, device) for process, device in gpu_ops.places)
     found = identify(
         source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=_own_hint(path) or hint
     )
@@ -93,7 +93,9 @@ def _places_of_tables(source: Source) -> list[Place]:
         rows = source.read(table, ints=("globalPid", "deviceId"))
         process, device = process_of(int_values(rows, "globalPid", 0)), int_values(rows, "deviceId", 0)
         distinct = pd.DataFrame({"process": process, "device": device}).drop_duplicates()
-        places |= {Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)}
+        places |= {
+            Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)
+        }
     return sorted(places)
 
 
@@ -108,7 +110,7 @@ def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
 def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Identity]) -> RankTrace:
     place, offset = identity.place, export.session.offset_ns
     process = place.process
-    gpu_ops = _only(export.gpu_ops, (export.gpu_ops["device"] == place.device).to_numpy(), process, offset)
+    gpu_ops = export.gpu_ops.of(process, place.device, offset)
     gpu = export.session.gpu(process_number(process), place.device)
     counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
     return make_trace(
@@ -123,11 +125,7 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
 
 
 def _of(frame: pd.DataFrame, process: int, offset_ns: int) -> pd.DataFrame:
-    return _only(frame, np.ones(len(frame), dtype=bool), process, offset_ns)
-
-
-def _only(frame: pd.DataFrame, mask: np.ndarray, process: int, offset_ns: int) -> pd.DataFrame:
-    return _shifted(frame[mask & (frame["process"] == process).to_numpy()], offset_ns)
+    return _shifted(frame[(frame["process"] == process).to_numpy()], offset_ns)
 
 
 def _shifted(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
@@ -146,7 +144,9 @@ def _meta(
     number = process_number(place.process)
     shared = sum(one.place.process == place.process for one in all_ranks)
     if shared > 1:
-        own_notes += (f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",)
+        own_notes += (
+            f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",
+        )
     return RankMeta(
         rank=identity.rank,
         rank_source=identity.source,
@@ -159,21 +159,23 @@ def _meta(
         groups=_groups(export.nccl.members, all_ranks),
         versions=session.versions,
         capture_start_ns=session.offset_ns if session.has_clock else None,
-        capture_end_ns=session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None,
+        capture_end_ns=session.offset_ns + session.length_ns
+        if session.has_clock and session.length_ns
+        else None,
         notes=own_notes + export.notes,
     )
 
 
 def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGroup, ...]:
     """Communicators all of whose ranks are in this export."""
-    ranks = {one.place: one.rank for one in all_ranks}
-    by_process = {one.place.process: one.rank for one in all_ranks}
+    rank_of = {(one.place.process, one.place.device): one.rank for one in all_ranks}
+    # A payload without a device, or of a process with one, means the process's only rank.
+    rank_of |= {(one.place.process, pd.NA): one.rank for one in all_ranks}
     groups = []
     for communicator, joined in members.sort_values("rank").groupby("communicator", sort=False):
-        held = [
-            ranks.get(Place(int(process), int(device)) if pd.notna(device) else None, by_process.get(process))
-            for process, device in joined[["process", "device"]].itertuples(index=False, name=None)
-        ]
-        if len(held) == int(joined["ranks"].max()) and None not in held:
-            groups.append(ProcessGroup(communicator_name(int(communicator)), "", tuple(int(rank) for rank in held)))
+        keys = joined[["process", "device"]].itertuples(index=False, name=None)
+        ranks = [rank_of.get((process, device), rank_of.get((process, pd.NA))) for process, device in keys]
+        held = tuple(rank for rank in ranks if rank is not None)
+        if len(set(held)) == int(joined["ranks"].max()):
+            groups.append(ProcessGroup(communicator_name(int(communicator)), "", held))
     return tuple(groups)
