@@ -13,7 +13,23 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps
+from traceanalyzer.analyses import (
+    breakdown,
+    calls,
+    cuda_api,
+    gpu_gaps,
+    gpu_metrics,
+    gpu_utilization,
+    headline,
+    kernels,
+    memory_ops,
+    nccl,
+    nvtx_projection,
+    overlap,
+    ranks,
+    steps,
+    sync_copies,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -40,6 +56,13 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "steps": Analysis(steps.across, steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
+        "memory_ops": Analysis(memory_ops.across, memory_ops.per_rank),
+        "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank),
+        "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank),
+        "nvtx_projection": Analysis(nvtx_projection.across, nvtx_projection.per_rank),
+        "gpu_gaps": Analysis(gpu_gaps.across, gpu_gaps.per_rank),
+        "gpu_utilization": Analysis(gpu_utilization.across, gpu_utilization.per_rank),
+        "gpu_metrics": Analysis(gpu_metrics.across, gpu_metrics.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
     }
 )
