@@ -56,18 +56,14 @@ def exported(path: Path, cache: Path | None = None) -> Path:
     by_hand = shlex.join(_command("nsys", path, path.with_suffix(".sqlite")))
     nsys = shutil.which("nsys")
     if nsys is None:
-        raise NotATraceError(
-            f"{path}: a report as captured, and nsys is not on the PATH; export it with: {by_hand}"
-        )
+        raise NotATraceError(f"{path}: a report as captured, and nsys is not on the PATH; export it with: {by_hand}")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as unfinished:
         made = Path(unfinished) / target.name
         # What nsys prints may name files and users: it goes nowhere.
         done = subprocess.run(_command(nsys, path, made), capture_output=True, check=False)  # noqa: S603
         if done.returncode or not made.exists():
-            raise NotATraceError(
-                f"{path}: nsys could not export it (exit code {done.returncode}); try: {by_hand}"
-            )
+            raise NotATraceError(f"{path}: nsys could not export it (exit code {done.returncode}); try: {by_hand}")
         made.rename(target)
     return target
 

@@ -21,9 +21,7 @@ def read_counters(source: Source) -> pd.DataFrame:
 
     Names are those of Nsight Systems, with the unit in brackets; times are the export's own.
     """
-    return pd.concat([_gpu_metrics(source), _nic_metrics(source)], ignore_index=True).astype(
-        {"name": "category"}
-    )
+    return pd.concat([_gpu_metrics(source), _nic_metrics(source)], ignore_index=True).astype({"name": "category"})
 
 
 def _gpu_metrics(source: Source) -> pd.DataFrame:
@@ -55,9 +53,7 @@ def _nic_metrics(source: Source) -> pd.DataFrame:
     keys = ("metricsListId", "metricsIdx")
     rows = source.read(NIC_METRICS, ints=("start", "globalId", *keys), floats=("value",))
     cards, metrics = _card_names(source), _nic_metric_names(source)
-    codes, distinct = pd.factorize(
-        pd.MultiIndex.from_arrays([int_values(rows, name) for name in ("globalId", *keys)])
-    )
+    codes, distinct = pd.factorize(pd.MultiIndex.from_arrays([int_values(rows, name) for name in ("globalId", *keys)]))
     labels = [
         f"{cards.get(int(card), f'NIC {card}')}: {metrics.get((int(group), int(one)), f'metric {one}')}"
         for card, group, one in distinct
@@ -86,10 +82,7 @@ def _nic_metric_names(source: Source) -> dict[tuple[int, int], str]:
         int_values(rows, "metricsListId").tolist(), int_values(rows, "metricsIdx").tolist(),
         text_values(rows, "name"), text_values(rows, "unit"),
     )  # fmt: skip
-    return {
-        (group, one): f"{name} [{unit}]" if unit else name
-        for group, one, name, unit in zip(*fields, strict=True)
-    }
+    return {(group, one): f"{name} [{unit}]" if unit else name for group, one, name, unit in zip(*fields, strict=True)}
 
 
 def _floats(rows: pa.Table, name: str) -> np.ndarray:

@@ -43,12 +43,10 @@ _NO_API = (
     "capture with --trace=cuda,nvtx."
 )
 _NO_NVTX = (
-    "The export has no NVTX ranges: steps, phases and NCCL's calls are not available; "
-    "capture with --trace=cuda,nvtx."
+    "The export has no NVTX ranges: steps, phases and NCCL's calls are not available; capture with --trace=cuda,nvtx."
 )
 _NO_OPERATORS = (
-    "The export has no PyTorch operators: run the steps inside "
-    "torch.autograd.profiler.emit_nvtx() to have them."
+    "The export has no PyTorch operators: run the steps inside torch.autograd.profiler.emit_nvtx() to have them."
 )
 _NO_KERNELS = "The export has no kernels: only copies and memsets are known."
 _NO_PAYLOADS = (
@@ -72,9 +70,7 @@ def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
     }
     notes = [sentence for sentence, is_true in absent.items() if is_true]
     if nvtx.open_ranges:
-        notes.append(
-            f"{nvtx.open_ranges} NVTX ranges were open when the capture ended; they end with its last range."
-        )
+        notes.append(f"{nvtx.open_ranges} NVTX ranges were open when the capture ended; they end with its last range.")
     return notes
 
 
@@ -93,15 +89,11 @@ def _said(source: Source) -> list[str]:
     notes = []
     kinds = sorted({match[1] for text in texts if (match := _INCOMPLETE.search(text))})
     if kinds:
-        notes.append(
-            f"Nsight Systems warns that not all {' and '.join(kinds)} events may have been collected."
-        )
+        notes.append(f"Nsight Systems warns that not all {' and '.join(kinds)} events may have been collected.")
     dropped = [int(match[1] or match[2]) for text in texts if (match := _DROPPED.search(text))]
     if sum(dropped):
         notes.append(f"Nsight Systems dropped {sum(dropped)} events: times and counts are too low.")
     errors = int((int_values(rows, "severity", 0) == _ERROR).sum())
     if errors:
-        notes.append(
-            f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them."
-        )
+        notes.append(f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them.")
     return notes

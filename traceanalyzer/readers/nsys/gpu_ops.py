@@ -151,9 +151,7 @@ def _memsets(source: Source, rules: KindRules) -> _Part:
     rows = source.read(MEMSET, ints=(*_PLACE, "bytes", "memKind", "graphNodeId"))
     codes, distinct = pd.factorize(int_values(rows, "memKind"))
     # Exports of 2022 lack memKind; Kineto writes "Memset (Device)" for nearly all.
-    names = [
-        f"Memset ({_MEMORIES.get(one, 'Unknown' if one >= 0 else 'Device')})" for one in distinct.tolist()
-    ]
+    names = [f"Memset ({_MEMORIES.get(one, 'Unknown' if one >= 0 else 'Device')})" for one in distinct.tolist()]
     return _part(
         rows,
         _named("memset", codes, names, rules),
@@ -206,8 +204,6 @@ def _stacked(parts: list[Column]) -> Column:
     first = parts[0]
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
-    if isinstance(first, pd.Categorical) and not all(
-        part.categories.equals(first.categories) for part in parts
-    ):
+    if isinstance(first, pd.Categorical) and not all(part.categories.equals(first.categories) for part in parts):
         return pd.api.types.union_categoricals(parts)
     return first._concat_same_type(parts)  # noqa: SLF001  pd.concat would copy each part into a Series first

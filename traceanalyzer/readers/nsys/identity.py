@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.readers.base import RankHint
+from traceanalyzer.readers.base import DEVICE_ORDER, RankHint
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.session import Session
 from traceanalyzer.readers.nsys.source import Source, int_values
@@ -60,10 +60,8 @@ def identify(
             return sorted(numbered, key=lambda one: one.rank)
     if len(places) == 1 and hint is not None:
         return [Identity(places[0], hint.rank, hint.source, world)]
-    ordered = sorted(
-        places, key=lambda place: (session.gpu(process_number(place.process), place.device), place)
-    )
-    return [Identity(place, rank, "device order", world) for rank, place in enumerate(ordered)]
+    ordered = sorted(places, key=lambda place: (session.gpu(process_number(place.process), place.device), place))
+    return [Identity(place, rank, DEVICE_ORDER, world) for rank, place in enumerate(ordered)]
 
 
 def rank_in_name(name: str) -> int | None:
@@ -107,8 +105,6 @@ def _from_ranges(places: Sequence[Place], ranges: pd.DataFrame) -> dict[Place, i
     named = {name: _RANK_RANGE.fullmatch(str(name)) for name in ranges["name"].cat.categories}
     numbers = {name: int(match[1]) for name, match in named.items() if match}
     stated = ranges.loc[ranges["name"].isin(list(numbers)), ["process", "name"]].astype({"name": str})
-    each = (
-        stated.assign(rank=stated["name"].map(numbers)).groupby("process")["rank"].agg(["nunique", "first"])
-    )
+    each = stated.assign(rank=stated["name"].map(numbers)).groupby("process")["rank"].agg(["nunique", "first"])
     each = each[each["nunique"] == 1]["first"]
     return {place: int(each[place.process]) for place in places if place.process in each.index}

@@ -72,9 +72,7 @@ def _members(own: pd.DataFrame, fields: pd.DataFrame) -> pd.DataFrame:
     return joined.drop_duplicates(["process", "device", "communicator"], keep="last").reset_index(drop=True)
 
 
-def _calls(
-    own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, members: pd.DataFrame
-) -> pd.DataFrame:
+def _calls(own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
     known = members.drop_duplicates("communicator").set_index("communicator")["ranks"]
     group_size = fields["communicator"].map(known).astype("Int64")
     is_part = operations.isin(_TIMES_RANKS)

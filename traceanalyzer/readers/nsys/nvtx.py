@@ -116,9 +116,7 @@ def _parse(texts: list[str]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "name": name.to_pylist(),
-            "sequence": pd.array(
-                [int(number) if number else pd.NA for number in sequence.to_pylist()], dtype="Int64"
-            ),
+            "sequence": pd.array([int(number) if number else pd.NA for number in sequence.to_pylist()], dtype="Int64"),
             "shapes": [shapes.replace(" ", "") or None for shapes in sizes.to_pylist()],
             "is_operator": pc.and_(emitted, operator).to_numpy(zero_copy_only=False),
             "is_autograd": pc.match_substring_regex(name, _AUTOGRAD).to_numpy(zero_copy_only=False),

@@ -77,9 +77,7 @@ class ParquetSource:
         return self.path / f"{table}.parquet"
 
     def _damaged(self, table: str, error: Exception) -> NotATraceError:
-        return NotATraceError(
-            f"{self._file(table)}: not readable as Parquet ({error}); export the report again"
-        )
+        return NotATraceError(f"{self._file(table)}: not readable as Parquet ({error}); export the report again")
 
 
 def _nulls(length: int, kind: pa.DataType) -> pa.ChunkedArray:

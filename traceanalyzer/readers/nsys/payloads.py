@@ -39,17 +39,13 @@ def decode(source: Source, payloads: Sequence[str]) -> pd.DataFrame:
     """
     schemas, names = _schemas(source), _enum_names(source)
     raw = [_bytes(text) for text in payloads]
-    schema_of = np.array(
-        [int.from_bytes(one[8:16], "little") if len(one) > _HEADER_BYTES else -1 for one in raw]
-    )
+    schema_of = np.array([int.from_bytes(one[8:16], "little") if len(one) > _HEADER_BYTES else -1 for one in raw])
     decoded = pd.DataFrame(index=pd.RangeIndex(len(raw)))
     for schema, fields in schemas.items():
         size = _HEADER_BYTES + max(field.offset + field.dtype.itemsize for field in fields)
         rows = [row for row in np.flatnonzero(schema_of == schema).tolist() if len(raw[row]) >= size]
         if rows:
-            block = np.frombuffer(b"".join(raw[row][:size] for row in rows), np.uint8).reshape(
-                len(rows), size
-            )
+            block = np.frombuffer(b"".join(raw[row][:size] for row in rows), np.uint8).reshape(len(rows), size)
             decoded = _with_fields(decoded, rows, block, fields, names)
     return decoded
 
@@ -64,9 +60,7 @@ def _with_fields(
     new = {}
     for field in fields:
         first = _HEADER_BYTES + field.offset
-        values = (
-            np.ascontiguousarray(block[:, first : first + field.dtype.itemsize]).view(field.dtype).ravel()
-        )
+        values = np.ascontiguousarray(block[:, first : first + field.dtype.itemsize]).view(field.dtype).ravel()
         if field.enum is None:
             # A communicator's id uses all 64 bits: keep them, as a signed number.
             column = pd.Series(values.astype(np.int64), index=rows).astype("Int64")
@@ -92,9 +86,7 @@ def _schemas(source: Source) -> dict[int, list[_Field]]:
         }
     )
     table = table.drop_duplicates(["schema", "idx"]).sort_values(["schema", "idx"])
-    return {
-        int(schema): fields for schema, group in table.groupby("schema") if (fields := _fields(group, sizes))
-    }
+    return {int(schema): fields for schema, group in table.groupby("schema") if (fields := _fields(group, sizes))}
 
 
 def _fields(group: pd.DataFrame, enum_sizes: dict[int, int]) -> list[_Field]:

@@ -53,9 +53,7 @@ def read_session(source: Source) -> Session:
         has_clock=is_utc or epoch > 0,
         length_ns=_length(source),
         versions={
-            ours: settings[name]
-            for name, ours in _VERSIONS.items()
-            if re.fullmatch(r"[\d.]+", settings.get(name, ""))
+            ours: settings[name] for name, ours in _VERSIONS.items() if re.fullmatch(r"[\d.]+", settings.get(name, ""))
         },
         gpu_of=_gpus_of_processes(source),
         gpu_names=_gpu_names(source),
@@ -76,9 +74,7 @@ def _gpus_of_processes(source: Source) -> dict[tuple[int, int], int]:
     rows = source.read(_CUDA_DEVICE, ints=("gpuId", "cudaId", "pid"))
     frame = pd.DataFrame({name: int_values(rows, name) for name in ("pid", "cudaId", "gpuId")})
     frame = frame[(frame["gpuId"] >= 0) & (frame["cudaId"] >= 0)]
-    return {
-        (int(pid), int(device)): int(gpu) for pid, device, gpu in frame.itertuples(index=False, name=None)
-    }
+    return {(int(pid), int(device)): int(gpu) for pid, device, gpu in frame.itertuples(index=False, name=None)}
 
 
 def _gpu_names(source: Source) -> dict[int, str]:

@@ -44,9 +44,7 @@ class SqliteSource:
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
-            self._columns[table] = frozenset(
-                row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})")
-            )
+            self._columns[table] = frozenset(row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})"))
         return self._columns[table]
 
     def read(
@@ -107,9 +105,7 @@ class SqliteSource:
         # The first and the last stretch are open: a row id may be negative.
         low = [""] + [f"rowid > {cut}" for cut in cuts]
         high = [f"rowid <= {cut}" for cut in cuts] + [""]
-        return [
-            " WHERE " + " AND ".join(filter(None, conditions)) for conditions in zip(low, high, strict=True)
-        ]
+        return [" WHERE " + " AND ".join(filter(None, conditions)) for conditions in zip(low, high, strict=True)]
 
     def _fetch(self, query: str) -> pa.Table:
         try:
@@ -154,8 +150,4 @@ def _hex(name: str) -> str:
 
 
 def _packed(parts: tuple[str, str, str]) -> str:
-    return (
-        "("
-        + " | ".join(f"({_quoted(part)} << {bits})" for part, bits in zip(parts, PACK_BITS, strict=True))
-        + ")"
-    )
+    return "(" + " | ".join(f"({_quoted(part)} << {bits})" for part, bits in zip(parts, PACK_BITS, strict=True)) + ")"

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
-from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
@@ -50,10 +50,8 @@ def peek(source: Source, path: Path) -> Header:
     members = read_nccl(source, nvtx.ranges).members
     found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=_own_hint(path))
     return Header(
-        # The order of the devices says nothing of a report with one rank: there its name and place do.
-        ranks=None
-        if found[0].source == "device order" and len(found) == 1
-        else tuple(one.rank for one in found),
+        # A number that only follows the devices is no claim: reports of several hosts all begin with 0.
+        ranks=None if found[0].source == DEVICE_ORDER else tuple(one.rank for one in found),
         world_size=found[0].world_size,
         start_ns=session.offset_ns or None,
     )
@@ -75,9 +73,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         notes_of_export(source, session, nvtx, nccl),
     )  # fmt: skip
     places = sorted(Place(process, device) for process, device in gpu_ops.places)
-    found = identify(
-        source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=_own_hint(path) or hint
-    )
+    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=_own_hint(path) or hint)
     for identity in found:
         yield _trace(export, path, identity, found)
 
@@ -93,9 +89,7 @@ def _places_of_tables(source: Source) -> list[Place]:
         rows = source.read(table, ints=("globalPid", "deviceId"))
         process, device = process_of(int_values(rows, "globalPid", 0)), int_values(rows, "deviceId", 0)
         distinct = pd.DataFrame({"process": process, "device": device}).drop_duplicates()
-        places |= {
-            Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)
-        }
+        places |= {Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)}
     return sorted(places)
 
 
@@ -144,9 +138,7 @@ def _meta(
     number = process_number(place.process)
     shared = sum(one.place.process == place.process for one in all_ranks)
     if shared > 1:
-        own_notes += (
-            f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",
-        )
+        own_notes += (f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",)
     return RankMeta(
         rank=identity.rank,
         rank_source=identity.source,
@@ -159,9 +151,7 @@ def _meta(
         groups=_groups(export.nccl.members, all_ranks),
         versions=session.versions,
         capture_start_ns=session.offset_ns if session.has_clock else None,
-        capture_end_ns=session.offset_ns + session.length_ns
-        if session.has_clock and session.length_ns
-        else None,
+        capture_end_ns=session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None,
         notes=own_notes + export.notes,
     )
 
