@@ -11,8 +11,9 @@ from pathlib import Path
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.readers import nsys_sqlite
 from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.nsys import traces
+from traceanalyzer.readers.nsys.sqlite import SqliteSource
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 
@@ -31,7 +32,7 @@ def peek(path: Path) -> Header:
     beside = _export_beside(path)
     if beside is not None:
         raise NotATraceError(f"{path}: its export {beside.name} lies beside it and is read instead")
-    return nsys_sqlite.peek(exported(path))
+    return traces.peek(SqliteSource(exported(path)), path)
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
@@ -40,7 +41,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     Raises:
         NotATraceError: `nsys` is missing or fails.
     """
-    return nsys_sqlite.read(exported(path), hint, rules)
+    return traces.read(SqliteSource(exported(path)), path, hint, rules)
 
 
 def exported(path: Path, cache: Path | None = None) -> Path:

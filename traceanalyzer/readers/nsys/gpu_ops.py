@@ -37,6 +37,8 @@ _MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 
 Column: TypeAlias = Any
 """`np.ndarray`, or one of pandas' arrays."""
 
+_UNKNOWN = 15
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -118,10 +120,10 @@ def _copies(source: Source, rules: KindRules) -> _Part:
     kinds = ("copyKind", "srcKind", "dstKind")
     devices = ("srcDeviceId", "dstDeviceId")
     rows = source.read(MEMCPY, ints=(*_PLACE, "bytes", *kinds, *devices, "graphNodeId"))
-    copy_kind, from_memory, to_memory = (int_values(rows, name) for name in kinds)
-    directions = [_DIRECTIONS.get(kind) for kind in range(16)]
-    memories = [_MEMORIES.get(kind) for kind in range(16)]
-    codes, distinct = pd.factorize(((copy_kind & 15) << 8) | ((from_memory & 15) << 4) | (to_memory & 15))
+    copy_kind, from_memory, to_memory = (_enumerated(rows, name) for name in kinds)
+    directions = [_DIRECTIONS.get(kind) for kind in range(_UNKNOWN + 1)]
+    memories = [_MEMORIES.get(kind) for kind in range(_UNKNOWN + 1)]
+    codes, distinct = pd.factorize((copy_kind << 8) | (from_memory << 4) | to_memory)
     names = [
         f"Memcpy {directions[one >> 8] or 'Unknown'} "
         f"({memories[(one >> 4) & 15] or 'Unknown'} -> {memories[one & 15] or 'Unknown'})"
@@ -132,12 +134,18 @@ def _copies(source: Source, rules: KindRules) -> _Part:
         rows,
         _named("memcpy", codes, names, rules),
         bytes=maybe_ints(rows, "bytes"),
-        direction=category(copy_kind & 15, directions),
-        source_memory=category(from_memory & 15, lowered),
-        target_memory=category(to_memory & 15, lowered),
+        direction=category(copy_kind, directions),
+        source_memory=category(from_memory, lowered),
+        target_memory=category(to_memory, lowered),
         peer_device=_peer(rows, copy_kind == 10),
         graph_node=maybe_ints(rows, "graphNodeId"),
     )
+
+
+def _enumerated(rows: pa.Table, name: str) -> np.ndarray:
+    """A column of small numbers; NULL and numbers that no version knows are `_UNKNOWN`."""
+    values = int_values(rows, name)
+    return np.where((values >= 0) & (values < _UNKNOWN), values, _UNKNOWN)
 
 
 def _peer(rows: pa.Table, is_peer: np.ndarray) -> pd.array:

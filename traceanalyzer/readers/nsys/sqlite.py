@@ -99,7 +99,7 @@ class SqliteSource:
     def _parts(self, table: str) -> list[str]:
         """Conditions that each pick one stretch of the rows."""
         (last,) = self._ask(f"SELECT max(rowid) FROM {_quoted(table)}")[0]  # noqa: S608
-        if (last or 0) < self._threads * _ROWS_WORTH_A_THREAD:
+        if self._threads == 1 or (last or 0) < self._threads * _ROWS_WORTH_A_THREAD:
             return [""]
         cuts = [last * part // self._threads for part in range(1, self._threads)]
         # The first and the last stretch are open: a row id may be negative.
@@ -124,7 +124,8 @@ class SqliteSource:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> NotATraceError:
-        return NotATraceError(f"{self.path}: the database cannot be read ({error}); export the report again")
+        first_line = str(error).partition("\n")[0]
+        return NotATraceError(f"{self.path}: the database cannot be read ({first_line}); export the report again")
 
 
 def _quoted(name: str) -> str:

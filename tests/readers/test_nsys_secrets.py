@@ -1,0 +1,69 @@
+"""Captures hold the machine's environment, arguments and process names: none of it may get out."""
+
+import dataclasses
+
+import pytest
+from nsys_builders import export, gid, read_all, write_parquet, write_sqlite
+
+from traceanalyzer.analyses import run
+from traceanalyzer.readers import reader_of
+
+SECRET = "hunter2-token"
+
+
+def poisoned():
+    """An export with the secret wherever a real one keeps the machine's own words."""
+    tables = export()
+    tables["StringIds"] += [{"id": 900, "value": f"API_KEY={SECRET}"}, {"id": 901, "value": f"/home/{SECRET}/train.py"}]
+    tables["META_DATA_EXPORT"] += [
+        {"name": "EXPORT_USER", "value": SECRET},
+        {"name": "EXPORT_SCHEMA_VERSION", "value": f"3.20 {SECRET}"},
+    ]
+    return tables | {
+        "TARGET_INFO_SYSTEM_ENV": [{"globalVid": 1, "devStateName": SECRET, "name": "API_KEY", "value": SECRET}],
+        "META_DATA_CAPTURE": [{"name": "COMMAND_LINE", "value": f"python train.py --token {SECRET}"}],
+        "PROCESSES": [{"globalPid": gid(100), "pid": 100, "name": SECRET}],
+        "PROCESS_STREAMS": [{"globalPid": gid(100), "filenameId": 901, "contentId": 900}],
+        "ThreadNames": [{"nameId": 900, "priority": 0, "globalTid": gid(100, 100)}],
+        "DIAGNOSTIC_EVENT": [
+            {"timestamp": 0, "severity": 3, "source": 1, "text": f"Cannot open /home/{SECRET}"},
+            {"timestamp": 0, "severity": 2, "source": 1, "text": f"Not all {SECRET} events might have been collected."},
+            {"timestamp": 0, "severity": 1, "source": 1, "text": f"Number of events dropped: 7 in {SECRET}"},
+        ],
+    }
+
+
+@pytest.fixture(params=["report.sqlite", "report_pqtdir"])
+def path(request, tmp_path):
+    write = write_sqlite if request.param.endswith(".sqlite") else write_parquet
+    return write(tmp_path / request.param, poisoned())
+
+
+def test_it_is_in_the_capture(path):
+    files = path.rglob("*") if path.is_dir() else [path]
+    assert any(SECRET.encode() in file.read_bytes() for file in files)
+
+
+def test_it_is_in_no_table_and_no_meta(path):
+    (trace,) = read_all(path)
+    assert len(trace.gpu_ops) == 4
+    for field in dataclasses.fields(trace):
+        value = getattr(trace, field.name)
+        text = value.to_csv() if hasattr(value, "to_csv") else repr(value)
+        assert SECRET not in text, field.name
+        if hasattr(value, "columns"):
+            for column in value.select_dtypes("category"):
+                assert not any(SECRET in str(category) for category in value[column].cat.categories), column
+
+
+def test_it_is_in_no_result_and_no_head(path):
+    for name, result in run(read_all(path)).items():
+        assert SECRET not in result.to_frame().to_csv(), name
+    assert SECRET not in repr(reader_of(path).peek(path))
+
+
+def test_what_may_be_said_is_said(path):
+    (trace,) = read_all(path)
+    notes = " ".join(trace.meta.notes)
+    assert "dropped 7 events" in notes
+    assert "1 diagnostics of level error" in notes
