@@ -63,7 +63,7 @@ def call(start: int, end: int, *, process: int = 100, thread: int = 100, correla
 
 
 def nvtx(start: int, end: int | None, text: str | None = None, *, process: int = 100, thread: int = 100,
-         event: int = 59, text_id: int | None = None, domain: int = 0, data: bytes | None = None) -> dict[str, Any]:  # fmt: skip
+         event: int = 59, text_id: int | None = None, domain: int = 0, data: bytes | None = None):  # fmt: skip
     """A row of the NVTX table."""
     return {
         "start": start, "end": end, "eventType": event, "text": text, "globalTid": gid(process, thread),
