@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from nsys_builders import read_all
 
+from tests.nsys_builders import read_all
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.intervals import Intervals, of_rows
 from traceanalyzer.analyses.memory_ops import operations

@@ -2,8 +2,8 @@
 
 import pandas as pd
 import pytest
-from builders import rank_trace
 
+from tests.builders import rank_trace
 from traceanalyzer.analyses import (
     ANALYSES,
     cuda_api,

@@ -1,7 +1,8 @@
 """Metrics of GPUs go to the rank that used the GPU; those of network cards to every rank of the machine."""
 
 import pytest
-from nsys_builders import EPOCH_NS, export, kernel, read_all, write_sqlite
+
+from tests.nsys_builders import EPOCH_NS, export, kernel, read_all, write_sqlite
 
 TYPE = 0x1000100000000
 

@@ -3,8 +3,8 @@
 import struct
 
 import pytest
-from nsys_builders import HINT, call, export, gid, kernel, nvtx, payload, read_all, write_sqlite
 
+from tests.nsys_builders import HINT, call, export, gid, kernel, nvtx, payload, read_all, write_sqlite
 from traceanalyzer.readers import nsys_sqlite
 
 ALL_REDUCE, ALL_GATHER, INIT, SEND = 16777221, 16777220, 16777227, 16777240

@@ -1,7 +1,8 @@
 """NVTX ranges: PyTorch's operators told apart from the user's and the libraries' ranges."""
 
 import pytest
-from nsys_builders import EPOCH_NS, export, nvtx, read_all, write_sqlite
+
+from tests.nsys_builders import EPOCH_NS, export, nvtx, read_all, write_sqlite
 
 
 def read(tmp_path, events):

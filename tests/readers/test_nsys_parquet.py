@@ -1,8 +1,8 @@
 """Folders of Parquet files give the same tables as the database of the same export."""
 
 import pytest
-from nsys_builders import export, payload, read_all, write_parquet, write_sqlite
 
+from tests.nsys_builders import export, payload, read_all, write_parquet, write_sqlite
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model import TABLES
 from traceanalyzer.readers import nsys_parquet, reader_of

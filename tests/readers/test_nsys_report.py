@@ -3,8 +3,8 @@
 import stat
 
 import pytest
-from nsys_builders import HINT, export, write_sqlite
 
+from tests.nsys_builders import HINT, export, write_sqlite
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import nsys_report, reader_of

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from nsys_builders import read_all
 
+from tests.nsys_builders import read_all
 from traceanalyzer import load
 from traceanalyzer.analyses import run
 

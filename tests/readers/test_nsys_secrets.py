@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 from click.testing import CliRunner
-from nsys_builders import export, gid, read_all, write_parquet, write_sqlite
 
+from tests.nsys_builders import export, gid, read_all, write_parquet, write_sqlite
 from traceanalyzer.analyses import run
-from traceanalyzer.cli import main
+from traceanalyzer.cli import cli
 from traceanalyzer.readers import reader_of
 
 SECRET = "hunter2-token"
@@ -74,7 +74,7 @@ def test_what_may_be_said_is_said(path):
 def test_it_is_in_no_file_that_the_command_writes_and_in_nothing_that_it_prints(path, tmp_path):
     output = tmp_path / "out"
     arguments = ["--trace-file", str(path), "--output", str(output), "--verbose"]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert SECRET not in result.output
     written = [file for file in output.rglob("*") if file.is_file()]

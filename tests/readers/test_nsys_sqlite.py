@@ -4,7 +4,8 @@ import shutil
 from itertools import count
 
 import pytest
-from nsys_builders import (
+
+from tests.nsys_builders import (
     EPOCH_NS,
     call,
     export,
@@ -18,7 +19,6 @@ from nsys_builders import (
     without,
     write_sqlite,
 )
-
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import TABLES

@@ -29,6 +29,7 @@ from traceanalyzer.analyses import (
     ranks,
     steps,
     sync_copies,
+    timeline,
 )
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
@@ -64,6 +65,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gpu_utilization": Analysis(gpu_utilization.across, gpu_utilization.per_rank),
         "gpu_metrics": Analysis(gpu_metrics.across, gpu_metrics.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "timeline": Analysis(timeline.across, timeline.per_rank),
     }
 )
 """In the order in which reports show them."""

@@ -10,9 +10,11 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.readers.kineto.columns import Columns
-from traceanalyzer.readers.kineto.events import Args, Instant
+from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
 
 _NO_ARGS = Args()
+
+_COMPLETE = (Complete, ExactComplete)
 
 _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 
@@ -34,7 +36,7 @@ class TableBuilder:
         by_category: dict[str, list[Any]] = defaultdict(list)
         memory = []
         for event in events:
-            if hasattr(event, "dur"):
+            if type(event) in _COMPLETE:
                 by_category[event.cat].append(event)
             elif type(event) is Instant and event.name == "[memory]":
                 memory.append(event)
@@ -77,7 +79,7 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table = builder.table("api_calls")
     table.times(events)
     table.texts("name", [event.name for event in events])
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
     table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
 
 
@@ -86,12 +88,12 @@ def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> N
     table = builder.table("host_ops")
     table.times(events)
     table.texts("name", [event.name for event in events])
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
-    table.texts("shapes", [_text(arg.shapes) for arg in args])
-    table.texts("dtypes", [_text(arg.dtypes) for arg in args])
+    table.texts("shapes", [bytes(arg.shapes) for arg in args])
+    table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
     comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)]
     if comms:
@@ -102,7 +104,7 @@ def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> Non
     table = builder.table("ranges")
     table.times(events)
     table.texts("name", [event.name for event in events])
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
 
 
 def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
@@ -128,7 +130,7 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table = builder.table("comm_args")
     table.times(events)
     table.integers("gpu_op", gpu_ops)
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
     table.texts("collective", collectives)
     table.texts("group", [arg.group for arg in args])
@@ -176,15 +178,17 @@ def _peer(args: Args) -> int | None:
 def _stream(event: Any, args: Args) -> int:
     if args.stream is not None:
         return args.stream
-    digits = re.search(r"\d+", str(event.tid))  # old traces: "stream 7"
-    return int(digits[0]) if digits else -1
+    return _number(event.tid)
 
 
-def _thread(event: Any) -> int:
-    tid = event.tid
-    if isinstance(tid, int):
-        return tid
-    digits = re.search(r"\d+", tid)
+def _threads(events: list[Any]) -> list[int]:
+    threads = [event.tid for event in events]
+    return threads if all(type(thread) is int for thread in threads) else [_number(thread) for thread in threads]
+
+
+def _number(text: str | int) -> int:
+    """The number in `stream 7` or `thread 12 (python)`, as old traces write them."""
+    digits = re.search(r"\d+", str(text))
     return int(digits[0]) if digits else -1
 
 
@@ -204,7 +208,3 @@ def _extent(sizes: list[int] | None) -> str | None:
 def _list(text: str | None) -> str | None:
     """`[0, 1]` as `0,1`; an empty list is absent."""
     return text.strip("[] ").replace(" ", "") or None if text else None
-
-
-def _text(raw: Any) -> str | None:
-    return bytes(raw).decode(errors="replace") or None
