@@ -1,5 +1,6 @@
 """The NVTX ranges of all processes of an export: the user's, the libraries' and PyTorch's operators."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,22 +43,31 @@ class Nvtx:
     open_ranges: int
 
 
-def read_nvtx(source: Source) -> Nvtx:
-    """Split the export's ranges into PyTorch's operators and all others."""
+def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
+    """Split the export's ranges into PyTorch's operators and all others.
+
+    Args:
+        source: the export.
+        containing: only ranges whose name contains one of these, in any case; all when empty.
+    """
     rows = source.read(
         NVTX,
         ints=("start", "end", "eventType", "globalTid", "textId", "domainId"),
         texts=("text",),
         blobs=("binaryData",),
+        containing=containing,
     )
     domains = _domain_names(source, rows)
     rows = rows.filter(pa.array(np.isin(int_values(rows, "eventType"), _RANGES) & is_known(rows, "start")))
     codes, texts = _names(source, rows)
-    frame = _times(rows)
     parsed = _parse(texts)
-    is_operator = parsed["is_operator"].to_numpy(bool)[codes]
+    is_operator = parsed.is_operator[codes]
+    frame = _times(rows)
+    others = np.flatnonzero(~is_operator)
     return Nvtx(
-        ranges=_ranges(rows, frame, codes, parsed, domains)[~is_operator].reset_index(drop=True),
+        ranges=_ranges(
+            rows.take(pa.array(others)), frame.iloc[others], parsed.names, parsed.name[codes[others]], domains
+        ),
         operators=_operators(frame[is_operator], codes[is_operator], parsed),
         open_ranges=int((~is_known(rows, "end")).sum()),
     )
@@ -67,25 +77,26 @@ def _domain_names(source: Source, rows: pa.Table) -> dict[tuple[int, int], str]:
     """Name of each (process, domain); the rows that name them may be missing."""
     created = rows.filter(pa.array(int_values(rows, "eventType") == _DOMAIN_CREATED))
     codes, texts = _names(source, created)
+    names = texts.to_pylist()
     processes = process_of(int_values(created, "globalTid", 0)).tolist()
     ids = int_values(created, "domainId", 0).tolist()
     return {
-        (process, domain): texts[code]
+        (process, domain): names[code]
         for process, domain, code in zip(processes, ids, codes.tolist(), strict=True)
         if domain
     }
 
 
-def _names(source: Source, rows: pa.Table) -> tuple[np.ndarray, list[str]]:
+def _names(source: Source, rows: pa.Table) -> tuple[np.ndarray, pa.Array]:
     """Each row's text as a position in the distinct texts: its own, else the registered string."""
     own = rows["text"].combine_chunks().cast(pa.large_string()).fill_null("").dictionary_encode()
-    distinct = own.dictionary.to_pylist()
     codes = own.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    is_registered = np.array([text == "" for text in distinct], dtype=bool)[codes]
+    is_registered = pc.equal(own.dictionary, "").to_numpy(zero_copy_only=False)[codes]
     id_codes, ids = pd.factorize(int_values(rows, "textId")[is_registered])
     texts = source.strings(ids)
-    codes[is_registered] = id_codes + len(distinct)
-    return codes, distinct + [texts.get(int(one)) or "(range without a name)" for one in ids]
+    codes[is_registered] = id_codes + len(own.dictionary)
+    registered = [texts.get(int(one)) or "(range without a name)" for one in ids]
+    return codes, pa.concat_arrays([own.dictionary, pa.array(registered, pa.large_string())])
 
 
 def _times(rows: pa.Table) -> pd.DataFrame:
@@ -104,42 +115,56 @@ def _times(rows: pa.Table) -> pd.DataFrame:
     )
 
 
-def _parse(texts: list[str]) -> pd.DataFrame:
-    """What each distinct text says: name, sequence, shapes, and whether it is one of PyTorch's operators."""
-    fields = pc.extract_regex(pa.array(texts, pa.large_string()), _EMITTED)
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What each distinct text says; `name` and `shape` are positions in `names` and `shapes`."""
+
+    name: np.ndarray
+    names: list[str]
+    sequence: pd.arrays.IntegerArray
+    shape: np.ndarray
+    shapes: list[str | None]
+    is_operator: np.ndarray
+    is_autograd: np.ndarray
+
+
+def _parse(texts: pa.Array) -> _Parsed:
+    """Take PyTorch's additions off the texts, and tell its operators from all others."""
+    fields = pc.extract_regex(texts, _EMITTED)
     name, sequence, op, sizes = (pc.struct_field(fields, part) for part in ("name", "seq", "op", "sizes"))
-    emitted = pc.or_(pc.not_equal(op, ""), pc.not_equal(sequence, ""))
-    operator = pc.or_(
-        pc.or_(pc.not_equal(sequence, ""), pc.match_substring(name, "::")),
-        pc.is_in(name, value_set=pa.array(_BARE_OPERATORS, pa.large_string())),
+    has_sequence = pc.not_equal(sequence, "")
+    emitted = pc.or_(pc.not_equal(op, ""), has_sequence)
+    bare = pc.is_in(name, value_set=pa.array(_BARE_OPERATORS, pa.large_string()))
+    operator = pc.or_(pc.or_(has_sequence, pc.match_substring(name, "::")), bare)
+    names, shapes = name.dictionary_encode(), pc.replace_substring(sizes, " ", "").dictionary_encode()
+    numbers = pc.if_else(has_sequence, sequence, "0").cast(pa.int64())
+    return _Parsed(
+        name=names.indices.to_numpy(zero_copy_only=False),
+        names=names.dictionary.to_pylist(),
+        sequence=pd.arrays.IntegerArray(numbers.to_numpy().copy(), ~_mask(has_sequence)),
+        shape=shapes.indices.to_numpy(zero_copy_only=False),
+        shapes=[shape or None for shape in shapes.dictionary.to_pylist()],
+        is_operator=_mask(pc.and_(emitted, operator)),
+        is_autograd=_mask(pc.match_substring_regex(name, _AUTOGRAD)),
     )
-    return pd.DataFrame(
-        {
-            "name": name.to_pylist(),
-            "sequence": pd.array([int(number) if number else pd.NA for number in sequence.to_pylist()], dtype="Int64"),
-            "shapes": [shapes.replace(" ", "") or None for shapes in sizes.to_pylist()],
-            "is_operator": pc.and_(emitted, operator).to_numpy(zero_copy_only=False),
-            "is_autograd": pc.match_substring_regex(name, _AUTOGRAD).to_numpy(zero_copy_only=False),
-        }
-    )
+
+
+def _mask(array: pa.Array) -> np.ndarray:
+    mask: np.ndarray = array.to_numpy(zero_copy_only=False).astype(bool)
+    return mask
 
 
 def _ranges(
-    rows: pa.Table,
-    frame: pd.DataFrame,
-    codes: np.ndarray,
-    parsed: pd.DataFrame,
-    domains: dict[tuple[int, int], str],
+    rows: pa.Table, frame: pd.DataFrame, names: list[str], codes: np.ndarray, domains: dict[tuple[int, int], str]
 ) -> pd.DataFrame:
-    name = category(codes, parsed["name"].tolist())
+    name = category(codes, names)
     domain = _domains(frame["process"].to_numpy(), int_values(rows, "domainId", 0), domains)
     # The row that names NCCL's domain may be missing; NCCL's functions are known by their names.
     is_nccl = np.array([_is_nccl(text) for text in name.categories], dtype=bool)
-    nameless = domain.isna() & is_nccl[name.codes] if len(name.categories) else domain.isna()
-    domain = domain.add_categories([c for c in [NCCL_DOMAIN] if c not in domain.categories])
-    domain[nameless] = NCCL_DOMAIN
-    payload = text_values(rows, "binaryData") if rows["binaryData"].null_count < len(rows) else ""
-    return frame.assign(name=name, domain=domain, payload=payload)
+    if NCCL_DOMAIN not in domain.categories:
+        domain = domain.add_categories([NCCL_DOMAIN])
+    domain[domain.isna() & is_nccl[name.codes]] = NCCL_DOMAIN
+    return frame.assign(name=name, domain=domain, payload=text_values(rows, "binaryData")).reset_index(drop=True)
 
 
 def _is_nccl(name: str) -> bool:
@@ -152,15 +177,16 @@ def _domains(process: np.ndarray, ids: np.ndarray, names: dict[tuple[int, int], 
     return category(codes, [names.get((int(owner), int(one))) for owner, one in keys])
 
 
-def _operators(frame: pd.DataFrame, codes: np.ndarray, parsed: pd.DataFrame) -> pd.DataFrame:
+def _operators(frame: pd.DataFrame, codes: np.ndarray, parsed: _Parsed) -> pd.DataFrame:
     """Operators; those that autograd runs carry the thread of the forward operator of the same sequence."""
     operators = frame.assign(
-        name=category(codes, parsed["name"].tolist()),
-        sequence=parsed["sequence"].take(codes).array,
-        shapes=category(codes, parsed["shapes"].tolist()),
+        name=category(parsed.name[codes], parsed.names),
+        sequence=parsed.sequence[codes],
+        shapes=category(parsed.shape[codes], parsed.shapes),
     )
-    is_autograd = parsed["is_autograd"].to_numpy(bool)[codes]
-    return operators.assign(forward_thread=_forward_threads(operators, is_autograd)).reset_index(drop=True)
+    return operators.assign(forward_thread=_forward_threads(operators, parsed.is_autograd[codes])).reset_index(
+        drop=True
+    )
 
 
 def _forward_threads(operators: pd.DataFrame, is_autograd: np.ndarray) -> pd.array:

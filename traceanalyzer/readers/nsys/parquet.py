@@ -1,5 +1,6 @@
 """Tables of a folder that `nsys export --type=parquetdir` wrote: one Parquet file a table."""
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,7 @@ class ParquetSource:
         texts: Sequence[str] = (),
         blobs: Sequence[str] = (),
         triples: Triples = NO_TRIPLES,
+        containing: Sequence[str] = (),
     ) -> pa.Table:
         """Chosen columns of all rows; see `Source.read`."""
         plain = {
@@ -57,7 +59,15 @@ class ParquetSource:
         }
         for name, parts in triples.items():
             columns[name] = _packed(rows, parts) if has.issuperset(parts) else _nulls(len(rows), pa.int64())
-        return pa.table(columns)
+        return self._named(pa.table(columns), containing) if containing else pa.table(columns)
+
+    def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
+        """Rows whose text, or string of `textId`, contains one of the words."""
+        pattern = "(?i)" + "|".join(re.escape(word) for word in words)
+        strings = self.read("StringIds", ints=("id",), texts=("value",))
+        named = strings.filter(pc.match_substring_regex(strings["value"], pattern))["id"].combine_chunks()
+        is_named = pc.is_in(rows["textId"], value_set=named)
+        return rows.filter(pc.or_(pc.match_substring_regex(rows["text"].fill_null(""), pattern), is_named))
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`."""

@@ -37,6 +37,7 @@ class Source(Protocol):
         texts: Sequence[str] = (),
         blobs: Sequence[str] = (),
         triples: Triples = NO_TRIPLES,
+        containing: Sequence[str] = (),
     ) -> pa.Table:
         """Chosen columns of all rows; columns that the table lacks are NULL, a table that is absent is empty.
 
@@ -47,6 +48,7 @@ class Source(Protocol):
             texts: columns read as text; NULL may come as "".
             blobs: columns of bytes, as hexadecimal text; NULL may come as "".
             triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
+            containing: only rows whose column `text`, or string of `textId`, contains one of these words, in any case.
         """
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class SqliteSource:
         texts: Sequence[str] = (),
         blobs: Sequence[str] = (),
         triples: Triples = NO_TRIPLES,
+        containing: Sequence[str] = (),
     ) -> pa.Table:
         """Chosen columns of all rows, in the order of their row ids; see `Source.read`."""
         has = self.columns(table)
@@ -67,7 +69,7 @@ class SqliteSource:
             *((name, pa.int64(), parts, _packed(parts)) for name, parts in triples.items()),
         ]
         present = [(name, kind, sql) for name, kind, parts, sql in fields if has.issuperset(parts)]
-        rows = self._select(table, present) if present else None
+        rows = self._select(table, present, self._named(has, containing)) if present else None
         length = len(rows) if rows is not None else 0
         absent = [(name, kind) for name, kind, parts, _ in fields if not has.issuperset(parts)]
         columns = dict(zip(rows.column_names, rows.columns, strict=True)) if rows is not None else {}
@@ -86,26 +88,35 @@ class SqliteSource:
             )
         return found
 
-    def _select(self, table: str, fields: list[tuple[str, pa.DataType, str]]) -> pa.Table:
+    def _named(self, has: frozenset[str], words: Sequence[str]) -> str:
+        """A condition on a row's text; empty without words."""
+        if not words:
+            return ""
+        either = [_like("text", words)] if "text" in has else []
+        if "textId" in has and "StringIds" in self.tables:
+            either.append(f'"textId" IN (SELECT id FROM StringIds WHERE {_like("value", words)})')  # noqa: S608
+        return f"({' OR '.join(either or ['0'])})"
+
+    def _select(self, table: str, fields: list[tuple[str, pa.DataType, str]], condition: str) -> pa.Table:
         selected = ", ".join(f"{sql} AS {_quoted(name)}" for name, _, sql in fields)
         query = f"SELECT {selected} FROM {_quoted(table)}"  # noqa: S608
-        parts = self._parts(table)
-        with ThreadPoolExecutor(len(parts)) as pool:
-            tables = list(pool.map(lambda where: self._fetch(query + where), parts))
+        stretches = [filter(None, (stretch, condition)) for stretch in self._stretches(table)]
+        queries = [" WHERE ".join(filter(None, (query, " AND ".join(conditions)))) for conditions in stretches]
+        with ThreadPoolExecutor(len(queries)) as pool:
+            tables = list(pool.map(self._fetch, queries))
         schema = pa.schema([(name, kind) for name, kind, _ in fields])
         # A part in which a column is all NULL comes with another type.
         return pa.concat_tables([part.cast(schema) for part in tables]) if tables else empty(schema)
 
-    def _parts(self, table: str) -> list[str]:
-        """Conditions that each pick one stretch of the rows."""
+    def _stretches(self, table: str) -> list[str]:
+        """Conditions that each pick one stretch of the rows; an empty one picks all."""
         (last,) = self._ask(f"SELECT max(rowid) FROM {_quoted(table)}")[0]  # noqa: S608
         if self._threads == 1 or (last or 0) < self._threads * _ROWS_WORTH_A_THREAD:
             return [""]
         cuts = [last * part // self._threads for part in range(1, self._threads)]
         # The first and the last stretch are open: a row id may be negative.
-        low = [""] + [f"rowid > {cut}" for cut in cuts]
-        high = [f"rowid <= {cut}" for cut in cuts] + [""]
-        return [" WHERE " + " AND ".join(filter(None, conditions)) for conditions in zip(low, high, strict=True)]
+        inner = [f"rowid > {low} AND rowid <= {high}" for low, high in pairwise(cuts)]
+        return [f"rowid <= {cuts[0]}", *inner, f"rowid > {cuts[-1]}"]
 
     def _fetch(self, query: str) -> pa.Table:
         try:
@@ -143,6 +154,11 @@ def _float(name: str) -> str:
 
 def _text(name: str) -> str:
     return f"IFNULL(CAST({_quoted(name)} AS TEXT), '')"
+
+
+def _like(column: str, words: Sequence[str]) -> str:
+    quoted = [word.replace("'", "''") for word in words]
+    return " OR ".join(f"{_quoted(column)} LIKE '%{word}%'" for word in quoted)
 
 
 def _hex(name: str) -> str:

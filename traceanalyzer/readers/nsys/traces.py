@@ -14,7 +14,7 @@ from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
-from traceanalyzer.readers.nsys.identity import Identity, Place, identify, rank_in_name
+from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify, rank_in_name
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
@@ -46,7 +46,7 @@ def peek(source: Source, path: Path) -> Header:
     places = _places_of_tables(source)
     if not places:
         raise _no_gpu_ops(source, path)
-    session, nvtx = read_session(source), read_nvtx(source)
+    session, nvtx = read_session(source), read_nvtx(source, RANKS_ARE_NAMED_IN)
     members = read_nccl(source, nvtx.ranges).members
     found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=_own_hint(path))
     return Header(
