@@ -69,9 +69,11 @@ def measured(path: Path) -> str:
     start = time.perf_counter()
     nsys_sqlite.peek(path)
     peeked = time.perf_counter()
+    cpu = time.process_time()
     rows = sum(len(trace.gpu_ops) for trace in nsys_sqlite.read(path, RankHint(0, "benchmark"), KindRules()))
-    seconds = time.perf_counter() - peeked
-    return f"peek {peeked - start:.2f} s; read {rows} GPU rows in {seconds:.2f} s: {rows / seconds / 1e6:.2f} M rows/s"
+    seconds, cpu = time.perf_counter() - peeked, time.process_time() - cpu
+    speed = rows / seconds / 1e6
+    return f"peek {peeked - start:.2f} s; read {rows} GPU rows in {seconds:.2f} s ({cpu:.2f} s CPU): {speed:.2f} M rows/s"
 
 
 if __name__ == "__main__":
