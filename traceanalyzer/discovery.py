@@ -136,7 +136,7 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
 def _peek(path: Path) -> Header:
     reader = reader_of(path)
     if reader is None:
-        raise NotATraceError(f"{path}: not a trace that this program knows (.json, .json.gz)")
+        raise NotATraceError(f"{path}: not a trace that this program knows (.json, .json.gz, Nsight exports)")
     return reader.peek(path)
 
 
@@ -257,7 +257,8 @@ def _is_same_job(one: Run, other: Run) -> bool:
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     if not skipped:
-        return f"{folder}: no traces here; expected .json or .json.gz files of the PyTorch profiler"
+        expected = "expected .json or .json.gz files of the PyTorch profiler, or exports of Nsight Systems (.sqlite)"
+        return f"{folder}: no traces here; {expected}"
     first = skipped[0]
     more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
     return f"{first.what}: {first.why}{more}"

@@ -22,7 +22,8 @@ def report(tmp_path, monkeypatch):
 @pytest.fixture
 def nsys(tmp_path, monkeypatch):
     """A program of that name which copies a ready database; it counts its runs."""
-    ready = write_sqlite(tmp_path / "ready.sqlite", export())
+    secret = {"TARGET_INFO_SYSTEM_ENV": [{"name": "API_KEY", "value": "hunter2"}]}
+    ready = write_sqlite(tmp_path / "ready.sqlite", export() | secret)
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "nsys"
@@ -48,12 +49,14 @@ def test_without_nsys_the_message_has_the_command(report, monkeypatch):
     )
 
 
-def test_it_is_exported_once_into_the_cache(report, nsys):
+def test_it_is_exported_once_into_the_cache(report, nsys, tmp_path):
     assert nsys_report.peek(report).start_ns is not None
     (trace,) = nsys_report.read(report, HINT, KindRules())
     assert len(trace.gpu_ops) == 4
     assert trace.meta.files == (str(report),)
     assert nsys.read_text().splitlines() == ["run"]
+    (cached,) = (tmp_path / "home").rglob("*.sqlite")
+    assert b"hunter2" not in cached.read_bytes()
     assert [path.name for path in report.parent.iterdir()] == [report.name]
     report.write_bytes(b"another capture of that name")
     nsys_report.peek(report)

@@ -8,7 +8,9 @@ from click.testing import CliRunner
 from tests.nsys_builders import export, gid, read_all, write_parquet, write_sqlite
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import cli
+from traceanalyzer.model import TABLES
 from traceanalyzer.readers import reader_of
+from traceanalyzer.readers.nsys.scrub import scrub
 
 SECRET = "hunter2-token"
 
@@ -69,6 +71,18 @@ def test_what_may_be_said_is_said(path):
     notes = " ".join(trace.meta.notes)
     assert "dropped 7 events" in notes
     assert "1 diagnostics of level error" in notes
+
+
+def test_it_is_not_in_the_cache(tmp_path):
+    whole, kept = write_sqlite(tmp_path / "a.sqlite", poisoned()), write_sqlite(tmp_path / "b.sqlite", poisoned())
+    scrub(kept)
+    assert SECRET.encode() in whole.read_bytes()
+    assert SECRET.encode() not in kept.read_bytes()
+    (before,), (after,) = read_all(whole), read_all(kept)
+    assert before.meta.notes == after.meta.notes
+    assert before.meta.versions == after.meta.versions
+    for name in TABLES:
+        assert before.table(name).astype(object).equals(after.table(name).astype(object)), name
 
 
 def test_it_is_in_no_file_that_the_command_writes_and_in_nothing_that_it_prints(path, tmp_path):

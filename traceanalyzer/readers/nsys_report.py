@@ -13,6 +13,7 @@ from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
 from traceanalyzer.readers.nsys import traces
+from traceanalyzer.readers.nsys.scrub import scrub
 from traceanalyzer.readers.nsys.sqlite import SqliteSource
 
 SUFFIXES = (".nsys-rep", ".qdrep")
@@ -45,7 +46,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
 
 
 def exported(path: Path, cache: Path | None = None) -> Path:
-    """The report's export in the cache folder, made there when it is not.
+    """The report's export in the cache folder, made there when it is not; only what is read is kept of it.
 
     Raises:
         NotATraceError: `nsys` is missing or fails; the message has the command to run by hand.
@@ -65,6 +66,7 @@ def exported(path: Path, cache: Path | None = None) -> Path:
         done = subprocess.run(_command(nsys, path, made), capture_output=True, check=False)  # noqa: S603
         if done.returncode or not made.exists():
             raise NotATraceError(f"{path}: nsys could not export it (exit code {done.returncode}); try: {by_hand}")
+        scrub(made)
         made.rename(target)
     return target
 

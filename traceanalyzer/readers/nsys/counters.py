@@ -11,6 +11,9 @@ GPU_METRICS = "GPU_METRICS"
 NIC_METRICS = "NET_NIC_METRIC"
 _GPU_NAMES = "TARGET_INFO_GPU_METRICS"
 _NIC_NAMES = "TARGET_INFO_NETWORK_METRICS"
+_CARDS = "TARGET_INFO_NIC_INFO"
+_CARD_IDS = "NIC_ID_MAP"
+COUNTER_TABLES = (GPU_METRICS, NIC_METRICS, _GPU_NAMES, _NIC_NAMES, _CARDS, _CARD_IDS)
 
 # Labelled [MHz], recorded in Hz.
 _HERTZ_ABOVE = 1e5
@@ -69,9 +72,9 @@ def _nic_metrics(source: Source) -> pd.DataFrame:
 
 
 def _card_names(source: Source) -> dict[int, str]:
-    info = source.read("TARGET_INFO_NIC_INFO", ints=("nicId",), texts=("name",))
+    info = source.read(_CARDS, ints=("nicId",), texts=("name",))
     names = dict(zip(int_values(info, "nicId").tolist(), text_values(info, "name"), strict=True))
-    joined = source.read("NIC_ID_MAP", ints=("nicId", "globalId"))
+    joined = source.read(_CARD_IDS, ints=("nicId", "globalId"))
     pairs = zip(int_values(joined, "nicId").tolist(), int_values(joined, "globalId").tolist(), strict=True)
     return {card: names[nic] for nic, card in pairs if names.get(nic)}
 

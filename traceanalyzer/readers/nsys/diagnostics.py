@@ -11,7 +11,7 @@ from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx
 from traceanalyzer.readers.nsys.session import Session
 from traceanalyzer.readers.nsys.source import Source, int_values, text_values
 
-_EVENTS = "DIAGNOSTIC_EVENT"
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 _ERROR = 3
 
 _INCOMPLETE = re.compile(r"Not all (CUDA|NVTX|MPI|OSRT) events might have been collected", re.IGNORECASE)
@@ -21,6 +21,14 @@ _DROPPED = re.compile(r"(\d+)[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.
 def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl) -> tuple[str, ...]:
     """Sentences that hold for every rank of the export."""
     return tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_said(source))
+
+
+def plain_diagnostic(text: str | None) -> str:
+    """A diagnostic with nothing in it but what becomes a note."""
+    if match := _INCOMPLETE.search(text or ""):
+        return match[0]
+    match = _DROPPED.search(text or "")
+    return f"{match[1] or match[2]} dropped" if match else ""
 
 
 def notes_of_rank(gpu_ops: pd.DataFrame) -> tuple[str, ...]:
@@ -84,7 +92,7 @@ def _nccl_notes(nccl: Nccl) -> list[str]:
 
 
 def _said(source: Source) -> list[str]:
-    rows = source.read(_EVENTS, ints=("severity",), texts=("text",))
+    rows = source.read(DIAGNOSTICS, ints=("severity",), texts=("text",))
     texts = text_values(rows, "text")
     notes = []
     kinds = sorted({match[1] for text in texts if (match := _INCOMPLETE.search(text))})

@@ -19,7 +19,7 @@ GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 GPU_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 
 _PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
-_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _GRID = ("gridX", "gridY", "gridZ")
 _BLOCK = ("blockX", "blockY", "blockZ")
 _DEVICES = 1 << 16
@@ -92,9 +92,7 @@ def read_gpu_ops(source: Source, rules: KindRules) -> GpuOps:
 
 
 def _kernels(source: Source, rules: KindRules) -> _Part:
-    rows = source.read(
-        KERNEL, ints=(*_PLACE, _KERNEL_NAMES[0], "graphNodeId"), triples={"grid": _GRID, "block": _BLOCK}
-    )
+    rows = source.read(KERNEL, ints=(*_PLACE, KERNEL_NAMES[0], "graphNodeId"), triples={"grid": _GRID, "block": _BLOCK})
     codes, distinct = pd.factorize(_name_ids(source, rows))
     texts = source.strings(distinct)
     names = [texts.get(int(one)) or "(kernel without a name)" for one in distinct]
@@ -109,8 +107,8 @@ def _kernels(source: Source, rules: KindRules) -> _Part:
 
 def _name_ids(source: Source, rows: pa.Table) -> np.ndarray:
     """Ids of the kernels' full names; of their short ones where those are NULL."""
-    ids = int_values(rows, _KERNEL_NAMES[0])
-    for name in _KERNEL_NAMES[1:]:
+    ids = int_values(rows, KERNEL_NAMES[0])
+    for name in KERNEL_NAMES[1:]:
         if (ids == NONE).any():
             ids = np.where(ids == NONE, int_values(source.read(KERNEL, ints=(name,)), name), ids)
     return ids

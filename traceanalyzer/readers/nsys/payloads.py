@@ -8,10 +8,10 @@ import pandas as pd
 
 from traceanalyzer.readers.nsys.source import Source, int_values, is_known, text_values
 
-SCHEMAS = "NVTX_PAYLOAD_SCHEMAS"
 ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 ENUMS = "NVTX_PAYLOAD_ENUMS"
 ENUM_ENTRIES = "NVTX_PAYLOAD_ENUM_ENTRIES"
+PAYLOAD_TABLES = (ENTRIES, ENUMS, ENUM_ENTRIES)
 
 # Before the payload stand four little-endian 64-bit numbers: domain, schema, payload size, size of it all.
 _HEADER_BYTES = 32

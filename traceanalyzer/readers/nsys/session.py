@@ -8,12 +8,17 @@ import pandas as pd
 
 from traceanalyzer.readers.nsys.source import Source, int_values, text_values
 
-_EXPORT = "META_DATA_EXPORT"
+EXPORT = "META_DATA_EXPORT"
 _START = "TARGET_INFO_SESSION_START_TIME"
 _GPU = "TARGET_INFO_GPU"
 _CUDA_DEVICE = "TARGET_INFO_CUDA_DEVICE"
+_DETAILS = "ANALYSIS_DETAILS"
+SESSION_TABLES = (_START, _GPU, _CUDA_DEVICE, _DETAILS)
 
 _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys schema"}
+_NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
+SETTINGS = (*_VERSIONS, _NORMALIZED)
+"""Of the export's own settings, those that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +50,32 @@ def read_session(source: Source) -> Session:
     """The capture's head."""
     settings = _settings(source)
     # A normalised export has its times shifted to UTC already.
-    is_utc = settings.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() in ("true", "1")
+    is_utc = settings.get(_NORMALIZED, "").lower() in ("true", "1")
     starts = int_values(source.read(_START, ints=("utcEpochNs",)), "utcEpochNs", 0)
     epoch = int(starts[0]) if len(starts) else 0
     return Session(
         offset_ns=0 if is_utc else epoch,
         has_clock=is_utc or epoch > 0,
         length_ns=_length(source),
-        versions={
-            ours: settings[name] for name, ours in _VERSIONS.items() if re.fullmatch(r"[\d.]+", settings.get(name, ""))
-        },
+        versions={ours: settings[name] for name, ours in _VERSIONS.items() if name in settings},
         gpu_of=_gpus_of_processes(source),
         gpu_names=_gpu_names(source),
     )
 
 
+def is_plain_setting(value: str | None) -> bool:
+    """Whether a setting's value is a version or a yes or no, as those that are read are."""
+    return re.fullmatch(r"[\d.]+|true|false", value or "", re.IGNORECASE) is not None
+
+
 def _settings(source: Source) -> dict[str, str]:
-    rows = source.read(_EXPORT, texts=("name", "value"))
-    return dict(zip(text_values(rows, "name"), text_values(rows, "value"), strict=True))
+    rows = source.read(EXPORT, texts=("name", "value"))
+    pairs = zip(text_values(rows, "name"), text_values(rows, "value"), strict=True)
+    return {name: value for name, value in pairs if name in SETTINGS and is_plain_setting(value)}
 
 
 def _length(source: Source) -> int | None:
-    lengths = int_values(source.read("ANALYSIS_DETAILS", ints=("duration",)), "duration", 0)
+    lengths = int_values(source.read(_DETAILS, ints=("duration",)), "duration", 0)
     return int(lengths.max()) if len(lengths) and lengths.max() > 0 else None
 
 
