@@ -74,8 +74,9 @@ def discover(folder: Path) -> Found:
     """
     if not folder.exists():
         raise InputError(f"{folder}: no such folder; --trace-dir takes the folder that holds the traces")
-    paths = list(_candidates(folder)) if folder.is_dir() else [folder]
-    captures, skipped = _peeked(paths)
+    if not folder.is_dir() or reader_of(folder):
+        return of_files([folder])
+    captures, skipped = _peeked(list(_candidates(folder)))
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
     by_folder: dict[Path, list[Capture]] = {}

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.nsys_builders import export, payload, read_all, write_parquet, write_sqlite
+from traceanalyzer import load
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model import TABLES
 from traceanalyzer.readers import nsys_parquet, reader_of
@@ -27,6 +28,16 @@ def test_a_folder_is_recognised_by_its_tables(tmp_path):
     assert reader_of(write_parquet(tmp_path / "report_pqtdir", export())) is nsys_parquet
     (tmp_path / "empty").mkdir()
     assert reader_of(tmp_path / "empty") is None
+
+
+def test_the_same_report_twice_is_read_once(tmp_path):
+    write_sqlite(tmp_path / "report.sqlite", export())
+    write_parquet(tmp_path / "report_pqtdir", export())
+    traces = load(tmp_path)
+    assert [trace.meta.files for trace in traces.ranks] == [(str(tmp_path / "report.sqlite"),)]
+    assert [skip.why for skip in traces.skipped] == [
+        "report.sqlite of the same report lies beside it; keep one of them"
+    ]
 
 
 def test_a_file_that_is_not_parquet(tmp_path):

@@ -308,5 +308,3 @@ def test_a_damaged_database(tmp_path):
 def test_peek_says_what_the_content_says(tmp_path):
     header = nsys_sqlite.peek(write_sqlite(tmp_path / "report.sqlite", export()))
     assert (header.ranks, header.start_ns) == (None, EPOCH_NS)
-    named = nsys_sqlite.peek(write_sqlite(tmp_path / "report_rank3.sqlite", export()))
-    assert named.ranks == (3,)

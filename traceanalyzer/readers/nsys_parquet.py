@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
@@ -16,7 +17,14 @@ def recognises(path: Path) -> bool:
 
 
 def peek(path: Path) -> Header:
-    """The folder's head; see `Reader.peek`."""
+    """The folder's head; see `Reader.peek`.
+
+    Raises:
+        NotATraceError: it is no export after all, or the same report's database lies beside it.
+    """
+    database = path.with_name(f"{path.name.removesuffix('_pqtdir')}.sqlite")
+    if database.is_file():
+        raise NotATraceError(f"{path}: {database.name} of the same report lies beside it; keep one of them")
     return traces.peek(ParquetSource(path), path)
 
 

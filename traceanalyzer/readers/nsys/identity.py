@@ -17,7 +17,6 @@ RANKS_ARE_NAMED_IN = ("ncclCommInit", "rank")
 """Words in the names of the ranges that tell ranks: no others are needed to number them."""
 
 _RANK_RANGE = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d+)\W*", re.IGNORECASE)
-_RANK_IN_NAME = re.compile(r"rank[_\-.=]?(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,12 +64,6 @@ def identify(
         return [Identity(places[0], hint.rank, hint.source, world)]
     ordered = sorted(places, key=lambda place: (session.gpu(process_number(place.process), place.device), place))
     return [Identity(place, rank, DEVICE_ORDER, world) for rank, place in enumerate(ordered)]
-
-
-def rank_in_name(name: str) -> int | None:
-    """The rank that a file's name states, such as `report_rank3.sqlite`."""
-    match = _RANK_IN_NAME.search(name)
-    return int(match[1]) if match else None
 
 
 def _world_size(members: pd.DataFrame) -> int | None:

@@ -14,7 +14,7 @@ from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
-from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify, rank_in_name
+from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
@@ -48,7 +48,7 @@ def peek(source: Source, path: Path) -> Header:
         raise _no_gpu_ops(source, path)
     session, nvtx = read_session(source), read_nvtx(source, RANKS_ARE_NAMED_IN)
     members = read_nccl(source, nvtx.ranges).members
-    found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=_own_hint(path))
+    found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=None)
     return Header(
         # A number that only follows the devices is no claim: reports of several hosts all begin with 0.
         ranks=None if found[0].source == DEVICE_ORDER else tuple(one.rank for one in found),
@@ -73,14 +73,9 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         notes_of_export(source, session, nvtx, nccl),
     )  # fmt: skip
     places = sorted(Place(process, device) for process, device in gpu_ops.places)
-    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=_own_hint(path) or hint)
+    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
     for identity in found:
         yield _trace(export, path, identity, found)
-
-
-def _own_hint(path: Path) -> RankHint | None:
-    rank = rank_in_name(path.name)
-    return None if rank is None else RankHint(rank, "file name")
 
 
 def _places_of_tables(source: Source) -> list[Place]:
