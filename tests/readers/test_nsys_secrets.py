@@ -74,8 +74,10 @@ def test_what_may_be_said_is_said(path):
 
 
 def test_it_is_not_in_the_cache(tmp_path):
-    whole, kept = write_sqlite(tmp_path / "a.sqlite", poisoned()), write_sqlite(tmp_path / "b.sqlite", poisoned())
+    tables = poisoned() | {"PROCESS_STREAMS": [{"content": SECRET * 100}] * 1000}
+    whole, kept = write_sqlite(tmp_path / "a.sqlite", tables), write_sqlite(tmp_path / "b.sqlite", tables)
     scrub(kept)
+    assert kept.stat().st_size < whole.stat().st_size / 10  # nothing is left on free pages
     assert SECRET.encode() in whole.read_bytes()
     assert SECRET.encode() not in kept.read_bytes()
     (before,), (after,) = read_all(whole), read_all(kept)

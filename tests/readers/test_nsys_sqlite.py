@@ -188,8 +188,9 @@ def test_absent_names(read):
     assert trace.ranges["name"].tolist() == ["(range without a name)"] * 2
 
 
-def test_text_after_many_rows_of_null(read):
-    """The driver takes a column's type from its first rows."""
+def test_text_after_many_rows_of_null(read, monkeypatch):
+    """The driver takes a column's type from its first batch of rows."""
+    monkeypatch.setattr(sqlite, "_BATCH_ROWS", 10)
     empty = [nvtx(time, time + 1, text_id=5, domain=1) for time in range(2000)]
     (trace,) = read(export() | {"NVTX_EVENTS": [*empty, nvtx(5000, 5001, "late")]})
     assert trace.ranges["name"].iloc[-1] == "late"
