@@ -1,6 +1,8 @@
 """Nsight Systems databases: what the tables of a rank hold, whatever the schema's version left out."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from itertools import count
 
 import pytest
@@ -195,6 +197,17 @@ def test_text_after_many_rows_of_null(read, monkeypatch):
     (trace,) = read(export() | {"NVTX_EVENTS": [*empty, nvtx(5000, 5001, "late")]})
     assert trace.ranges["name"].iloc[-1] == "late"
     assert len(trace.ranges) == 2001
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    path = write_sqlite(tmp_path / "report.sqlite", export())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE NVTX_EVENTS SET text = CAST(x'73746570ff' AS TEXT) WHERE text = 'step_0'")
+        database.execute("UPDATE StringIds SET value = CAST(x'67656d6dff' AS TEXT) WHERE value = 'gemm'")
+        database.commit()
+    (trace,) = read_all(path)
+    assert "step\N{REPLACEMENT CHARACTER}" in trace.ranges["name"].tolist()
+    assert "gemm\N{REPLACEMENT CHARACTER}" in trace.gpu_ops["name"].tolist()
 
 
 def test_stretches_of_rows_are_read_once_each(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.readers.nsys.source import NO_TRIPLES, PACK_BITS, Triples
+from traceanalyzer.readers.nsys.source import NO_TRIPLES, PACK_BITS, Triples, with_valid_text
 
 
 class ParquetSource:
@@ -59,7 +59,8 @@ class ParquetSource:
         }
         for name, parts in triples.items():
             columns[name] = _packed(rows, parts) if has.issuperset(parts) else _nulls(len(rows), pa.int64())
-        return self._named(pa.table(columns), containing) if containing else pa.table(columns)
+        table_read = with_valid_text(pa.table(columns))
+        return self._named(table_read, containing) if containing else table_read
 
     def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
         """Rows whose text, or string of `textId`, contains one of the words."""

@@ -1,6 +1,6 @@
 """What a source of an export's tables offers, so that nothing above it knows databases from Parquet files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -55,9 +55,18 @@ class Source(Protocol):
         """Texts of these `StringIds`; only these, since the table also holds the machine's environment."""
 
 
-def empty(columns: Iterable[tuple[str, pa.DataType]], length: int = 0) -> pa.Table:
-    """Columns of NULLs."""
-    return pa.table({name: pa.nulls(length, kind) for name, kind in columns})
+def with_valid_text(rows: pa.Table) -> pa.Table:
+    """The table with replacement characters for bytes of text columns that are not UTF-8."""
+    for position, column in enumerate(rows.columns):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid:
+                raw = column.cast(pa.large_binary()).to_pylist()
+                texts = [None if value is None else value.decode("utf-8", errors="replace") for value in raw]
+                mended = pa.chunked_array([pa.array(texts, pa.large_string())])
+                rows = rows.set_column(position, rows.column_names[position], mended)
+    return rows
 
 
 def int_values(rows: pa.Table, name: str, missing: int = NONE) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.readers.nsys.source import NO_TRIPLES, PACK_BITS, Triples, empty
+from traceanalyzer.readers.nsys.source import NO_TRIPLES, PACK_BITS, Triples, with_valid_text
 
 THREADS = 2
 _ROWS_WORTH_A_THREAD = 50_000
@@ -106,7 +106,7 @@ class SqliteSource:
             tables = list(pool.map(self._fetch, queries))
         schema = pa.schema([(name, kind) for name, kind, _ in fields])
         # A part in which a column is all NULL comes with another type.
-        return pa.concat_tables([part.cast(schema) for part in tables]) if tables else empty(schema)
+        return with_valid_text(pa.concat_tables([part.cast(schema) for part in tables]))
 
     def _stretches(self, table: str) -> list[str]:
         """Conditions that each pick one stretch of the rows; an empty one picks all."""
@@ -130,6 +130,7 @@ class SqliteSource:
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         try:
             with closing(sqlite3.connect(self._uri, uri=True)) as connection:
+                connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
                 return connection.execute(query).fetchall()
         except sqlite3.Error as error:
             raise self._damaged(error) from error
