@@ -73,7 +73,9 @@ def measured(path: Path) -> str:
     rows = sum(len(trace.gpu_ops) for trace in nsys_sqlite.read(path, RankHint(0, "benchmark"), KindRules()))
     seconds, cpu = time.perf_counter() - peeked, time.process_time() - cpu
     speed = rows / seconds / 1e6
-    return f"peek {peeked - start:.2f} s; read {rows} GPU rows in {seconds:.2f} s ({cpu:.2f} s CPU): {speed:.2f} M rows/s"
+    return (
+        f"peek {peeked - start:.2f} s; read {rows} GPU rows in {seconds:.2f} s ({cpu:.2f} s CPU): {speed:.2f} M rows/s"
+    )
 
 
 if __name__ == "__main__":
