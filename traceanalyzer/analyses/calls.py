@@ -129,7 +129,7 @@ def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
 
 def sizes(args: pd.DataFrame) -> pd.Series:
     """Size in bytes of each operation's full array; NA when elements or dtype are unknown."""
-    element = args["dtype"].astype("object").map(kinds.dtype_bytes).astype("Int64")
+    element = args["dtype"].astype("object").map(kinds.dtype_bytes, na_action="ignore").astype("Int64")
     gathers = (args["collective"] == "all_gather").to_numpy()
     elements = args["out_elements"].where(gathers, args["in_elements"])
     return (elements * element).astype("Int64")
