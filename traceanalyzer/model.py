@@ -277,7 +277,7 @@ def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFra
         name: _column(frame, name, dtype) if name in frame else _absent(len(frame), name, dtype)
         for name, dtype in schema.items()
     }
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)))
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
 
 
 def launch_rows(correlation: pd.Series, call_correlation: pd.Series) -> np.ndarray:
