@@ -134,7 +134,7 @@ def test_wheel_keys_drag_and_buttons_move_the_view(written, opened):
         page.mouse.down()
         page.mouse.move(canvas["x"] + 500, canvas["y"] + 60, steps=4)
         page.mouse.up()
-        assert span() == pytest.approx((whole[1] - whole[0]) * 200 / (canvas["width"] - 96), rel=0.02)
+        assert span() == pytest.approx((whole[1] - whole[0]) * 200 / (canvas["width"] - 104), rel=0.02)
         page.click("[data-do=step]")
         assert 60e6 < span() < 75e6
         page.click("[data-do=fold]")
