@@ -18,6 +18,8 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 
 _COMM_HOST_OP = "record_param_comms"
 
+_NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
+
 _GPU_MEMORY = 1
 """`Device Type` of memory events on the GPU."""
 
@@ -92,17 +94,24 @@ def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> N
     table.integers("forward_thread", [arg.forward_thread for arg in args])
     table.texts("shapes", [_text(arg.shapes) for arg in args])
     table.texts("dtypes", [_text(arg.dtypes) for arg in args])
+    table.texts("arguments", _arguments(events, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
     comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)]
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 
 
-def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> None:
-    table = builder.table("ranges")
+def _add_ranges(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    table = builder.table("frames" if category == "python_function" else "ranges")
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", [_thread(event) for event in events])
+
+
+def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    # Built-in functions are half of all frames and never a module or a source line.
+    kept = [event for event in events if not event.name.startswith("<built-in ")]
+    _add_ranges(builder, category, kept)
 
 
 def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
@@ -117,6 +126,7 @@ _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     "cpu_op": _add_host_ops,
     "operator": _add_host_ops,
     "user_annotation": _add_ranges,
+    "python_function": _add_frames,
     "trace": _add_spans,
 }
 """By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
@@ -155,6 +165,16 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
             table.texts("name", [f"memory_{name}_bytes"] * len(known))
             table.integers("value", [getattr(event.args, name) for event in known])
             table.integers("device", [event.args.device for event in known if event.args])
+
+
+def _arguments(events: list[Any], args: list[Args]) -> list[str | None]:
+    """Arguments of the operators whose work the shapes alone do not tell; of others they are many and unused."""
+    wanted = {name for name in {event.name for event in events} if _NEEDS_ARGUMENTS.search(name)}
+    values: list[str | None] = [None] * len(events)
+    for row, event in enumerate(events):
+        if event.name in wanted:
+            values[row] = _text(args[row].arguments)
+    return values
 
 
 def _moves_data(args: Args | None) -> bool:
