@@ -63,9 +63,7 @@ def _step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
             ranges = trace.ranges[trace.ranges["name"].isin(matching)]
             return _outermost(ranges)
     if pattern:
-        raise UsageError(
-            f"--step-range {pattern!r} names no range of rank {trace.rank}; {_some(list(names))}"
-        )
+        raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {_some(list(names))}")
     return trace.ranges.iloc[:0]
 
 
@@ -122,7 +120,8 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     has_op[launch[launch != NONE]] = True
     step = _step_of_launch(trace, found)
     lost = step[launched & ~has_op & (step != NONE)]
-    return np.bincount(lost, minlength=len(found)) > 0
+    partial: np.ndarray = np.isin(np.arange(len(found)), lost)
+    return partial
 
 
 def _numbers(names: pd.Series) -> np.ndarray:

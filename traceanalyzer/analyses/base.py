@@ -57,12 +57,12 @@ def plain_values(column: pd.Series) -> list[Any]:
 
 
 def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
-    """100 · part / whole; NA where whole is 0 or either is absent."""
+    """Return 100 · part / whole; NA where whole is 0 or either is absent."""
     return (100.0 * ratio(part, whole)).astype("Float64")
 
 
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
-    """part / whole as Float64; NA where whole is 0 or either is absent."""
+    """Return part / whole as Float64; NA where whole is 0 or either is absent."""
     divisor = whole.astype("Float64")
     return (part.astype("Float64") / divisor.where((divisor != 0).fillna(value=False))).astype("Float64")
 

@@ -114,7 +114,7 @@ def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
     held["size_bytes"] = held["size_bytes"].fillna(sizes(held))
     held["is_uneven"] = _uneven(held["in_split"]) | _uneven(held["out_split"])
     held["peer_text"] = _peer_texts(held)
-    groups = held.groupby("position")
+    groups = held.astype({"collective": "object"}).groupby("position")
     table = groups[[name for name in _ARGUMENTS if name != "size_bytes"]].first()
     table["collective"] = _one_or_send_recv(groups["collective"])
     table["size_bytes"] = groups["size_bytes"].sum(min_count=1).where(groups["size_bytes"].count() == groups.size())
@@ -144,8 +144,8 @@ def _peer_texts(held: pd.DataFrame) -> pd.Series:
 
 def _one_or_send_recv(collectives: pd.core.groupby.SeriesGroupBy) -> pd.Series:
     """The collective of a call; sends and receives fused into one kernel are `send_recv`."""
-    first = collectives.first().astype("object")
-    return first.where(collectives.nunique() <= 1, "send_recv")
+    least = collectives.min().astype("object")
+    return least.where(least == collectives.max(), "send_recv")
 
 
 def _completed(table: pd.DataFrame) -> pd.DataFrame:

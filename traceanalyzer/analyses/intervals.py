@@ -42,9 +42,7 @@ class Intervals:
         return len(self.starts)
 
     def __or__(self, other: "Intervals") -> "Intervals":
-        return Intervals.of(
-            np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends])
-        )
+        return Intervals.of(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
 
     def __and__(self, other: "Intervals") -> "Intervals":
         return _combine(self, other, in_both=True)

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from traceanalyzer.readers import kineto
-from traceanalyzer.readers.base import Header, RankHint, Reader
+from traceanalyzer.readers.base import FILE_ORDER, GUESSED, Header, RankHint, Reader
 
 READERS: tuple[Reader, ...] = (kineto,)
 """Tried in this order."""
 
-__all__ = ["READERS", "Header", "RankHint", "Reader", "reader_of"]
+__all__ = ["FILE_ORDER", "GUESSED", "READERS", "Header", "RankHint", "Reader", "reader_of"]
 
 
 def reader_of(path: Path) -> Reader | None:

@@ -8,6 +8,13 @@ from typing import Protocol
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 
+FILE_ORDER = "file order"
+
+DEVICE_ORDER = "order of GPUs in one file"
+
+GUESSED = (FILE_ORDER, DEVICE_ORDER)
+"""Sources of a rank's number that may collide with another file's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Header:

@@ -13,11 +13,12 @@ from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace
-from traceanalyzer.readers.base import Header, RankHint
+from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.events import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import TableBuilder
+
 
 def recognises(path: Path) -> bool:
     """By name: `.json` and `.json.gz`."""
@@ -128,24 +129,22 @@ def _meta(
     )
 
 
-def _one_per_device(
-    meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame
-) -> Iterator[RankTrace]:
+def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
     host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
     counters, comm_args = builder.frame("counters"), builder.frame("comm_args")
-    devices = [int(device) for device in ops["device"].value_counts().index] if len(ops) else [None]
+    devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     if known.rank is not None and len(devices) > 1:
         others = int((ops["device"] != devices[0]).sum())
         meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
         devices = devices[:1]
-    for index, device in enumerate(sorted(devices) if len(devices) > 1 else devices):
+    for index, device in enumerate(sorted(devices, key=lambda device: device or 0)):
         on_device = _rows_of(ops, device)
         yield make_trace(
             replace(
                 meta,
                 rank=meta.rank + index,
-                rank_source="order of GPUs in one file" if len(devices) > 1 else meta.rank_source,
-                device=device,
+                rank_source=DEVICE_ORDER if len(devices) > 1 else meta.rank_source,
+                device=None if device is None else int(device),
                 device_name=known.device_names.get(device if device is not None else -1),
             ),
             gpu_ops=ops[on_device],
@@ -158,7 +157,8 @@ def _one_per_device(
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:
     if device is None or "device" not in frame:
         return np.ones(len(frame), dtype=bool)
-    return (frame["device"] == device).fillna(value=False).to_numpy(dtype=bool)
+    rows: np.ndarray = (frame["device"] == device).fillna(value=False).to_numpy(dtype=bool)
+    return rows
 
 
 def _kept_args(comm_args: pd.DataFrame, kept_ops: np.ndarray) -> pd.DataFrame:

@@ -11,7 +11,6 @@ import msgspec
 
 from traceanalyzer.readers.kineto.stream import end_of_object
 
-
 _NOT_RECORDED = msgspec.Raw()
 
 
@@ -108,22 +107,23 @@ class EventDecoder:
     """
 
     skipped: int = 0
-    _complete: type[msgspec.Struct] = Complete
+    _needs_exact: bool = False
 
     def decode(self, chunk: bytes) -> list[Any]:
         """Events of a chunk (text of whole events without brackets)."""
         try:
-            events = self._decoder().decode(b"[" + chunk + b"]")
+            events: list[Any] = self._decoder().decode(b"[" + chunk + b"]")
         except (msgspec.DecodeError, UnicodeDecodeError):
             events = list(self._one_by_one(chunk))
-        if self._complete is Complete and _is_beyond_float(events):
-            self._complete = ExactComplete
+        if not self._needs_exact and _is_beyond_float(events):
+            self._needs_exact = True
             return self.decode(chunk)
         return events
 
     def _decoder(self, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
-        event = Union[(self._complete, Instant, *_IGNORED)]  # noqa: UP007 - built at run time
-        return msgspec.json.Decoder(list[event], strict=strict)  # type: ignore[valid-type]
+        complete = ExactComplete if self._needs_exact else Complete
+        event: Any = Union[(complete, Instant, *_IGNORED)]
+        return msgspec.json.Decoder(list[event], strict=strict)
 
     def _one_by_one(self, chunk: bytes) -> Iterator[Any]:
         """Every event that can be understood, however odd its neighbours are."""
@@ -173,6 +173,5 @@ _EXACT_BELOW_US = 2.0**43
 
 def _is_beyond_float(events: list[Any]) -> bool:
     return any(
-        type(event) is Complete and abs(event.ts) >= _EXACT_BELOW_US and event.ts != int(event.ts)
-        for event in events
+        type(event) is Complete and abs(event.ts) >= _EXACT_BELOW_US and event.ts != int(event.ts) for event in events
     )

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from isal import igzip
+from isal import igzip, isal_zlib
 
 from traceanalyzer.errors import NotATraceError
 
@@ -23,6 +23,8 @@ HEAD_BYTES = 1 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_ARRAY = re.compile(rb"\s*\[")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("[^"\\]{1,40}")')
+IsalError: type[Exception] = isal_zlib.error
+
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _END = re.compile(rb"\s*,?\s*\]")
 
@@ -43,7 +45,7 @@ class EventText:
     is_truncated: bool = False
     _rest: bytes = b""
     _first_key: bytes = b""
-    _file: "_Input" = field(default_factory=lambda: _Input.nothing())
+    _file: "_Input" = field(default_factory=lambda: _Input())  # noqa: PLW0108 - the class is defined below
 
     @classmethod
     def open(cls, path: Path) -> "EventText":
@@ -132,12 +134,8 @@ def _last_boundary(text: bytes, boundary: re.Pattern[bytes], reach: int = 1 << 1
 class _Input:
     """Bytes of a plain or gzip file; a damaged end reads as the end."""
 
-    file: BinaryIO | None
-    path: Path
-
-    @classmethod
-    def nothing(cls) -> "_Input":
-        return cls(None, Path())
+    file: BinaryIO | None = None
+    plain: BinaryIO | None = None
 
     @classmethod
     def open(cls, path: Path) -> "_Input":
@@ -147,7 +145,8 @@ class _Input:
             plain.seek(0)
         except OSError as error:
             raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
-        return cls(igzip.IGzipFile(fileobj=plain, mode="rb") if is_gzip else plain, path)
+        gzip: Any = igzip.IGzipFile
+        return cls(gzip(fileobj=plain, mode="rb") if is_gzip else plain, plain)
 
     def read(self, size_bytes: int) -> bytes:
         """Up to `size_bytes`; fewer only at the end of what can be read."""
@@ -165,9 +164,10 @@ class _Input:
         assert self.file is not None
         try:
             return self.file.read(size_bytes)
-        except (EOFError, zlib.error, igzip.IsalError, OSError):
+        except (EOFError, zlib.error, IsalError, OSError):
             return b""  # the gzip stream is cut or damaged here: what came before is kept
 
     def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
+        for file in (self.file, self.plain):  # closing a gzip stream leaves the file under it open
+            if file is not None:
+                file.close()

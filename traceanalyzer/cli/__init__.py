@@ -1,0 +1,85 @@
+"""The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
+
+Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug of this program; 130 interrupted.
+"""
+
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from traceanalyzer import __version__
+from traceanalyzer.cli.report import report
+from traceanalyzer.errors import TraceAnalyzerError
+
+DONE, GATE_FAILED, USAGE_OR_INPUT, BUG, INTERRUPTED = 0, 1, 2, 70, 130
+
+
+class ReportFirstGroup(click.Group):
+    """A group in which arguments that don't begin with a command belong to `report`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `report` in front unless the arguments begin with a command or one of the group's own options."""
+        own = {"--help", "-h", "--version"}
+        if args and args[0] not in self.commands and args[0] not in own:
+            args = ["report", *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the report command's options too: it is what most people came for."""
+        with formatter.section("Options of the report"):
+            records = [record for option in report.params if (record := option.get_help_record(ctx))]
+            formatter.write_dl(records)
+        super().format_options(ctx, formatter)
+
+
+@click.group(cls=ReportFirstGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="analyze-traces")
+def cli() -> None:
+    r"""Say where each rank's time went in a multi-GPU job.
+
+    `analyze-traces --trace-dir profile/ddp` reads the newest run in the folder and writes
+    reports/ddp/summary.html, summary.csv and summary.json.
+
+    \b
+    Examples:
+      analyze-traces profile/ddp
+      analyze-traces --trace-dir profile/ddp --steps last --open
+      analyze-traces --trace-file rank0.json.gz --trace-file rank1.json.gz --output out
+
+    Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug in this program; 130 interrupted.
+    """
+
+
+cli.add_command(report)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; every error is a line on standard error and a code, never a traceback."""
+    try:
+        result: Any = cli.main(args=arguments, prog_name="analyze-traces", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE_OR_INPUT
+    except click.ClickException as error:
+        error.show()
+        return USAGE_OR_INPUT
+    except TraceAnalyzerError as error:
+        click.echo(f"Error: {error}", err=True)
+        return USAGE_OR_INPUT
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
+        if "--verbose" in arguments:
+            traceback.print_exc()
+        click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
+        click.echo("Run again with --verbose for the details to report.", err=True)
+        return BUG
+    return result if isinstance(result, int) else DONE

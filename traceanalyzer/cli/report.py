@@ -1,0 +1,138 @@
+"""`analyze-traces report`, which is also what `analyze-traces` does without a command."""
+
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer.cli.options import input_options, talk_options
+from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from traceanalyzer.discovery import Found, Run
+    from traceanalyzer.loading import LoadOptions
+
+FORMATS = ("html", "csv", "json", "parquet")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@input_options
+@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Where to write (default: reports/<name of the run>).")  # fmt: skip
+@click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
+              help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
+@click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@talk_options
+def report(folder: Path | None, **options: Any) -> None:
+    """Analyse a run and write its report (the default command).
+
+    Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv.
+    """
+    from rich.console import Console
+
+    from traceanalyzer.kinds import KindRules
+    from traceanalyzer.loading import LoadOptions, parse_ranks
+    from traceanalyzer.selection import Selection
+
+    console = Console(quiet=options["quiet"])
+    found, label = _found(folder, options["trace_dir"], options["trace_files"])
+    load = LoadOptions(
+        ranks=parse_ranks(options["ranks"]),
+        selection=Selection(options["step_range"], options["steps"]),
+        rules=KindRules.parse(options["kinds"]),
+    )
+    pages = [
+        _one(found, run, load, name, target, options, console)
+        for run, name, target in _targets(found, label, options["select"], options["output"])
+    ]
+    if options["open_page"] and pages:
+        click.launch(str(pages[-1]))
+
+
+def _found(folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...]) -> "tuple[Found, str]":
+    from traceanalyzer.discovery import discover, of_files
+    from traceanalyzer.loading import label_of
+
+    given = [place for place in (folder, trace_dir, *trace_files[:1]) if place is not None]
+    if len(given) != 1:
+        raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
+    if trace_files:
+        alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
+        return of_files(trace_files), label_of(alone)
+    return discover(given[0]), label_of(given[0])
+
+
+def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
+    """Runs to analyse, each with its name and folder to write."""
+    base = output or Path("reports", label)
+    if select == "latest":
+        run = found.runs[-1]
+        return [(run, f"{label}/{run.label}" if run.label else label, base)]
+    names = [f"run_{number}_{_timestamp(run.start_ns)}" for number, run in enumerate(found.runs)]
+    return [(run, f"{label}/{run.label or name}", base / name) for run, name in zip(found.runs, names, strict=True)]
+
+
+def _timestamp(start_ns: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(start_ns / 1e9, UTC).strftime("%Y%m%d-%H%M%S")
+
+
+def _one(
+    found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path, options: dict[str, Any],
+    console: "Console",
+) -> Path:  # fmt: skip
+    """Analyse one run, write it, print its summary; returns the page (or the folder without one)."""
+    from traceanalyzer.loading import other_runs
+    from traceanalyzer.report import WRITERS, terminal
+    from traceanalyzer.report.build import build
+    from traceanalyzer.scale import summarise
+
+    formats = options["formats"] or ("html", "csv", "json")
+    hook = _event_writer(target) if "parquet" in formats else None
+    with _progress(console, len(run.captures)) as advance:
+        summary = summarise(found, run, load, jobs=options["jobs"], hook=hook, progress=advance)
+    notes = other_runs(found) if options["select"] == "latest" else ()
+    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]))
+    _make(target)
+    written = [path for name in formats for path in WRITERS[name](made, target)]
+    terminal.show(made, console)
+    if options["verbose"]:
+        console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
+    page = next((path for path in written if path.suffix == ".html"), target)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    return page
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from error
+
+
+def _event_writer(target: Path) -> Any:
+    from traceanalyzer.export.events import write_rank
+
+    return partial(write_rank, folder=target / "events")
+
+
+def _progress(console: "Console", files: int) -> Any:
+    """A context that gives a function to call as files are done; a bar only on a terminal, for several files."""
+    from contextlib import contextmanager
+
+    from rich.progress import Progress
+
+    @contextmanager
+    def shown() -> Any:
+        with Progress(console=console, transient=True, disable=not console.is_terminal or files < 2) as bar:
+            task = bar.add_task("Reading traces", total=files)
+            yield lambda done, _all: bar.update(task, completed=done)
+
+    return shown()

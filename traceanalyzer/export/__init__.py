@@ -1,0 +1,1 @@
+"""Traces in other tools' formats: these see events, not Results."""

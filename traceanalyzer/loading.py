@@ -1,0 +1,183 @@
+"""From files to ranks in memory: the library's `load`, and one capture at a time for `scale`."""
+
+import re
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from os import PathLike
+from pathlib import Path
+
+from traceanalyzer.discovery import Capture, Found, Run, discover, of_files
+from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
+from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, reader_of
+from traceanalyzer.selection import Selection, select
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What of a run is read, and how names become kinds.
+
+    Attributes:
+        ranks: only these; `None` is all.
+        selection: steps to look at.
+        rules: kinds of names.
+    """
+
+    ranks: frozenset[int] | None = None
+    selection: Selection = field(default_factory=Selection)
+    rules: KindRules = field(default_factory=KindRules)
+
+
+Source = str | PathLike[str]
+
+
+def load(
+    source: Source | Sequence[Source],
+    *,
+    ranks: str | Sequence[int] | None = None,
+    steps: str = "all",
+    step_range: str | None = None,
+    kind: Sequence[str] = (),
+) -> TraceSet:
+    """Read the newest run of a folder, or the given files, into memory.
+
+    Args:
+        source: a folder of traces, a trace, or several traces of one run.
+        ranks: only these, as numbers or as text (`0,2-3`).
+        steps: `all`, `last`, a step's number or `FIRST:LAST`.
+        step_range: name or glob of the ranges that mark steps; guessed when absent.
+        kind: rules `KIND=REGEX` that come before the built-in ones.
+
+    Raises:
+        InputError: nothing there can be analysed.
+        UsageError: an option makes no sense.
+    """
+    if isinstance(source, str | PathLike):
+        found, label = discover(Path(source)), label_of(Path(source))
+    else:
+        paths = [Path(path) for path in source]
+        found, label = of_files(paths), label_of(paths[0].parent)
+    chosen = ranks if ranks is None or isinstance(ranks, str) else ",".join(map(str, ranks))
+    options = LoadOptions(parse_ranks(chosen), Selection(step_range, steps), KindRules.parse(tuple(kind)))
+    run = found.runs[-1]
+    traces: dict[int, RankTrace] = {}
+    skipped = list(found.skipped)
+    for capture in run.captures:
+        for trace in read_capture(capture, options, skipped):
+            rank = claimed_rank(trace.meta, traces, capture, skipped)
+            if rank is not None:
+                traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
+    require_ranks(traces, found, skipped)
+    ordered = tuple(traces[rank] for rank in sorted(traces))
+    notes = (*other_runs(found), *notes_of(run, {trace.rank: trace.meta for trace in ordered}))
+    return TraceSet(label, ordered, tuple(skipped), notes)
+
+
+def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped]) -> Iterator[RankTrace]:
+    """The wanted ranks of one file, steps found; what cannot be used is appended to `skipped`."""
+    if options.ranks is not None and capture.header.ranks and not options.ranks & set(capture.header.ranks):
+        return
+    reader = reader_of(capture.path)
+    if reader is None:
+        raise InputError(f"{capture.path}: no longer a trace")
+    try:
+        for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
+            if options.ranks is None or trace.rank in options.ranks:
+                yield select(trace, options.selection)
+    except InputError as error:
+        skipped.append(Skipped(str(capture.path), str(error).removeprefix(f"{capture.path}: ")))
+
+
+def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skipped: list[Skipped]) -> int | None:
+    """The number under which a rank is kept.
+
+    A guessed number moves on to the next free one. A stated number that is taken already is refused: `None`,
+    and the file is named in `skipped`.
+    """
+    rank = meta.rank
+    if rank not in taken:
+        return rank
+    if meta.rank_source in GUESSED:
+        return next(number for number in count(rank) if number not in taken)
+    why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
+    skipped.append(Skipped(str(capture.path), why))
+    return None
+
+
+def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) -> None:
+    """Raise `InputError` with the reasons when nothing is left."""
+    if ranks:
+        return
+    if skipped:
+        raise InputError(f"{skipped[-1].what}: {skipped[-1].why}")
+    known = sorted({rank for run in found.runs for capture in run.captures for rank in capture.ranks})
+    raise UsageError(f"--ranks leaves nothing; this run has ranks {', '.join(map(str, known))}")
+
+
+def notes_of(run: Run, windows: Mapping[int, RankMeta]) -> tuple[str, ...]:
+    """What a reader must know of the files: missing ranks, guessed numbers, captures of different times."""
+    notes = []
+    size = max((meta.world_size for meta in windows.values() if meta.world_size), default=None)
+    missing = sorted(set(range(size or 0)) - set(windows))
+    if missing:
+        have = "has" if len(missing) == 1 else "have"
+        notes.append(f"{len(missing)} of {size} ranks {have} no trace here: {_listed(missing)}.")
+    if run.is_guessed:
+        notes.append("Ranks are numbered by file order: neither the traces nor their names say which is which.")
+    apart = _apart(windows)
+    if apart:
+        notes.append(
+            f"The captures of ranks {apart[0]} and {apart[1]} do not overlap in time: these may not be ranks of one "
+            "job. Analyse each with --trace-file."
+        )
+    return tuple(notes)
+
+
+def other_runs(found: Found) -> tuple[str, ...]:
+    """Says that the newest of several runs was taken."""
+    others = len(found.runs) - 1
+    what = "1 other run" if others == 1 else f"{others} other runs"
+    return (f"The folder holds {what}; this is the newest one. --select all analyses each.",) if others else ()
+
+
+def _apart(metas: Mapping[int, RankMeta]) -> tuple[int, int] | None:
+    """Two ranks whose captures do not overlap, when neither names a job that they share."""
+    timed = sorted(
+        (meta.capture_start_ns, meta.capture_end_ns, rank)
+        for rank, meta in metas.items()
+        if meta.capture_start_ns is not None and meta.capture_end_ns is not None and meta.world_size is None
+    )
+    return next(((one[2], two[2]) for one, two in pairwise(timed) if two[0] > one[1]), None)
+
+
+def label_of(path: Path) -> str:
+    """The name of a run: what follows `profile/`, else the folder's (or file's) own name."""
+    parts = path.resolve().parts
+    if "profile" in parts[:-1]:
+        return "/".join(parts[len(parts) - parts[::-1].index("profile") :])
+    name = path.resolve().name
+    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.nsys-rep$", "", name) or "traces"
+
+
+def parse_ranks(text: str | None) -> frozenset[int] | None:
+    """`0,2-3` as a set.
+
+    Raises:
+        UsageError: the text is something else.
+    """
+    if text is None:
+        return None
+    ranks: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if not match:
+            raise UsageError(f"--ranks {text!r}: write numbers and ranges such as 0,2-3")
+        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(ranks)
+
+
+def _listed(numbers: list[int], most: int = 16) -> str:
+    shown = ", ".join(map(str, numbers[:most]))
+    return shown if len(numbers) <= most else f"{shown} and {len(numbers) - most} more"

@@ -1,0 +1,29 @@
+"""From Results to a Report: findings, what was skipped, and how to make it again."""
+
+from datetime import UTC, datetime
+
+from traceanalyzer import __version__
+from traceanalyzer.findings import find
+from traceanalyzer.report import Report
+from traceanalyzer.scale import Summary
+
+
+def build(summary: Summary, label: str, notes: tuple[str, ...] = (), command: str | None = None) -> Report:
+    """The report of one run.
+
+    Args:
+        summary: its Results, and what was left out.
+        label: its name.
+        notes: what else there is to say of the choice of files.
+        command: the command line that makes it again.
+    """
+    return Report(
+        label=label,
+        results=summary.results,
+        findings=find(summary.results),
+        skipped=summary.skipped,
+        notes=(*notes, *summary.notes),
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=__version__,
+    )

@@ -1,0 +1,131 @@
+"""Which processes run the per-rank work, and how their small tables come together as Results."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+
+import pandas as pd
+
+from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.discovery import Capture, Found, Run
+from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
+from traceanalyzer.model import RankMeta, RankTrace, Skipped
+
+PARALLEL_ABOVE_BYTES = 24 << 20
+"""Below this much input a second process takes longer to start than it saves."""
+
+TraceHook = Callable[[RankTrace], None]
+"""Called with each rank where it is read; must be picklable."""
+
+Progress = Callable[[int, int], None]
+"""Called with files done and files in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All Results of one run, and what was left out."""
+
+    results: dict[str, Result]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a worker sends back for one file."""
+
+    capture: Capture
+    ranks: tuple[tuple[RankMeta, dict[str, pd.DataFrame]], ...]
+    skipped: tuple[Skipped, ...]
+
+
+def summarise(
+    found: Found,
+    run: Run,
+    options: LoadOptions,
+    *,
+    names: Iterable[str] = ANALYSES,
+    jobs: int | None = None,
+    hook: TraceHook | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Analyse a run, one rank's events in memory at a time in each process.
+
+    Args:
+        found: what discovery found, for what there is to say of other runs and skipped files.
+        run: the run to analyse.
+        options: what of it.
+        names: analyses.
+        jobs: processes; `None` takes as many as there are files and cores when the input is large.
+        hook: called with each rank in the process that read it.
+        progress: called as files are done.
+
+    Raises:
+        InputError: no rank could be read.
+    """
+    wanted = tuple(names)
+    work = partial(_reduce_capture, options=options, names=wanted, hook=hook)
+    parts: dict[int, dict[str, pd.DataFrame]] = {}
+    metas: dict[int, RankMeta] = {}
+    skipped = list(found.skipped)
+    done_files = sorted(_each(work, run.captures, _processes(run, jobs), progress), key=_order(run))
+    for done in done_files:
+        skipped += done.skipped
+        for meta, tables in done.ranks:
+            rank = claimed_rank(meta, parts, done.capture, skipped)
+            if rank is not None:
+                parts[rank], metas[rank] = tables, meta
+    require_ranks(parts, found, skipped)
+    return Summary(combine(parts, wanted), tuple(skipped), notes_of(run, metas))
+
+
+def _reduce_capture(capture: Capture, options: LoadOptions, names: tuple[str, ...], hook: TraceHook | None) -> _Done:
+    skipped: list[Skipped] = []
+    ranks = []
+    for trace in read_capture(capture, options, skipped):
+        ranks.append((trace.meta, reduce_rank(trace, names)))
+        if hook is not None:
+            hook(trace)
+    return _Done(capture, tuple(ranks), tuple(skipped))
+
+
+def _each(
+    work: Callable[[Capture], _Done], captures: tuple[Capture, ...], processes: int, progress: Progress | None
+) -> Iterator[_Done]:
+    report = progress or (lambda _done, _all: None)
+    if processes == 1:
+        for number, capture in enumerate(captures, 1):
+            yield work(capture)
+            report(number, len(captures))
+        return
+    # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(work, capture) for capture in captures]
+        try:
+            for number, future in enumerate(as_completed(futures), 1):
+                yield future.result()
+                report(number, len(captures))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _processes(run: Run, jobs: int | None) -> int:
+    if jobs is not None:
+        return max(1, min(jobs, len(run.captures)))
+    size = sum(capture.path.stat().st_size for capture in run.captures)
+    return min(len(run.captures), _cores()) if size > PARALLEL_ABOVE_BYTES else 1
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _order(run: Run) -> Callable[[_Done], int]:
+    """Files in the run's order, so that the first one that claims a rank is the same every time."""
+    position = {capture.path: number for number, capture in enumerate(run.captures)}
+    return lambda done: position[done.capture.path]
