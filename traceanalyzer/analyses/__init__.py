@@ -13,7 +13,18 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps
+from traceanalyzer.analyses import (
+    breakdown,
+    calls,
+    headline,
+    kernels,
+    nccl,
+    operator_shapes,
+    operators,
+    overlap,
+    ranks,
+    steps,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -40,6 +51,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "steps": Analysis(steps.across, steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
+        "operators": Analysis(operators.across, operators.per_rank),
+        "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
     }
 )
