@@ -16,8 +16,11 @@ import pandas as pd
 from traceanalyzer.analyses import (
     breakdown,
     calls,
+    categories,
+    efficiency,
     headline,
     kernels,
+    mfu,
     nccl,
     operator_shapes,
     operators,
@@ -51,8 +54,11 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "steps": Analysis(steps.across, steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
+        "categories": Analysis(categories.across, categories.per_rank),
+        "mfu": Analysis(mfu.across, mfu.per_rank),
         "operators": Analysis(operators.across, operators.per_rank),
         "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank),
+        "efficiency": Analysis(efficiency.across, efficiency.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
     }
 )
