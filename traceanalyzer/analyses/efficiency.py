@@ -11,6 +11,7 @@ from traceanalyzer.analyses.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
 from traceanalyzer.analyses.peaks import element_type, peak_of
+from traceanalyzer.analyses.work import MODEL_FAMILIES
 from traceanalyzer.model import RankTrace
 
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
@@ -37,7 +38,8 @@ class Efficiency(Result):
         "tflops_per_s": "(flops − masked) / GPU time, in 10¹² a second.",
         "gbytes_per_s": "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache.",
         "flops_per_byte": "(flops − masked) / bytes: arithmetic intensity.",
-        "element_type": "Type that the peak is of: 32-bit products are tf32 on tensor cores, else fp32.",
+        "element_type": "Type that the peak is of: of matrix work what it computes in (32-bit products are tf32 on "
+        "tensor cores, else fp32), of other work fp32, for it runs on the vector units.",
         "on_tensor_cores": "Whether the kernels' names say that they use tensor cores; absent when they do not say.",
         "peak_tflops_per_s": "The GPU's dense peak for that type; absent for a GPU that is not known.",
         "peak_gbytes_per_s": "Its memory bandwidth.",
@@ -111,7 +113,7 @@ def _with_peaks(table: pd.DataFrame, device_name: str | None) -> pd.DataFrame:
     is_comm = (table["family"] == "communication").to_numpy()
     answers = [None if pd.isna(said) else bool(said) for said in table["on_tensor_cores"]]
     kinds = [
-        None if pd.isna(dtype) else element_type(dtype, tensor_cores=_assumed(family, said))
+        None if pd.isna(dtype) else _element_type(dtype, family, said)
         for dtype, family, said in zip(table["dtype"].astype("object"), table["family"], answers, strict=True)
     ]
     rates = [peak.tflops.get(kind) if peak and kind else None for kind in kinds]
@@ -122,6 +124,9 @@ def _with_peaks(table: pd.DataFrame, device_name: str | None) -> pd.DataFrame:
     ).drop(columns="dtype")
 
 
-def _assumed(family: str, on_tensor_cores: bool | None) -> bool | None:
-    """Only matrix work can use tensor cores: the rest computes without, whatever its kernels are called."""
-    return on_tensor_cores if family in ("gemm", "attention", "convolution") else False
+def _element_type(dtype: str, family: str, on_tensor_cores: bool | None) -> str | None:
+    if family in MODEL_FAMILIES:
+        return element_type(dtype, tensor_cores=on_tensor_cores)
+    # Other work runs on the vector units, which compute 16-bit elements in 32 bits.
+    kind = element_type(dtype, tensor_cores=False)
+    return "fp32" if kind in ("bf16", "fp16") else kind

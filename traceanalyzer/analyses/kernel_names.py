@@ -55,7 +55,7 @@ _LONG_NAMES = tuple(
         index_select index_put index_add masked_fill nll_loss_forward nll_loss_backward nll_loss constant_pad_nd
         convolution_backward max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward
         split_with_sizes new_zeros zeros_like ones_like full_like new_full scalar_tensor clamp_min clamp_max
-        bitwise_and bitwise_or bitwise_not logical_and logical_or logical_not div_ mul_ add_ scatter_add
+        bitwise_and bitwise_or bitwise_not logical_and logical_or logical_not scatter_add
         _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention as_strided bernoulli_p
         linalg_vector_norm upsample_nearest2d upsample_nearest2d_backward _foreach_copy""".split(),
         key=len,

@@ -28,7 +28,8 @@ class Nesting:
         """Nest the rows of a table with `start_ns`, `end_ns` and `thread`, in any order.
 
         An event holds another of its thread when it begins no later and ends no earlier; of two that are equal
-        the first row holds the second, and an instant is outside of what ends there. Events that overlap without holding each other are siblings.
+        the first row holds the second, and an instant is outside of what ends there. Events that overlap without
+        holding each other are siblings.
         """
         starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
         # Made for tables sorted by start, longer first: then a stable sort by thread is all that is needed.
@@ -50,26 +51,29 @@ class Nesting:
 
     def summed_up(self, own: np.ndarray) -> np.ndarray:
         """Integers of each event, its own and those of all events inside it."""
-        total = own.astype(np.int64)  # a copy: `own` stays as it is
-        order = np.argsort(self.depth, kind="stable")
-        levels = np.searchsorted(self.depth[order], np.arange(self.depth.max(initial=0) + 2))
-        for level in range(len(levels) - 2, 0, -1):
-            rows = order[levels[level] : levels[level + 1]]
-            np.add.at(total, self.parent[rows], total[rows])
+        return self.gathered_up(own.astype(np.int64), np.add)
+
+    def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
+        """Values of each event combined with those of all events inside it, by `np.add`, `np.minimum`, …"""
+        total = own.copy()
+        for rows in reversed(self._levels()):
+            combine.at(total, self.parent[rows], total[rows])
         return total
 
     def handed_down(self, marked: np.ndarray, *, including_self: bool = True) -> np.ndarray:
         """For each event the row of its innermost marked ancestor (or itself); -1 without one."""
-        found = np.where(marked, np.arange(len(marked)), NONE)
-        nearest = found.copy()
-        order = np.argsort(self.depth, kind="stable")
-        levels = np.searchsorted(self.depth[order], np.arange(self.depth.max(initial=0) + 2))
+        nearest = np.where(marked, np.arange(len(marked)), NONE)
         above = np.full(len(marked), NONE, dtype=np.int64)
-        for level in range(1, len(levels) - 1):
-            rows = order[levels[level] : levels[level + 1]]
+        for rows in self._levels():
             above[rows] = nearest[self.parent[rows]]
             nearest[rows] = np.where(marked[rows], rows, above[rows])
         return nearest if including_self else above
+
+    def _levels(self) -> list[np.ndarray]:
+        """Rows of events inside others, outer levels first."""
+        order = np.argsort(self.depth, kind="stable")
+        bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
+        return [order[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
 
     def children_ns(self) -> np.ndarray:
         """Time of each event that its direct children take."""

@@ -222,13 +222,18 @@ def _each(family: str, flops: int, *, reads: int = 1, writes: int = 1) -> Callab
     return formula
 
 
-def _pointwise(call: Call) -> Work:
-    """One FLOP for each element of the broadcast result."""
-    shapes = [shape for shape, _ in call.tensors()]
-    wide = max(map(len, shapes))
-    padded = [(1,) * (wide - len(shape)) + shape for shape in shapes]
-    out = tuple(max(sizes) for sizes in zip(*padded, strict=True))
-    return Work("element-wise", prod(out), bytes=moved(call, out))
+def _pointwise(arguments: int) -> Callable[[Call], Work]:
+    """One FLOP for each element of the broadcast result; an argument beyond these many is the output."""
+
+    def formula(call: Call) -> Work:
+        inputs = Call(call.shapes[:arguments], call.dtypes[:arguments])
+        shapes = [shape for shape, _ in inputs.tensors()]
+        wide = max(map(len, shapes))
+        padded = [(1,) * (wide - len(shape)) + shape for shape in shapes]
+        out = tuple(max(sizes) for sizes in zip(*padded, strict=True))
+        return Work("element-wise", prod(out), bytes=moved(inputs, out))
+
+    return formula
 
 
 def _lists(family: str, flops: int) -> Callable[[Call], Work]:
@@ -260,11 +265,14 @@ def _fused(call: Call) -> Work:
 # A kernel that looks rows up is given whole tables and touches a part of them.
 _COMPILED = re.compile(r"triton_(?!.*(embedding|gather|scatter|index))")
 
-_POINTWISE = (
-    "add add_ sub sub_ mul mul_ div div_ neg abs exp log sqrt rsqrt pow tanh sigmoid relu relu_ gelu silu "
-    "gelu_backward silu_backward threshold_backward tanh_backward sigmoid_backward where masked_fill masked_fill_ "
-    "clamp clamp_min maximum minimum lerp addcmul addcdiv native_dropout native_dropout_backward"
-).split()  # fmt: skip
+# By the number of their arguments.
+_POINTWISE = {
+    1: "neg abs exp log sqrt rsqrt tanh sigmoid relu relu_ silu".split(),
+    2: "mul mul_ div div_ gelu pow maximum minimum silu_backward tanh_backward sigmoid_backward clamp_min".split(),
+    3: "add add_ sub sub_ where masked_fill masked_fill_ clamp lerp gelu_backward threshold_backward "
+    "native_dropout native_dropout_backward".split(),
+    4: "addcmul addcdiv".split(),
+}
 
 _FORWARD_ATTENTION = {
     "aten::scaled_dot_product_attention": _attention(0, 5),
@@ -321,7 +329,7 @@ FORMULAS: Mapping[str, Callable[[Call], Work]] = {
     "aten::fill_": _each("element-wise", 0, reads=0),
     "aten::sum": _each("element-wise", 1, writes=0),
     "aten::mean": _each("element-wise", 1, writes=0),
-    **{f"aten::{name}": _pointwise for name in _POINTWISE},
+    **{f"aten::{name}": _pointwise(count) for count, names in _POINTWISE.items() for name in names},
     # Adam: first moment 3, second moment 4, bias corrections and root 4, decay and step 4.
     **{f"aten::_fused_adam{w}_": _lists("optimizer", 15) for w in ("", "w")},
     "aten::_fused_sgd_": _lists("optimizer", 4),
