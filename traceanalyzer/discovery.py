@@ -84,7 +84,7 @@ def discover(folder: Path) -> Found:
     runs = [
         _run(group, "" if place == folder else str(place.relative_to(folder)), place)
         for place, members in by_folder.items()
-        for group in _split(members)
+        for group in _grouped(members)
     ]
     return Found(tuple(sorted(_merged(runs), key=lambda run: run.start_ns)), tuple(skipped))
 
@@ -157,6 +157,24 @@ def _run_folder(path: Path, top: Path) -> Path:
     return place
 
 
+def _grouped(captures: list[Capture]) -> list[list[Capture]]:
+    """Captures of one folder by run; a file that does not say when it began joins the newest run that lacks it."""
+    timed = [capture for capture in captures if capture.header.start_ns is not None]
+    groups = _split(timed) if timed else []
+    for capture in captures:
+        if capture.header.start_ns is None:
+            lacking = [group for group in groups if not _ranks(group) & set(capture.ranks)]
+            if lacking:
+                lacking[-1].append(capture)
+            else:
+                groups.append([capture])
+    return groups
+
+
+def _ranks(captures: list[Capture]) -> set[int]:
+    return {rank for capture in captures for rank in capture.ranks}
+
+
 def _split(captures: list[Capture]) -> list[list[Capture]]:
     """Split at the widest pause between starts until no rank occurs twice and all are near in time."""
     ordered = sorted(captures, key=_start_ns)
@@ -199,7 +217,7 @@ def _run(captures: list[Capture], label: str, place: Path) -> Run:
 
 def _numbered(captures: list[Capture]) -> tuple[list[Capture], bool]:
     """Give the files that name no rank the free numbers, in natural order of their paths."""
-    taken = {rank for capture in captures for rank in capture.ranks}
+    taken = _ranks(captures)
     free = (number for number in range(len(captures) + len(taken)) if number not in taken)
     ordered = sorted(captures, key=lambda capture: _natural(str(capture.path)))
     numbered = [

@@ -129,7 +129,8 @@ def _numbers(names: pd.Series) -> np.ndarray:
     text = names.str.extract(r"(\d+)\D*$")[0]
     if text.isna().any() or text.duplicated().any():
         return np.arange(len(names))
-    return text.astype("int64").to_numpy()
+    numbers: np.ndarray = text.astype("int64").to_numpy()
+    return numbers
 
 
 def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+<<<<<<< HEAD
 from traceanalyzer.analyses import (
     breakdown,
     calls,
@@ -32,6 +33,9 @@ from traceanalyzer.analyses import (
     ranks,
     steps,
 )
+=======
+from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps, timeline
+>>>>>>> main
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -68,6 +72,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank),
         "efficiency": Analysis(efficiency.across, efficiency.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "timeline": Analysis(timeline.across, timeline.per_rank),
     }
 )
 """In the order in which reports show them."""

@@ -94,13 +94,13 @@ def _one(
     from traceanalyzer.report.build import build
     from traceanalyzer.scale import summarise
 
+    _make(target)
     formats = options["formats"] or ("html", "csv", "json")
     hook = _event_writer(target) if "parquet" in formats else None
     with _progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, jobs=options["jobs"], hook=hook, progress=advance)
     notes = other_runs(found) if options["select"] == "latest" else ()
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]))
-    _make(target)
     written = [path for name in formats for path in WRITERS[name](made, target)]
     terminal.show(made, console)
     if options["verbose"]:
@@ -110,9 +110,15 @@ def _one(
     return page
 
 
+_OURS = ("tables/*.csv", "tables/*.parquet", "events/*/rank_*.parquet")
+
+
 def _make(folder: Path) -> None:
+    """Make the folder, without the tables of an earlier report: its ranks and analyses may be others."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for old in (path for pattern in _OURS for path in folder.glob(pattern)):
+            old.unlink()
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from error
 

@@ -1,12 +1,152 @@
-"""The self-contained HTML page."""
+"""The report as one HTML page that needs no network."""
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from traceanalyzer.report import Report
+import jinja2
+from markupsafe import Markup
+
+from traceanalyzer.report import Report, assets, care, quantities, table_view, tiles, verdict
+from traceanalyzer.report.charts import Charts
+from traceanalyzer.report.figures import FIGURES
+from traceanalyzer.report.names import short_name
+from traceanalyzer.report.parts import Split, split
+from traceanalyzer.report.timeline_data import timeline_data
+
+PARTS = (
+    ("time", "Where each rank’s time goes"),
+    ("findings", "Findings"),
+    ("communication", "Communication"),
+    ("idle", "Idle and launches"),
+    ("kernels", "Kernels and operators"),
+    ("streams", "Streams and copies"),
+    ("pipeline", "Pipeline"),
+    ("memory", "Memory"),
+    ("more", "More figures"),
+    ("about", "Integrity, window, definitions"),
+)
+"""The page's parts in order; a template's first line says in which its section stands: `{# part: idle #}`."""
 
 
-def write(report: Report, folder: Path) -> list[Path]:
-    """Write `summary.html`."""
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One Result's place on the page, and the template that draws it."""
+
+    name: str
+    template: str
+    part: str
+
+
+def write(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
+    """Write `summary.html`.
+
+    Args:
+        report: what to show.
+        folder: where to write.
+        plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
+            `directory` writes `plotly.min.js` beside it once, for many reports in one place.
+    """
     path = folder / "summary.html"
-    path.write_text(report.label, encoding="utf-8")
+    path.write_text(page(report, plotlyjs=plotlyjs), encoding="utf-8")
+    if plotlyjs == "directory":
+        return [path, assets.write_plotly(folder)]
     return [path]
+
+
+def page(report: Report, *, plotlyjs: str = "inline") -> str:
+    """The page's text."""
+    environment = _environment()
+    charts = Charts(plotlyjs)
+    parts = split(report.results)
+    context: dict[str, Any] = {
+        "report": report,
+        "results": report.results,
+        "split": parts,
+        "verdict": verdict.sentences(report, parts),
+        "tiles": tiles.tiles(report, parts),
+        "care": care.sentences(report),
+        "head": _head(report),
+        "timeline": timeline_data(report.results),
+        "parts": PARTS,
+        "sections": _sections(report, environment),
+        "view": partial(table_view.view, zero_ns=_zero(report)),
+        "evidence": table_view.evidence,
+        "chart": charts.add,
+        "figures": {name: figure for name, figure in FIGURES.items() if name in report.results},
+        "charts": charts,
+        "scripts": assets.scripts(),
+        "style": Markup(assets.read("report.css")),  # noqa: S704 - our own file
+    }
+    # The body is rendered first: only then is it known which charts there are, and with them which scripts run.
+    body = environment.get_template("body.html").render(context)
+    return environment.get_template("report.html").render(context, body=Markup(body))  # noqa: S704 - escaped above
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(assets.templates()),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "quantity": quantities.text,
+        "digits": quantities.digits,
+        "short_name": short_name,
+        "known": quantities.is_known,
+    }
+    return environment
+
+
+def _sections(report: Report, environment: jinja2.Environment) -> list[Section]:
+    """A section for each Result with rows; tables with a row for each event only where a template is made for them."""
+    known = set(environment.list_templates(filter_func=lambda name: name.startswith("section_")))
+    made = []
+    for name, result in report.results.items():
+        own = f"section_{name}.html"
+        if len(result) and (own in known or not result.is_detail):
+            template = own if own in known else "section_default.html"
+            made.append(Section(name, template, _part(template)))
+    return made
+
+
+def _part(template: str) -> str:
+    first = assets.read(template).split("\n", 1)[0]
+    named = first.removeprefix("{# part:").removesuffix("#}").strip()
+    return named if named in dict(PARTS) else "more"
+
+
+def _head(report: Report) -> list[str]:
+    """What the run was: GPUs, world size, steps, window, software."""
+    ranks = report.results["ranks"].to_frame()
+    if ranks.empty:
+        return []
+    models = ranks["device_name"].dropna().value_counts()
+    gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
+    sizes = ranks["world_size"].dropna().unique()
+    steps = report.results["steps"].to_frame()
+    numbers = steps["step"].dropna() if len(steps) else steps
+    facts = [
+        *gpus,
+        f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        f"{numbers.nunique()} steps captured" if len(numbers) else "no steps marked",
+        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}",
+        *_versions(ranks["versions"].dropna().unique().tolist()),
+    ]
+    return [fact for fact in facts if fact]
+
+
+def _versions(texts: list[str]) -> list[str]:
+    """The versions if all ranks have the same."""
+    return [text.replace("_", " ") for text in texts[0].split(", ")] if len(texts) == 1 else []
+
+
+def _zero(report: Report) -> int:
+    starts = report.results["ranks"].to_frame()["window_start_ns"].dropna()
+    return int(starts.min()) if len(starts) else 0
+
+
+__all__ = ["PARTS", "Section", "Split", "page", "write"]

@@ -50,9 +50,7 @@ def _table(label: str, rows: list[dict[str, Any]]) -> Table:
         shares = [_percent(row[f"{part}_pct"]) for part in _HEADINGS]
         table.add_row(str(row["rank"]), f"{time_ns / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(rows) > _MOST_RANKS:
-        table.caption = (
-            f"{_MOST_RANKS} of {len(rows)} ranks, most exposed communication first; the report has all"
-        )
+        table.caption = f"{_MOST_RANKS} of {len(rows)} ranks, most exposed communication first; the report has all"
     return table
 
 

@@ -19,6 +19,8 @@ from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import TableBuilder
 
+_CPU_ALONE = "has no GPU operations; record it with ProfilerActivity.CUDA, on the rank's own GPU"
+
 
 def recognises(path: Path) -> bool:
     """By name: `.json` and `.json.gz`."""
@@ -46,7 +48,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """The ranks of one file: one, or one for each GPU when the file names no rank.
 
     Raises:
-        NotATraceError: the file cannot be read, or holds no events.
+        NotATraceError: the file cannot be read, or holds no GPU operations.
     """
     text = EventText.open(path)
     decoder = EventDecoder()
@@ -56,8 +58,9 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
             builder.add(decoder.decode(chunk))
     known = properties(text.head, text.tail)
     ops = builder.frame("gpu_ops")
-    if ops.empty and builder.frame("host_ops").empty:
-        raise NotATraceError(f"{path}: {_why_empty(text, decoder)}")
+    if ops.empty:
+        has_host = not builder.frame("host_ops").empty
+        raise NotATraceError(f"{path}: {_CPU_ALONE if has_host else _why_empty(text, decoder)}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
     yield from _one_per_device(meta, known, builder, _described(ops, rules))
 

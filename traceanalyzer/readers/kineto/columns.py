@@ -15,21 +15,22 @@ _ABSENT = np.iinfo(np.int64).min
 class Names:
     """Distinct texts in order of appearance, and each row's code."""
 
-    codes: dict[str | None, int] = field(default_factory=dict)
+    codes: dict[str | bytes | None, int] = field(default_factory=dict)
     chunks: list[np.ndarray] = field(default_factory=list)
 
-    def extend(self, texts: Iterable[str | None]) -> None:
+    def extend(self, texts: Iterable[str | bytes | None]) -> None:
         """Append rows."""
         codes = self.codes
         self.chunks.append(np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32))
 
     def column(self) -> pd.Categorical:
         """All rows; `None` and "" are absent."""
-        texts = list(self.codes)
-        kept = [text for text in texts if text]
+        texts = [text.decode(errors="replace") if isinstance(text, bytes) else text or "" for text in self.codes]
+        kept = [text for text in dict.fromkeys(texts) if text]
         new_code = {text: code for code, text in enumerate(kept)}
-        lookup = np.array([new_code.get(text, -1) if text else -1 for text in texts] or [-1], dtype=np.int32)
-        return pd.Categorical.from_codes(lookup[_joined(self.chunks, np.int32)], categories=pd.Index(kept, dtype="str"))
+        lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=np.int32)
+        codes = lookup[_joined(self.chunks, np.int32)]
+        return pd.Categorical.from_codes(codes, categories=pd.Index(kept, dtype="str"))
 
 
 @dataclass(slots=True)
@@ -54,8 +55,8 @@ class Columns:
         self._numbers.setdefault("time_ns", []).append(to_ns([event.ts for event in events]) + self.base_ns)
         self.rows += len(events)
 
-    def texts(self, column: str, values: Iterable[str | None]) -> None:
-        """A column of texts that repeat; `None` and "" are absent."""
+    def texts(self, column: str, values: Iterable[str | bytes | None]) -> None:
+        """A column of texts that repeat, as text or UTF-8; `None` and "" are absent."""
         self._texts.setdefault(column, Names()).extend(values)
 
     def integers(self, column: str, values: list[Any]) -> None:

@@ -107,7 +107,7 @@ class EventDecoder:
     """
 
     skipped: int = 0
-    _needs_exact: bool = False
+    _needs_exact: bool | None = None
 
     def decode(self, chunk: bytes) -> list[Any]:
         """Events of a chunk (text of whole events without brackets)."""
@@ -115,9 +115,9 @@ class EventDecoder:
             events: list[Any] = self._decoder().decode(b"[" + chunk + b"]")
         except (msgspec.DecodeError, UnicodeDecodeError):
             events = list(self._one_by_one(chunk))
-        if not self._needs_exact and _is_beyond_float(events):
-            self._needs_exact = True
-            return self.decode(chunk)
+        if self._needs_exact is None:  # times of one file are of one magnitude: its first chunk tells
+            self._needs_exact = _is_beyond_float(events)
+            return self.decode(chunk) if self._needs_exact else events
         return events
 
     def _decoder(self, *, strict: bool = True) -> msgspec.json.Decoder[Any]:

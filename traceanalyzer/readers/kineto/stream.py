@@ -5,13 +5,12 @@ begins, which is known by the key that opens the file's first event.
 """
 
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isal import igzip, isal_zlib
+from isal import isal_zlib
 
 from traceanalyzer.errors import NotATraceError
 
@@ -23,7 +22,9 @@ HEAD_BYTES = 1 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_ARRAY = re.compile(rb"\s*\[")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("[^"\\]{1,40}")')
-IsalError: type[Exception] = isal_zlib.error
+_PACKED_BYTES = 256 << 10
+
+_BadGzip: Any = isal_zlib.error
 
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _END = re.compile(rb"\s*,?\s*\]")
@@ -132,42 +133,57 @@ def _last_boundary(text: bytes, boundary: re.Pattern[bytes], reach: int = 1 << 1
 
 @dataclass(slots=True)
 class _Input:
-    """Bytes of a plain or gzip file; a damaged end reads as the end."""
+    """Bytes of a plain or gzip file; a damaged end reads as the end, and all before it is kept."""
 
     file: BinaryIO | None = None
-    plain: BinaryIO | None = None
+    _unpacker: Any = None
+    _packed: bytes = b""
 
     @classmethod
     def open(cls, path: Path) -> "_Input":
         try:
-            plain = path.open("rb")
-            is_gzip = plain.read(2) == b"\x1f\x8b"
-            plain.seek(0)
+            file = path.open("rb")
+            is_gzip = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
         except OSError as error:
             raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
-        gzip: Any = igzip.IGzipFile
-        return cls(gzip(fileobj=plain, mode="rb") if is_gzip else plain, plain)
+        return cls(file, _new_unpacker() if is_gzip else None)
 
     def read(self, size_bytes: int) -> bytes:
         """Up to `size_bytes`; fewer only at the end of what can be read."""
         parts: list[bytes] = []
         missing = size_bytes
-        while missing and self.file is not None:
-            part = self._read_some(min(missing, 1 << 20))
-            if not part:
-                break
+        while missing and (part := self._read_some(missing)):
             parts.append(part)
             missing -= len(part)
         return b"".join(parts)
 
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
     def _read_some(self, size_bytes: int) -> bytes:
         assert self.file is not None
         try:
-            return self.file.read(size_bytes)
-        except (EOFError, zlib.error, IsalError, OSError):
-            return b""  # the gzip stream is cut or damaged here: what came before is kept
+            return self.file.read(size_bytes) if self._unpacker is None else self._unpacked(size_bytes)
+        except (_BadGzip, OSError):
+            return b""
 
-    def close(self) -> None:
-        for file in (self.file, self.plain):  # closing a gzip stream leaves the file under it open
-            if file is not None:
-                file.close()
+    def _unpacked(self, size_bytes: int) -> bytes:
+        """The next bytes of the gzip stream, which may consist of several members."""
+        assert self.file is not None
+        while True:
+            self._packed = self._packed or self.file.read(_PACKED_BYTES)
+            if not self._packed:
+                return b""
+            text: bytes = self._unpacker.decompress(self._packed, size_bytes)
+            self._packed = self._unpacker.unconsumed_tail
+            if self._unpacker.eof:
+                self._packed = self._unpacker.unused_data
+                self._unpacker = _new_unpacker()
+            if text:
+                return text
+
+
+def _new_unpacker() -> Any:
+    return isal_zlib.decompressobj(wbits=31)  # 31: gzip with its header

@@ -10,9 +10,11 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.readers.kineto.columns import Columns
-from traceanalyzer.readers.kineto.events import Args, Instant
+from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
 
 _NO_ARGS = Args()
+
+_COMPLETE = (Complete, ExactComplete)
 
 _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 
@@ -36,7 +38,7 @@ class TableBuilder:
         by_category: dict[str, list[Any]] = defaultdict(list)
         memory = []
         for event in events:
-            if hasattr(event, "dur"):
+            if type(event) in _COMPLETE:
                 by_category[event.cat].append(event)
             elif type(event) is Instant and event.name == "[memory]":
                 memory.append(event)
@@ -79,7 +81,7 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table = builder.table("api_calls")
     table.times(events)
     table.texts("name", [event.name for event in events])
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
     table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
 
 
@@ -88,12 +90,12 @@ def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> N
     table = builder.table("host_ops")
     table.times(events)
     table.texts("name", [event.name for event in events])
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
-    table.texts("shapes", [_text(arg.shapes) for arg in args])
-    table.texts("dtypes", [_text(arg.dtypes) for arg in args])
+    table.texts("shapes", [bytes(arg.shapes) for arg in args])
+    table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
     table.texts("arguments", _arguments(events, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
     comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)]
@@ -105,7 +107,7 @@ def _add_ranges(builder: TableBuilder, category: str, events: list[Any]) -> None
     table = builder.table("frames" if category == "python_function" else "ranges")
     table.times(events)
     table.texts("name", [event.name for event in events])
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
 
 
 def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None:
@@ -138,7 +140,7 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table = builder.table("comm_args")
     table.times(events)
     table.integers("gpu_op", gpu_ops)
-    table.integers("thread", [_thread(event) for event in events])
+    table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
     table.texts("collective", collectives)
     table.texts("group", [arg.group for arg in args])
@@ -167,13 +169,13 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
             table.integers("device", [event.args.device for event in known if event.args])
 
 
-def _arguments(events: list[Any], args: list[Args]) -> list[str | None]:
+def _arguments(events: list[Any], args: list[Args]) -> list[bytes | None]:
     """Arguments of the operators whose work the shapes alone do not tell; of others they are many and unused."""
     wanted = {name for name in {event.name for event in events} if _NEEDS_ARGUMENTS.search(name)}
-    values: list[str | None] = [None] * len(events)
+    values: list[bytes | None] = [None] * len(events)
     for row, event in enumerate(events):
         if event.name in wanted:
-            values[row] = _text(args[row].arguments)
+            values[row] = bytes(args[row].arguments)
     return values
 
 
@@ -196,15 +198,17 @@ def _peer(args: Args) -> int | None:
 def _stream(event: Any, args: Args) -> int:
     if args.stream is not None:
         return args.stream
-    digits = re.search(r"\d+", str(event.tid))  # old traces: "stream 7"
-    return int(digits[0]) if digits else -1
+    return _number(event.tid)
 
 
-def _thread(event: Any) -> int:
-    tid = event.tid
-    if isinstance(tid, int):
-        return tid
-    digits = re.search(r"\d+", tid)
+def _threads(events: list[Any]) -> list[int]:
+    threads = [event.tid for event in events]
+    return threads if all(type(thread) is int for thread in threads) else [_number(thread) for thread in threads]
+
+
+def _number(text: str | int) -> int:
+    """The number in `stream 7` or `thread 12 (python)`, as old traces write them."""
+    digits = re.search(r"\d+", str(text))
     return int(digits[0]) if digits else -1
 
 
@@ -224,7 +228,3 @@ def _extent(sizes: list[int] | None) -> str | None:
 def _list(text: str | None) -> str | None:
     """`[0, 1]` as `0,1`; an empty list is absent."""
     return text.strip("[] ").replace(" ", "") or None if text else None
-
-
-def _text(raw: Any) -> str | None:
-    return bytes(raw).decode(errors="replace") or None

@@ -1,0 +1,120 @@
+"""Arguments and sizes of communication calls, from kernels and from the host."""
+
+import pytest
+
+from tests.builders import document, host, kernel, write
+from traceanalyzer.analyses import run
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.readers import RankHint, kineto
+from traceanalyzer.selection import Selection, select
+
+
+def arguments(collective, elements, out=None, **more):
+    return {"Collective name": collective, "In msg nelems": elements, "Out msg nelems": out or elements, "Group size": 2,
+            "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", **more}  # fmt: skip
+
+
+def nccl(start, correlation, name="AllReduce_Sum_f32_RING_LL", duration=5, **args):
+    return kernel(start, duration, name=f"ncclDevKernel_{name}(x)", stream=17, correlation=correlation, **args)
+
+
+def launch(start, correlation, thread=1):
+    return host(start, 1, name="cuLaunchKernelEx", cat="cuda_driver", thread=thread, correlation=correlation)
+
+
+def comms(start, collective, elements, duration=10, thread=1, **more):
+    return host(start, duration, name="record_param_comms", thread=thread, **arguments(collective, elements, **more))
+
+
+def results(tmp_path, events, name="calls"):
+    (trace,) = kineto.read(write(tmp_path / "a.json", document(events, rank=0)), RankHint(0, "path"), KindRules())
+    return run([select(trace, Selection())], [name])[name].rows()
+
+
+@pytest.mark.parametrize(
+    ("collective", "elements", "out", "size_bytes"),
+    [
+        ("allreduce", 100, 100, 400),
+        ("_allgather_base", 100, 200, 800),
+        ("_reduce_scatter_base", 200, 100, 800),
+        ("all_to_all", 100, 120, 400),
+        ("broadcast", 100, 100, 400),
+    ],
+)
+def test_size_is_that_of_the_full_array(tmp_path, collective, elements, out, size_bytes):
+    (row,) = results(tmp_path, [nccl(10, 1, **arguments(collective, elements, out))])
+    assert (row["size_bytes"], row["arguments"]) == (size_bytes, "kernel")
+
+
+def test_an_unknown_dtype_has_no_size(tmp_path):
+    (row,) = results(tmp_path, [nccl(10, 1, **arguments("allreduce", 100, dtype="Quux"))])
+    assert (row["size_bytes"], row["collective"]) == (None, "all_reduce")
+
+
+def test_missing_arguments_come_from_the_host_operation_around_the_launch(tmp_path):
+    events = [comms(0, "allreduce", 100), launch(5, 1), comms(20, "broadcast", 50, Rank=1), launch(25, 2), nccl(30, 1),
+              nccl(40, 2, name="Broadcast_RING_LL")]  # fmt: skip
+    found = results(tmp_path, events)
+    assert [(row["collective"], row["size_bytes"], row["root"], row["arguments"]) for row in found] == [
+        ("all_reduce", 400, None, "host"), ("broadcast", 200, 1, "host"),
+    ]  # fmt: skip
+
+
+def test_a_kernels_own_arguments_win_over_the_hosts(tmp_path):
+    events = [comms(0, "allreduce", 100), launch(5, 1), nccl(30, 1, **arguments("allreduce", 70))]
+    (row,) = results(tmp_path, events)
+    assert (row["size_bytes"], row["arguments"], row["host_operations"]) == (280, "kernel", 1)
+
+
+def test_a_group_carries_the_operations_before_its_launch(tmp_path):
+    events = [
+        comms(0, "send", 100, **{"Dst Rank": 1}), comms(11, "recv", 100, **{"Src Rank": 1}), launch(25, 1),
+        comms(40, "send", 10, **{"Dst Rank": 1}), launch(55, 2),
+        nccl(60, 1, name="SendRecv"), nccl(70, 2, name="SendRecv"),
+    ]  # fmt: skip
+    found = results(tmp_path, events)
+    assert [(row["collective"], row["size_bytes"], row["peers"], row["host_operations"]) for row in found] == [
+        ("send_recv", 800, "send 1, recv 1", 2), ("send", 40, "send 1", 1),
+    ]  # fmt: skip
+
+
+def test_another_threads_operations_are_not_taken(tmp_path):
+    events = [comms(0, "allreduce", 100, thread=2), launch(5, 1, thread=1), nccl(30, 1)]
+    (row,) = results(tmp_path, events)
+    assert (row["arguments"], row["size_bytes"], row["group"]) == (None, None, None)
+
+
+def test_a_call_launched_before_the_capture_keeps_what_its_name_says(tmp_path):
+    (row,) = results(tmp_path, [nccl(30, 1, name="ReduceScatter_Sum_f32_RING_LL")])
+    assert (row["collective"], row["size_bytes"], row["arguments"]) == ("reduce_scatter", None, None)
+
+
+def test_waiting_is_bookkeeping_not_communication(tmp_path):
+    events = [comms(0, "wait", 0), launch(5, 1), nccl(30, 1)]
+    assert results(tmp_path, events)[0]["arguments"] is None
+
+
+def test_uneven_splits_are_told(tmp_path):
+    uneven = arguments("all_to_allv", 100, **{"In split size": "[75, 25]", "Out split size": "[50, 50]"})
+    even = arguments("all_to_allv", 100, **{"In split size": "[50, 50]"})
+    found = results(tmp_path, [nccl(10, 1, name="SendRecv", **uneven), nccl(20, 2, name="SendRecv", **even)])
+    assert [row["is_uneven"] for row in found] == [True, False]
+
+
+def test_table_of_collectives(tmp_path):
+    events = [
+        nccl(0, 1, duration=4, **arguments("allreduce", 100)),
+        nccl(10, 2, duration=6, **arguments("allreduce", 300)),
+        kernel(13, 10),
+        nccl(40, 3, duration=2),
+    ]
+    known, unknown = results(tmp_path, events, "nccl")
+    assert (known["group"], known["collective"], known["dtype"], known["calls"]) == ("0", "all_reduce", "Float", 2)
+    assert (known["size_bytes"], known["total_ns"], known["mean_ns"]) == (1600, 10_000, 5000.0)
+    assert (known["min_ns"], known["max_ns"], known["exposed_comm_ns"], known["overlap_pct"]) == (
+        4000,
+        6000,
+        7000,
+        30.0,
+    )
+    assert (unknown["group"], unknown["size_bytes"], unknown["calls_of_unknown_size"]) == (None, None, 1)

@@ -1,0 +1,179 @@
+"""The main command, as a user types it."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.builders import document, kernel, write
+from tests.samples import SAMPLES
+from traceanalyzer.cli import cli, run
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize("given", [["--trace-dir"], [], ["report"], ["report", "--trace-dir"]])
+def test_writes_page_csv_and_json(tmp_path, given, capsys):
+    assert run([*given, str(SAMPLES / "moe")]) == 0
+    folder = tmp_path / "reports" / "moe"
+    assert {path.name for path in folder.iterdir()} == {"summary.html", "summary.csv", "summary.json", "tables"}
+    printed = capsys.readouterr().out
+    assert "reports/moe/summary.html" in printed
+    assert "Overlap %" in printed
+
+
+def test_profile_folders_keep_their_place(tmp_path):
+    write(tmp_path / "profile" / "mine" / "ddp" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert run(["--trace-dir", "profile/mine/ddp"]) == 0
+    assert (tmp_path / "reports" / "mine" / "ddp" / "summary.json").exists()
+
+
+def test_json_and_csv_say_the_same(tmp_path):
+    assert run([str(SAMPLES / "ddp"), "--output", "out"]) == 0
+    found = summary(tmp_path / "out")
+    assert list(found) == [
+        "format_version", "label", "created", "version", "command", "ranks", "results", "findings", "skipped", "notes",
+    ]  # fmt: skip
+    assert (found["format_version"], found["label"], found["ranks"]) == (1, "ddp", [0, 1])
+    with (tmp_path / "out" / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row, expected in zip(rows, found["results"]["breakdown"], strict=True):
+        assert {name: float(value) for name, value in row.items()} == pytest.approx(expected)
+    calls = pd.read_csv(tmp_path / "out" / "tables" / "calls.csv")
+    assert len(calls) == 85
+    assert "calls" not in found["results"]
+
+
+def test_parquet_holds_results_and_events(tmp_path):
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet"]) == 0
+    breakdown = pd.read_parquet(tmp_path / "out" / "tables" / "breakdown.parquet")
+    ops = pd.read_parquet(tmp_path / "out" / "events" / "gpu_ops" / "rank_1.parquet")
+    assert breakdown["rank"].tolist() == [0, 1]
+    assert (ops["rank"] == 1).all()
+    assert set(ops["step"].dropna()) == {1, 2, 3}
+    assert not (tmp_path / "out" / "summary.html").exists()
+
+
+def test_a_new_report_leaves_no_tables_of_the_old_one(tmp_path):
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet"]) == 0
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet", "--ranks", "0"]) == 0
+    assert [path.name for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()] == ["rank_0.parquet"]
+    assert (tmp_path / "out" / "notes.txt").exists()
+
+
+def test_all_runs_of_a_folder(tmp_path):
+    for start in (0, 100_000_000):
+        write(tmp_path / "in" / f"t{start}.json", document([kernel(start, 5)], rank=0, world_size=1, base_ns=10**18))
+    assert run(["in", "--select", "all", "--output", "out"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "run_0_20010909-014640",
+        "run_1_20010909-014820",
+    ]
+    assert run(["in", "--output", "one"]) == 0
+    assert "1 other run" in summary(tmp_path / "one")["notes"][0]
+
+
+def test_processes_give_the_same_figures(tmp_path):
+    for jobs in ("1", "2"):
+        assert run([str(SAMPLES / "moe"), "--jobs", jobs, "--output", jobs]) == 0
+    assert summary(tmp_path / "1")["results"] == summary(tmp_path / "2")["results"]
+
+
+def test_a_kind_rule_changes_the_breakdown(tmp_path):
+    assert run([str(SAMPLES / "moe"), "--kind", "compute=nccl", "--output", "out"]) == 0
+    assert [row["comm_ns"] for row in summary(tmp_path / "out")["results"]["breakdown"]] == [0, 0]
+
+
+def test_quiet_prints_nothing(capsys):
+    assert run([str(SAMPLES / "moe"), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--trace-dir", "nowhere"], "nowhere: no such folder"),
+        (["empty"], "no traces here"),
+        (["--trace-file", "nowhere.json"], "no such file"),
+        (["bad"], "no traceEvents"),
+        (["cut"], "cut off before its first event"),
+        (["--steps", "x", "good"], "--steps"),
+        (["--kind", "x", "good"], "--kind"),
+        (["--ranks", "9", "good"], "this run has ranks 0"),
+        (["good", "--trace-dir", "good"], "name the traces once"),
+        (["--select", "all"], "name the traces once"),
+        (["good", "--nonsense"], "No such option"),
+        (["good", "--output", "good/rank0.json/x"], "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_code_2(tmp_path, capsys, arguments, message):
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "bad" / "rank0.json", b"not json")
+    write(tmp_path / "cut" / "rank0.json", b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name"')
+    write(tmp_path / "good" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_trace_without_gpu_operations_is_said(tmp_path, capsys):
+    from tests.builders import host
+
+    write(tmp_path / "in" / "rank0.json", document([host(0, 5, name="aten::mm")], rank=0))
+    assert run(["in"]) == 2
+    assert "no GPU operations" in capsys.readouterr().err
+
+
+def test_no_arguments_show_help(capsys):
+    assert run([]) == 2
+    assert "--trace-dir" in capsys.readouterr().err
+
+
+def test_help_shows_the_reports_options(capsys):
+    assert run(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "--step-range" in printed
+    assert "Exit codes" in printed
+
+
+def test_a_bug_of_ours_is_code_70(monkeypatch, capsys):
+    monkeypatch.setattr("traceanalyzer.scale.summarise", lambda *_a, **_k: 1 / 0)
+    assert run([str(SAMPLES / "moe")]) == 70
+    error = capsys.readouterr().err
+    assert "ZeroDivisionError" in error
+    assert "Traceback" not in error
+    assert run([str(SAMPLES / "moe"), "--verbose"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_code_130(monkeypatch):
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("traceanalyzer.scale.summarise", interrupt)
+    assert run([str(SAMPLES / "moe")]) == 130
+
+
+def test_every_command_has_help_and_an_example():
+    for name, command in cli.commands.items():
+        assert command.help, name
+        assert command.get_short_help_str(), name
+
+
+def test_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "traceanalyzer.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert "analyze-traces" in done.stdout

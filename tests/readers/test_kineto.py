@@ -1,0 +1,217 @@
+"""Kineto files: layouts, names and times of all ages, and every kind of damage."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.builders import document, host, kernel, write
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.readers import RankHint, kineto
+from traceanalyzer.readers.kineto import stream
+
+EVENTS = [
+    host(0.5, 4, name="aten::mm", **{"External id": 1}),
+    host(1, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=5),
+    kernel(10.001, 2.5, correlation=5, grid=[4, 1, 1], block=[128, 1, 1]),
+    kernel(20, 1.25, name="Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=4096),
+]
+
+
+def read(path, rank=3):
+    return list(kineto.read(path, RankHint(rank, "path"), KindRules()))
+
+
+def only(path):
+    (trace,) = read(path)
+    return trace
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+@pytest.mark.parametrize("content", [document(EVENTS), EVENTS], ids=["object", "bare array"])
+def test_plain_and_gzip_object_and_array(tmp_path, name, content):
+    trace = only(write(tmp_path / name, content))
+    ops = trace.gpu_ops
+    assert ops["start_ns"].tolist() == [10_001, 20_000]
+    assert ops["end_ns"].tolist() == [12_501, 21_250]
+    assert ops["kind"].tolist() == ["compute", "copy"]
+    assert ops["launch"].tolist() == [0, -1]
+    assert ops["grid"].tolist()[0] == "4x1x1"
+    assert (ops["direction"].tolist()[1], ops["source_memory"].tolist()[1], ops["bytes"].tolist()[1]) == (
+        "HtoD", "pageable", 4096,
+    )  # fmt: skip
+    assert trace.host_ops["name"].tolist() == ["aten::mm"]
+    assert (trace.rank, trace.meta.rank_source) == (3, "path")
+
+
+def test_properties_name_the_rank_groups_device_and_versions(tmp_path):
+    info = {"rank": 1, "world_size": 4, "nccl_version": "2.28.9",
+            "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1, 2, 3]}]}  # fmt: skip
+    content = document(EVENTS, distributedInfo=info, deviceProperties=[{"id": 0, "name": "NVIDIA H200"}],
+                       cuda_runtime_version=13000)  # fmt: skip
+    meta = only(write(tmp_path / "a.json", content)).meta
+    assert (meta.rank, meta.rank_source, meta.world_size) == (1, "distributedInfo", 4)
+    assert meta.groups[0].ranks == (0, 1, 2, 3)
+    assert (meta.device_name, meta.versions) == ("NVIDIA H200", {"cuda_runtime": "13.0", "nccl": "2.28.9"})
+
+
+def test_properties_after_the_events_count_too(tmp_path):
+    content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}}
+    assert only(write(tmp_path / "a.json", content)).rank == 2
+
+
+def test_old_category_names_and_streams_in_tid(tmp_path):
+    events = [{"ph": "X", "cat": "Kernel", "name": "gemm", "pid": 2, "tid": "stream 7", "ts": 1, "dur": 2, "args": {}},
+              {"ph": "X", "cat": "Memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "pid": 2, "tid": "stream 9", "ts": 5,
+               "dur": 2}]  # fmt: skip
+    trace = only(write(tmp_path / "a.json", document(events)))
+    assert trace.gpu_ops["stream"].tolist() == [7, 9]
+    assert trace.gpu_ops["kind"].tolist() == ["compute", "copy"]
+    assert trace.meta.device == 2
+
+
+@pytest.mark.parametrize(
+    ("base_ns", "ts", "expected_ns"),
+    [
+        (0, "1700000000000000", 1_700_000_000_000_000_000),
+        (0, "1700000000123456.789", 1_700_000_000_123_456_789),
+        (1_790_857_026_000_000_000, "4364160149625.886", 1_795_221_186_149_625_886),
+        (0, "12", 12_000),
+        (0, "0.001", 1),
+    ],
+)
+def test_times_are_exact_to_the_nanosecond(tmp_path, base_ns, ts, expected_ns):
+    content = json.dumps(document([kernel(0, 0.003)], base_ns=base_ns)).replace('"ts": 0', f'"ts": {ts}').encode()
+    ops = only(write(tmp_path / "a.json", content)).gpu_ops
+    assert ops["start_ns"].tolist() == [expected_ns]
+    assert ops["end_ns"].tolist() == [expected_ns + 3]
+
+
+def text_of(events):
+    return json.dumps(document(events))
+
+
+def test_a_file_cut_in_an_event_keeps_all_before_it(tmp_path):
+    events = [kernel(10 * n, 1) for n in range(50)]
+    text = text_of(events)
+    cut = text[: text.index('"ts": 300') + 4].encode()
+    trace = only(write(tmp_path / "a.json", cut))
+    assert len(trace.gpu_ops) == 30
+    assert trace.meta.is_truncated
+    assert "cut off" in trace.meta.notes[0]
+
+
+def test_a_cut_gzip_keeps_what_can_be_unpacked(tmp_path):
+    data = gzip.compress(text_of([kernel(10 * n, 1, name=f"k{n * 7919 % 1000}") for n in range(5000)]).encode())
+    trace = only(write_raw(tmp_path / "a.json.gz", data[: len(data) // 2]))
+    assert 500 < len(trace.gpu_ops) < 5000
+    assert trace.meta.is_truncated
+
+
+def write_raw(path, data):
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept", "skipped"),
+    [
+        (lambda text: text.replace('"ts": 20,', '"ts": NaN,'), 2, 1),
+        (lambda text: text.replace('"correlation": 77', '"correlation": Infinity'), 3, 0),
+        (lambda text: text.replace('"stream": 9', '"stream": "9"'), 3, 0),
+        (lambda text: text.replace("odd", "o\tdd"), 3, 0),
+        (lambda text: text.replace('"ts": 20,', '"ts": 20 oops'), 2, 1),
+        (lambda text: text.replace('"ph": "X", "cat": "kernel", "name": "odd"', '"name": "odd"'), 2, 1),
+        (lambda text: text.replace("}]}", "},]}"), 3, 0),
+        (lambda text: text.replace('"dur": 3', '"dur": -3'), 3, 0),
+    ],
+    ids=["NaN time", "Infinity", "number as text", "control character", "broken event", "no phase", "trailing comma",
+         "negative duration"],
+)  # fmt: skip
+def test_a_bad_event_costs_only_itself(tmp_path, damage, kept, skipped):
+    events = [kernel(10, 1), kernel(20, 3, name="odd", stream=9, correlation=77), kernel(30, 1)]
+    damaged = damage(text_of(events))
+    assert damaged != text_of(events)
+    trace = only(write(tmp_path / "a.json", damaged.encode()))
+    assert (len(trace.gpu_ops), trace.meta.events_skipped) == (kept, skipped)
+    assert (trace.gpu_ops["end_ns"] >= trace.gpu_ops["start_ns"]).all()
+
+
+def test_invalid_utf8_in_a_name_costs_nothing(tmp_path):
+    data = text_of([kernel(10, 1, name="oddname"), kernel(20, 1)]).encode().replace(b"oddname", b"odd\xff\xfename")
+    trace = only(write(tmp_path / "a.json", data))
+    assert len(trace.gpu_ops) == 2
+    assert "odd" in trace.gpu_ops["name"].iloc[0]
+
+
+def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch):
+    events = [kernel(10 * n, 1, name='a "}, {\\"ph\\": " b' if n % 3 else "plain", correlation=n) for n in range(200)]
+    path = write(tmp_path / "a.json", document(events))
+    for size in (100, 777, 5000, 1 << 20):
+        monkeypatch.setattr(stream, "HEAD_BYTES", 64)
+        text = stream.EventText.open(path)
+        chunks = list(text.chunks(size))
+        assert sum(len(json.loads(b"[" + chunk + b"]")) for chunk in chunks) == 200
+        assert not text.is_truncated
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "no traceEvents"),
+        (b"hello", "no traceEvents"),
+        (b'{"a": 1}', "no traceEvents"),
+        (b'{"traceEvents": []}', "without PyTorch operators"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "x", "ts": 1}]}', "without PyTorch operators"),
+        (b'{"traceEvents": [{"ph": "X"', "cut off before its first event"),
+    ],
+)
+def test_what_is_no_trace_says_why(tmp_path, content, why):
+    with pytest.raises(NotATraceError, match=why):
+        read(write(tmp_path / "a.json", content))
+
+
+def test_a_file_of_two_gpus_without_a_rank_is_two_ranks(tmp_path):
+    comm = {"Collective name": "allreduce", "Group size": 2}
+    events = [
+        kernel(0, 1, device=1),
+        kernel(5, 1, device=0),
+        kernel(7, 1, device=1, name="ncclDevKernel_AllReduce", **comm),
+    ]
+    first, second = read(write(tmp_path / "a.json", document(events)), rank=0)
+    assert [(t.rank, t.meta.device, len(t.gpu_ops)) for t in (first, second)] == [(0, 0, 1), (1, 1, 2)]
+    assert first.comm_args.empty
+    assert second.comm_args["gpu_op"].tolist() == [1]
+
+
+def test_another_gpus_operations_in_a_ranks_file_are_named(tmp_path):
+    events = [kernel(0, 1, device=1), kernel(5, 1, device=1), kernel(7, 1, device=0)]
+    trace = only(write(tmp_path / "a.json", document(events, rank=1)))
+    assert (trace.rank, trace.meta.device, len(trace.gpu_ops)) == (1, 1, 2)
+    assert trace.meta.notes == ("1 operations on other GPUs than this rank's are left out.",)
+
+
+def test_memory_events_become_counters(tmp_path):
+    args = {"Total Allocated": 10, "Total Reserved": 20, "Bytes": 5, "Device Id": 0, "Device Type": 1}
+    cpu = {**args, "Device Type": 0}
+    events = [kernel(0, 1), *({"ph": "i", "name": "[memory]", "ts": 3, "args": a} for a in (args, cpu))]
+    counters = only(write(tmp_path / "a.json", document(events))).counters
+    assert dict(zip(counters["name"], counters["value"], strict=True)) == {
+        "memory_allocated_bytes": 10, "memory_reserved_bytes": 20,
+    }  # fmt: skip
+
+
+def test_peer_copies_name_the_other_gpu(tmp_path):
+    args = {"fromDevice": 0, "toDevice": 1, "inDevice": 0, "stream": 7, "bytes": 8}
+    event = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy PtoP (Device -> Device)", "pid": 0, "tid": 7, "ts": 0, "dur": 1,
+             "args": args}  # fmt: skip
+    op = only(write(tmp_path / "a.json", document([event]))).gpu_ops.iloc[0]
+    assert (op["kind"], op["direction"], op["peer_device"]) == ("comm", "PtoP", 1)
+
+
+def test_head_of_a_file(tmp_path):
+    header = kineto.peek(
+        write(tmp_path / "a.json.gz", document(EVENTS, rank=1, world_size=8, base_ns=10, trace_id="T"))
+    )
+    assert (header.ranks, header.world_size, header.trace_id, header.start_ns) == ((1,), 8, "T", 510)

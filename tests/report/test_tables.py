@@ -1,0 +1,48 @@
+"""Tables as files: golden JSON, absent values, names that a spreadsheet would run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.builders import document, kernel, write
+from tests.samples import SAMPLES, sample
+from traceanalyzer.analyses import run
+from traceanalyzer.cli import run as command
+from traceanalyzer.report import Report, tables
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+STABLE = ("breakdown", "overlap", "steps", "nccl")
+
+
+@pytest.mark.parametrize("name", ["ddp", "pp", "moe"])
+def test_json_of_a_sample(name, request):
+    found = tables.as_json(Report(name, run(sample(name).ranks, ["ranks", *STABLE])))
+    text = json.dumps(found["results"], indent=1, sort_keys=True) + "\n"
+    golden = GOLDEN / f"{name}.json"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text)
+    assert json.loads(text) == json.loads(golden.read_text())
+
+
+def test_absent_is_null_and_empty_never_zero(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert command(["in", "--output", "out", "--quiet"]) == 0
+    (row,) = json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]
+    assert row["overlap_pct"] is None
+    assert (tmp_path / "out" / "summary.csv").read_text().splitlines()[1].endswith(",0,0,")
+
+
+def test_names_cannot_become_formulas(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5, name="=HYPERLINK(1)")], rank=0, world_size=1))
+    assert command(["in", "--output", "out", "--quiet"]) == 0
+    assert ",=HYPERLINK" not in (tmp_path / "out" / "tables" / "kernels.csv").read_text()
+
+
+def test_samples_folder_has_a_readme_for_each():
+    text = (SAMPLES / "README.md").read_text()
+    for folder in SAMPLES.iterdir():
+        assert folder.is_file() or f"`{folder.name}`" in text

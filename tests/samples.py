@@ -1,0 +1,17 @@
+"""The captures in `sample_traces/`."""
+
+from functools import cache
+from pathlib import Path
+
+import traceanalyzer as ta
+from traceanalyzer.model import TraceSet
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+
+RUNS = ("ddp", "ddp_straggler", "fsdp_full", "pp", "moe", "streams")
+
+
+@cache
+def sample(name: str) -> TraceSet:
+    """A sample's ranks; read once a test session."""
+    return ta.load(SAMPLES / name)

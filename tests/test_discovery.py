@@ -1,0 +1,135 @@
+"""Which files make a run, and which rank each is."""
+
+import os
+
+import pytest
+
+from tests.builders import document, kernel, write
+from traceanalyzer.discovery import discover, of_files
+from traceanalyzer.errors import InputError
+
+SECOND = 1_000_000  # µs
+
+
+def capture(folder, name, rank=None, start_s=0.0, world_size=2):
+    return write(
+        folder / name, document([kernel(start_s * SECOND, 5)], rank=rank, world_size=world_size, base_ns=10**18)
+    )
+
+
+def runs(folder):
+    return [
+        [(str(c.path.relative_to(folder)), c.ranks) for c in sorted(run.captures, key=lambda c: str(c.path))]
+        for run in discover(folder).runs
+    ]
+
+
+def test_one_file_a_rank_is_one_run(tmp_path):
+    capture(tmp_path, "rank_0/worker.1764843241.pt.trace.json.gz", 0)
+    capture(tmp_path, "rank_1/worker.1764843242.pt.trace.json.gz", 1, start_s=0.4)
+    assert len(runs(tmp_path)) == 1
+
+
+def test_repeated_captures_are_runs_in_order_of_time(tmp_path):
+    for number, start in enumerate((100, 5, 40)):
+        for rank in (0, 1):
+            capture(tmp_path, f"rank_{rank}/w.{number}.json", rank, start_s=start + rank / 10)
+    assert runs(tmp_path) == [
+        [(f"rank_0/w.{n}.json", (0,)), (f"rank_1/w.{n}.json", (1,))] for n in (1, 2, 0)
+    ]  # fmt: skip
+
+
+def test_a_run_with_a_missing_rank_does_not_borrow_it_from_another(tmp_path):
+    capture(tmp_path, "a1.json", 1, start_s=0)
+    capture(tmp_path, "b0.json", 0, start_s=20)
+    capture(tmp_path, "b1.json", 1, start_s=20.1)
+    assert runs(tmp_path) == [[("a1.json", (1,))], [("b0.json", (0,)), ("b1.json", (1,))]]
+
+
+def test_strategies_side_by_side_are_never_mixed(tmp_path):
+    capture(tmp_path, "ddp/rank0.json", 0, start_s=0)
+    capture(tmp_path, "naive/rank0.json", 0, start_s=3)
+    capture(tmp_path, "naive/rank1.json", 1, start_s=3)
+    assert [run.label for run in discover(tmp_path).runs] == ["ddp", "naive"]
+
+
+def test_hosts_in_folders_of_their_own_are_one_job(tmp_path):
+    for rank in range(4):
+        capture(tmp_path, f"machine-{'ab'[rank // 2]}/rank{rank}.json", rank, start_s=rank / 10, world_size=4)
+    assert len(runs(tmp_path)) == 1
+
+
+def test_different_world_sizes_are_different_runs(tmp_path):
+    capture(tmp_path, "one.json", 0, start_s=0, world_size=1)
+    capture(tmp_path, "two.json", 1, start_s=1, world_size=2)
+    assert len(runs(tmp_path)) == 2
+
+
+def test_copies_of_one_file_stay_in_their_run(tmp_path):
+    for name in ("rank0.json", "rank0 (1).json"):
+        capture(tmp_path, name, 0)
+    capture(tmp_path, "rank1.json", 1, start_s=0.1)
+    assert len(runs(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks", "source"),
+    [
+        (["rank3.json", "rank_12.json"], [3, 12], "path"),
+        (["worker_1/t.json", "worker_0/t.json"], [0, 1], "path"),
+        (["host_100.json", "host_20.json"], [0, 1], "file order"),
+        (["crank.json"], [0], "file order"),
+    ],
+)
+def test_rank_from_path_else_file_order(tmp_path, names, ranks, source):
+    for name in names:
+        capture(tmp_path, name)
+    (run,) = discover(tmp_path).runs
+    assert [(c.hint.rank, c.hint.source) for c in run.captures] == [(rank, source) for rank in ranks]
+    assert run.is_guessed == (source == "file order" and len(names) > 1)
+
+
+def test_unnumbered_files_take_free_numbers_in_natural_order(tmp_path):
+    capture(tmp_path, "t10.json")
+    capture(tmp_path, "t9.json")
+    capture(tmp_path, "z.json", 0)
+    (run,) = discover(tmp_path).runs
+    assert {c.path.name: c.ranks for c in run.captures} == {"t9.json": (1,), "t10.json": (2,), "z.json": (0,)}
+
+
+def test_what_is_no_trace_is_skipped_with_why(tmp_path):
+    capture(tmp_path, "rank0.json", 0)
+    write(tmp_path / "notes.json", b'{"a": 1}')
+    write(tmp_path / "run.json", b"{}")
+    write(tmp_path / "readme.txt", b"hi")
+    (skipped,) = discover(tmp_path).skipped
+    assert skipped.what.endswith("notes.json")
+    assert "no traceEvents" in skipped.why
+
+
+def test_run_json_beside_the_traces_is_found(tmp_path):
+    capture(tmp_path, "rank_0/t.json", 0)
+    info = write(tmp_path / "run.json", b"{}")
+    assert discover(tmp_path).runs[0].info == info
+
+
+@pytest.mark.parametrize(("make", "message"), [(False, "no such folder"), (True, "no traces here")])
+def test_nothing_to_analyse(tmp_path, make, message):
+    folder = tmp_path / "x"
+    if make:
+        folder.mkdir()
+    with pytest.raises(InputError, match=message):
+        discover(folder)
+
+
+def test_a_named_file_that_does_not_exist(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        of_files([tmp_path / "rank0.json"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_skipped(tmp_path):
+    capture(tmp_path, "rank0.json", 0)
+    capture(tmp_path, "rank1.json", 1).chmod(0)
+    (skipped,) = discover(tmp_path).skipped
+    assert "cannot be read" in skipped.why

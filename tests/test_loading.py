@@ -1,0 +1,111 @@
+"""The library: load, analyse, and the real captures' figures."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import traceanalyzer as ta
+from tests.builders import document, kernel, write
+from tests.samples import RUNS, SAMPLES, sample
+from traceanalyzer.analyses import ANALYSES
+
+
+def test_figures_of_ddp():
+    # From an independent computation over single events of the same files.
+    assert ta.breakdown(sample("ddp")).rows() == [
+        {"rank": 0, "window_ns": 200_219_528, "compute_ns": 49_958_284, "exposed_comm_ns": 5_982_479,
+         "exposed_copy_ns": 1_414_337, "idle_ns": 142_864_428, "comm_ns": 7_870_409, "overlapped_comm_ns": 1_887_930,
+         "overlap_pct": pytest.approx(23.99, abs=0.005)},
+        {"rank": 1, "window_ns": 201_249_467, "compute_ns": 56_478_687, "exposed_comm_ns": 137_754_920,
+         "exposed_copy_ns": 485_186, "idle_ns": 6_530_674, "comm_ns": 165_262_391, "overlapped_comm_ns": 27_507_471,
+         "overlap_pct": pytest.approx(16.64, abs=0.005)},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_parts_add_up_on_every_sample(run):
+    for frame in (ta.breakdown(sample(run)).to_frame(), ta.steps(sample(run)).to_frame().dropna(subset="window_ns")):
+        parts = frame[["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]].sum(axis=1)
+        assert parts.tolist() == frame["window_ns"].tolist()
+
+
+def test_collectives_of_a_pipeline_carry_their_peers_and_bytes():
+    frame = ta.nccl(sample("pp")).to_frame()
+    known = frame[frame["group"].notna()].set_index(["rank", "collective"])
+    assert known.loc[(0, "send_recv"), "size_bytes"] == 9 * 2 * 1_572_864 * 4
+    assert set(known.loc[0].index) == {"send_recv", "send", "recv"}
+
+
+def test_uneven_all_to_all_is_told():
+    frame = ta.calls(sample("moe")).to_frame()
+    exchanges = frame[frame["collective"] == "all_to_all"]
+    assert len(exchanges) == 2 * 36
+    assert exchanges["is_uneven"].all()
+
+
+def test_results_are_tables_in_a_notebook():
+    result = ta.breakdown(sample("ddp"))
+    assert "<table" in result._repr_html_()
+    assert isinstance(result.to_frame(), pd.DataFrame)
+    assert "Breakdown" in repr(result)
+
+
+def test_steps_and_ranks_can_be_chosen():
+    traces = ta.load(SAMPLES / "ddp", ranks=[1], steps="2:3")
+    (row,) = ta.breakdown(traces).rows()
+    assert (row["rank"], row["window_ns"]) == (1, 132_938_723)
+
+
+def test_two_files_that_claim_one_rank(tmp_path):
+    for name in ("a.json", "b.json"):
+        write(tmp_path / name, document([kernel(0, 5)], rank=0))
+    traces = ta.load(tmp_path)
+    assert [trace.meta.files for trace in traces.ranks] == [("a.json",)]
+    assert "claims rank 0" in traces.skipped[0].why
+    assert traces.notes == ("1 of 2 ranks has no trace here: 1.",)
+
+
+def test_guessed_numbers_move_on_instead_of_colliding(tmp_path):
+    write(tmp_path / "a.json", document([kernel(0, 5), kernel(0, 5, device=1)]))
+    write(tmp_path / "b.json", document([kernel(0, 5)]))
+    assert [trace.rank for trace in ta.load(tmp_path).ranks] == [0, 1, 2]
+
+
+def test_captures_of_different_times_are_no_job():
+    assert any("do not overlap in time" in note for note in sample("streams").notes)
+    assert not any("do not overlap in time" in note for note in sample("ddp").notes)
+
+
+def test_a_damaged_file_leaves_the_others(tmp_path):
+    write(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0))
+    write(tmp_path / "rank1.json", b'{"traceEvents": [{"ph": "X"')
+    traces = ta.load(tmp_path)
+    assert [trace.rank for trace in traces.ranks] == [0]
+    assert traces.skipped[0].what.endswith("rank1.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0, 1"), ({"steps": "x"}, "--steps"),
+     ({"kind": ["x"]}, "--kind")],
+)  # fmt: skip
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(ta.TraceAnalyzerError, match=message):
+        ta.load(SAMPLES / "moe", **options)
+
+
+def test_unknown_analysis():
+    with pytest.raises(ta.UsageError, match="breakdown"):
+        ta.analyse(sample("moe"), "nonsense")
+    with pytest.raises(AttributeError):
+        _ = ta.nonsense
+    assert set(ANALYSES) <= set(dir(ta))
+
+
+def test_importing_loads_nothing_heavy():
+    code = "import sys, traceanalyzer; print([m for m in ('pandas', 'numpy', 'click', 'jinja2', 'torch') if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

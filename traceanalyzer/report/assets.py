@@ -1,0 +1,69 @@
+"""The files that a page is made of: templates, style, scripts, and plotly's own."""
+
+import base64
+import hashlib
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from markupsafe import Markup
+
+SCRIPTS = ("page.js", "tables.js", "bars.js", "timeline_model.js", "timeline_draw.js", "timeline.js", "charts.js")
+"""In the order in which they run."""
+
+PLOTLY = "plotly.min.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script's text, and the hash by which the page's policy allows it."""
+
+    text: Markup
+    hash: str
+
+
+@cache
+def templates() -> Path:
+    """The folder of templates: inside an installed package, else beside it in the source tree."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+@cache
+def read(name: str) -> str:
+    """A file of the templates' folder."""
+    return (templates() / name).read_text(encoding="utf-8")
+
+
+@cache
+def scripts() -> tuple[Script, ...]:
+    """The page's scripts."""
+    return tuple(Script(Markup(read(name)), sha256(read(name))) for name in SCRIPTS)  # noqa: S704 - our own files
+
+
+@cache
+def plotly_text() -> str:
+    """Plotly's script as its Python package carries it."""
+    return (files("plotly") / "package_data" / PLOTLY).read_text(encoding="utf-8")
+
+
+@cache
+def plotly_packed() -> str:
+    """The same deflated, in base64: 4.8 MB become 2.0 MB."""
+    return base64.b64encode(zlib.compress(plotly_text().encode("utf-8"), 9)).decode("ascii")
+
+
+def write_plotly(folder: Path) -> Path:
+    """Write plotly's script beside a page, unless it is there."""
+    path = folder / PLOTLY
+    if not path.exists() or path.stat().st_size != len(plotly_text().encode("utf-8")):
+        path.write_text(plotly_text(), encoding="utf-8", newline="")
+    return path
+
+
+def sha256(text: str) -> str:
+    """The hash of an inline script as a Content-Security-Policy lists it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

@@ -1,0 +1,52 @@
+"""The plotly charts of one page: their data, and the policy that lets their script run."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from traceanalyzer.report import assets
+
+
+class Charts:
+    """Collects the charts that templates ask for while a page is rendered."""
+
+    def __init__(self, plotlyjs: str) -> None:
+        self.plotlyjs = plotlyjs
+        self.made: list[str] = []
+
+    def add(self, name: str, figure: Mapping[str, Any] | None, label: str) -> Markup:
+        """The place of a chart, which its script fills when it scrolls into view; nothing without a figure."""
+        if figure is None:
+            return Markup()
+        self.made.append(name)
+        return Markup(
+            '<div class="chart" id="chart-{name}" role="img" aria-label="{label}">'
+            '<p class="quiet">Loading chart…</p></div>'
+            '<script type="application/json" class="figure" data-for="chart-{name}">{data}</script>'
+        ).format(name=name, label=label, data=embedded(figure))
+
+    @property
+    def policy(self) -> str:
+        """The page's Content-Security-Policy: our scripts and, where there are charts, plotly's, by hash."""
+        allowed = [f"'{script.hash}'" for script in assets.scripts()]
+        if self.made and self.plotlyjs == "inline":
+            allowed.append(f"'{assets.sha256(assets.plotly_text())}'")
+        if self.made and self.plotlyjs == "directory":
+            allowed.append("'self'")
+        return (
+            f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; "
+            "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        )
+
+    @property
+    def packed_script(self) -> str | None:
+        """Plotly's script for the page; `None` where there is no chart or it lies beside the page."""
+        return assets.plotly_packed() if self.made and self.plotlyjs == "inline" else None
+
+
+def embedded(data: Any) -> Markup:
+    """JSON that cannot end the script element that holds it."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704

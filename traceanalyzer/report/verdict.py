@@ -1,0 +1,103 @@
+"""Two or three sentences that say where the step time went: the findings' own words, or the breakdown's."""
+
+import pandas as pd
+
+from traceanalyzer.report import Report
+from traceanalyzer.report.parts import Split
+from traceanalyzer.report.quantities import digits, text
+
+NOTABLE_PCT = 10.0
+"""A part that takes less of the time is not worth a sentence."""
+
+APART_PCT = 20.0
+"""Ranks whose shares differ by more than this are called out."""
+
+MOST_FINDINGS = 2
+
+
+def sentences(report: Report, split: Split | None) -> list[str]:
+    """The verdict, most important first; says so when nothing is wrong."""
+    if split is None:
+        return ["No GPU operation was recorded, so there is nothing to split."]
+    shares = _shares(split)
+    found = [finding.title for finding in report.findings if finding.severity in ("high", "medium")]
+    return [_length(split, shares), *(found[:MOST_FINDINGS] or _from_breakdown(report, split, shares))]
+
+
+def _shares(split: Split) -> pd.DataFrame:
+    """Per cent of each rank's window by part, with communication and idle as wholes."""
+    parts = split.table.set_index("rank")
+    return 100.0 * parts.div(parts["window_ns"], axis=0)
+
+
+def _length(split: Split, shares: pd.DataFrame) -> str:
+    mean_ns = split.table["window_ns"].mean() / split.per
+    compute = shares["compute_ns"]
+    what = f"A step takes {text(mean_ns, '_ns')}" if split.steps else f"The capture spans {text(mean_ns, '_ns')}"
+    if len(shares) == 1:
+        return f"{what}. The GPU computes for {digits(compute.iloc[0])} % of it."
+    spread = (
+        f" ({digits(compute.min())} to {digits(compute.max())} % over ranks)"
+        if compute.max() - compute.min() >= 1
+        else ""
+    )
+    return f"{what}. GPUs compute for {digits(compute.mean())} % of it{spread}."
+
+
+def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
+    idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
+    made = _one_waits_for_another(report, split, shares) if len(shares) > 1 else []
+    if not made:
+        made = [
+            _shared(name, share)
+            for name, share in (("idle", idle), ("in communication that no compute hides", comm))
+            if share.mean() >= NOTABLE_PCT
+        ]
+    return made or [
+        (
+            f"Nothing stands out: no more than {digits(max(idle.max(), comm.max()))} % of any rank's time is idle or "
+            "exposed communication."
+        )
+    ]
+
+
+def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
+    """The sentence for one rank idle while another sits in a collective."""
+    idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
+    late, waiting = idle.idxmax(), comm.idxmax()
+    is_apart = idle[late] - idle[waiting] >= APART_PCT and comm[waiting] - comm[late] >= APART_PCT
+    if late == waiting or not is_apart:
+        return []
+    table = split.table.set_index("rank")
+    unit = " a step" if split.steps else ""
+    return [
+        (
+            f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, '_ns')}{unit} "
+            f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(report, waiting)} for "
+            f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, '_ns')}{unit} ({digits(comm[waiting])} %)."
+        ),
+        (
+            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank {late}: "
+            f"look at what keeps rank {late}'s host from launching."
+        ),
+    ]
+
+
+def _collective(report: Report, rank: int) -> str:
+    """The collective of which most time is exposed on a rank."""
+    nccl = report.results["nccl"].to_frame()
+    own = nccl[nccl["rank"] == rank]
+    if own.empty:
+        return "communication"
+    return str(own.loc[own["exposed_comm_ns"].idxmax(), "collective"]).replace("_", "-")
+
+
+def _shared(name: str, share: pd.Series) -> str:
+    if len(share) == 1:
+        return f"For {digits(share.iloc[0])} % of the time it is {name}."
+    if share.max() - share.min() < APART_PCT:
+        return f"On average {digits(share.mean())} % of the time is spent {name}."
+    return (
+        f"On average {digits(share.mean())} % of the time is spent {name}, unevenly: {digits(share.max())} % on rank "
+        f"{share.idxmax()}, {digits(share.min())} % on rank {share.idxmin()}."
+    )
