@@ -66,9 +66,7 @@ RANGES: Mapping[str, str] = MappingProxyType(
 )
 """The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
 
-FRAMES: Mapping[str, str] = MappingProxyType(
-    {"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT}
-)
+FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
 """Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`, without built-in functions."""
 
 COMM_ARGS: Mapping[str, str] = MappingProxyType(

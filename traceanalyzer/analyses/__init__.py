@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-<<<<<<< HEAD
 from traceanalyzer.analyses import (
     breakdown,
     calls,
@@ -32,10 +31,8 @@ from traceanalyzer.analyses import (
     overlap,
     ranks,
     steps,
+    timeline,
 )
-=======
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps, timeline
->>>>>>> main
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 

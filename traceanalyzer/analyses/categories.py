@@ -1,4 +1,4 @@
-"""What kind of work fills the GPU: matrix products, attention, norms, element-wise, optimizer, communication, copies."""
+"""What kind of work fills the GPU: products, attention, norms, element-wise, optimizer, communication, copies."""
 
 from collections.abc import Mapping
 from typing import ClassVar

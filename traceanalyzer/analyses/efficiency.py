@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
@@ -69,7 +68,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     table = pd.concat([_operators(trace, tree, found), _communication(calls)], ignore_index=True)
     table = table.astype({"autograd": "str", "family": "str"}).astype(
-        {name: "Int64" for name in ("calls", *_SUMMED)} | {"on_tensor_cores": "boolean"}
+        dict.fromkeys(("calls", *_SUMMED), "Int64") | {"on_tensor_cores": "boolean"}
     )
     return _with_peaks(table, trace.meta.device_name).sort_values("gpu_ns", ascending=False, ignore_index=True)
 
@@ -110,21 +109,21 @@ def _text(size_bytes: pd.Series) -> pd.Series:
 
 def _with_peaks(table: pd.DataFrame, device_name: str | None) -> pd.DataFrame:
     peak = peak_of(device_name)
-    is_comm = (table["family"] == "communication").to_numpy()
     answers = [None if pd.isna(said) else bool(said) for said in table["on_tensor_cores"]]
-    kinds = [
-        None if pd.isna(dtype) else _element_type(dtype, family, said)
-        for dtype, family, said in zip(table["dtype"].astype("object"), table["family"], answers, strict=True)
-    ]
+    types = zip(table["dtype"].astype("object"), table["family"], answers, strict=True)
+    kinds = [None if pd.isna(dtype) else _element_type(dtype, family, said) for dtype, family, said in types]
     rates = [peak.tflops.get(kind) if peak and kind else None for kind in kinds]
+    memory = [peak.gbytes_per_s if peak and family != "communication" else None for family in table["family"]]
     return table.assign(
-        element_type=pd.Series(kinds, dtype="str").where(~is_comm),
-        peak_tflops_per_s=pd.array(np.where(is_comm, None, np.array(rates, dtype=object)), dtype="Float64"),
-        peak_gbytes_per_s=pd.array([peak.gbytes_per_s if peak and not comm else None for comm in is_comm], "Float64"),
+        element_type=pd.Series(kinds, dtype="str"),
+        peak_tflops_per_s=pd.array(rates, dtype="Float64"),
+        peak_gbytes_per_s=pd.array(memory, dtype="Float64"),
     ).drop(columns="dtype")
 
 
 def _element_type(dtype: str, family: str, on_tensor_cores: bool | None) -> str | None:
+    if family == "communication":
+        return None
     if family in MODEL_FAMILIES:
         return element_type(dtype, tensor_cores=on_tensor_cores)
     # Other work runs on the vector units, which compute 16-bit elements in 32 bits.

@@ -29,17 +29,16 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Add up the rank's counted kernels whose names are Inductor's."""
     ops = trace.gpu_ops[trace.counted]
     made = {name: fusion(name) for name in ops["name"].cat.categories}
-    made = {name: found for name, found in made.items() if found is not None}
-    own = ops[ops["name"].isin(made)]
+    own = ops[ops["name"].isin([name for name, found in made.items() if found])]
     if own.empty:
         return pd.DataFrame()
     durations = (own["end_ns"] - own["start_ns"]).groupby(own["name"], observed=True)
     table = durations.agg(gpu_ops="size", gpu_ns="sum").rename_axis("kernel").reset_index()
-    names = table["kernel"].astype("str")
+    found = [made[name] or ("", ()) for name in table["kernel"]]
     return table.assign(
-        kernel=names,
-        fusion=[made[name][0] for name in names],
-        operators=[", ".join(made[name][1]) for name in names],
+        kernel=table["kernel"].astype("str"),
+        fusion=[kind for kind, _ in found],
+        operators=[", ".join(operators) for _, operators in found],
     ).sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -22,23 +22,23 @@ class Modules(Result):
     """One row for each rank, path and pass, in the order of the tree."""
 
     title: ClassVar[str] = "Modules and ranges"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "path", "pass")
+    keys: ClassVar[tuple[str, ...]] = ("rank", "path", "autograd")
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "path": "nn.Module calls and user ranges from the outermost down, parted by /.",
         "name": "Last part of the path.",
         "depth": "Parts before it.",
         "source": "module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX).",
-        "pass": "forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
+        "autograd": "forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
         "calls": "Calls of the scope that launched GPU operations, themselves or in scopes below.",
         "host_ns": "Host time of its calls; of the forward row only.",
         "gpu_ops": "GPU operations that it launched, those of scopes below included.",
-        "gpu_own_ns": "Sum of the durations of those that belong to no scope below. Over all rows, with the one outside "
-        "any scope, this adds up to all GPU operations.",
+        "gpu_own_ns": "Sum of the durations of those that belong to no scope below. Over all rows, with the one "
+        "outside any scope, this adds up to all GPU operations.",
         "gpu_total_ns": "Sum of the durations of all of them.",
         **{name: DEFINITIONS[name] for name in _PARTS},
-        "window_ns": "Sum over calls of the time from the first start to the last end of the GPU operations that the "
-        "call launched. All that runs in it counts below, whoever launched it.",
+        "window_ns": "Sum over calls of the time from the first start to the last end of the operations that the call "
+        "launched. All that runs in it counts below, whoever launched it.",
     }
 
 
@@ -52,12 +52,12 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     placed = scopes.of_op != NONE
     held = trace.counted & placed
     passes = [_rows(trace, scopes, held & (backward == wanted)) for wanted in (False, True)]
-    table = pd.concat([rows.assign(**{"pass": name}) for rows, name in zip(passes, ("forward", "backward"), strict=True)])
-    table.loc[table["pass"] == "backward", "host_ns"] = pd.NA
+    table = pd.concat([rows.assign(autograd=name) for rows, name in zip(passes, ("forward", "backward"), strict=True)])
+    table["host_ns"] = table["host_ns"].mask(table["autograd"] != "forward")
     table = pd.concat([table, _outside(trace, trace.counted & ~placed)], ignore_index=True)
     table["depth"] = table["path"].str.count("/")
     table["name"] = table["path"].str.rsplit("/", n=1).str[-1]
-    return table.sort_values(["path", "pass"], ascending=[True, False], kind="stable", ignore_index=True)
+    return table.sort_values(["path", "autograd"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Modules:

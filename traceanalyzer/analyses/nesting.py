@@ -1,6 +1,7 @@
 """Which event lies inside which other on its thread, for millions of events at once."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,7 @@ class Nesting:
         return cls(_unsorted(_rows(order, parent), order), _unsorted(depth, order), starts, ends, threads)
 
     def innermost_at(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Row of the innermost event around each moment [start, end) on a thread; -1 where none is."""
+        """Row of the innermost event that is running on a thread at each moment; -1 where none is."""
         found = np.full(len(times), NONE, dtype=np.int64)
         for thread in np.unique(threads):
             own = np.flatnonzero(self._threads == thread)
@@ -54,7 +55,7 @@ class Nesting:
         return self.gathered_up(own.astype(np.int64), np.add)
 
     def gathered_up(self, own: np.ndarray, combine: np.ufunc) -> np.ndarray:
-        """Values of each event combined with those of all events inside it, by `np.add`, `np.minimum`, …"""
+        """Values of each event combined (`np.add`, `np.minimum`) with those of all events inside it."""
         total = own.copy()
         for rows in reversed(self._levels()):
             combine.at(total, self.parent[rows], total[rows])
@@ -73,7 +74,7 @@ class Nesting:
         """Rows of events inside others, outer levels first."""
         order = np.argsort(self.depth, kind="stable")
         bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
-        return [order[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [order[first:last] for first, last in pairwise(bounds)]
 
     def children_ns(self) -> np.ndarray:
         """Time of each event that its direct children take."""
@@ -107,7 +108,7 @@ def _nest(starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> tuple[np
     """Parent position and depth of events sorted by thread and start."""
     parent, depth = np.full(len(starts), NONE, dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
     bounds = np.append(np.flatnonzero(np.diff(threads, prepend=threads[:1] - 1)), len(starts))
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         part = slice(first, last)
         level = _depth(starts[part], ends[part])
         above = _last_above(level)
@@ -122,7 +123,7 @@ def _depth(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Events that began before each event (in the given order) minus those of them that have ended."""
     lasts = ends > starts
     ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right")
-    instants_before = np.cumsum(~lasts) - ~lasts
+    instants_before: np.ndarray = np.cumsum(~lasts) - ~lasts
     return np.arange(len(starts)) - ended - instants_before
 
 

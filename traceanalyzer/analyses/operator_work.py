@@ -61,7 +61,8 @@ def _row(name: str, shapes: object, dtypes: object, arguments: object) -> tuple[
 
 def _innermost(tree: OperatorTree, marked: np.ndarray) -> np.ndarray:
     """Marked operators that hold no other marked one."""
-    return marked & (tree.nesting.summed_up(marked) == 1)
+    alone: np.ndarray = marked & (tree.nesting.summed_up(marked) == 1)
+    return alone
 
 
 def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -69,7 +70,8 @@ def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> n
     position[rows] = np.arange(len(rows))
     nearest = np.append(tree.nesting.handed_down(counts), NONE)
     owner = np.where(tree.owner >= 0, tree.owner, len(counts))
-    return position[nearest[owner]]
+    found: np.ndarray = position[nearest[owner]]
+    return found
 
 
 def _gpu_columns(trace: RankTrace, of_op: np.ndarray, count: int) -> dict[str, object]:

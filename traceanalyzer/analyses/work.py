@@ -267,12 +267,17 @@ _COMPILED = re.compile(r"triton_(?!.*(embedding|gather|scatter|index))")
 
 # By the number of their arguments.
 _POINTWISE = {
-    1: "neg abs exp log sqrt rsqrt tanh sigmoid relu relu_ silu".split(),
-    2: "mul mul_ div div_ gelu pow maximum minimum silu_backward tanh_backward sigmoid_backward clamp_min".split(),
-    3: "add add_ sub sub_ where masked_fill masked_fill_ clamp lerp gelu_backward threshold_backward "
-    "native_dropout native_dropout_backward".split(),
-    4: "addcmul addcdiv".split(),
-}
+    1: ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "relu_", "silu"),
+    2: (
+        "mul", "mul_", "div", "div_", "gelu", "pow", "maximum", "minimum", "silu_backward", "tanh_backward",
+        "sigmoid_backward", "clamp_min",
+    ),
+    3: (
+        "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_", "clamp", "lerp", "gelu_backward",
+        "threshold_backward", "native_dropout", "native_dropout_backward",
+    ),
+    4: ("addcmul", "addcdiv"),
+}  # fmt: skip
 
 _FORWARD_ATTENTION = {
     "aten::scaled_dot_product_attention": _attention(0, 5),
@@ -335,8 +340,8 @@ FORMULAS: Mapping[str, Callable[[Call], Work]] = {
     "aten::_fused_sgd_": _lists("optimizer", 4),
     **{
         f"aten::_foreach_{name}": _lists("optimizer", 0 if name == "copy" else 1)
-        for name in "add sub mul div sqrt copy".split()
+        for name in ["add", "sub", "mul", "div", "sqrt", "copy"]
     },
-    **{f"aten::_foreach_{name}": _lists("optimizer", 3) for name in "lerp addcmul addcdiv".split()},
+    **{f"aten::_foreach_{name}": _lists("optimizer", 3) for name in ["lerp", "addcmul", "addcdiv"]},
 }
 """By operator. Of nested operators with a formula the innermost counts."""
