@@ -58,5 +58,11 @@ def _launches(ops: pd.DataFrame) -> pd.DataFrame:
     names = held["call"].fillna("cudaLaunchKernel") if "call" in held else "cudaLaunchKernel"
     starts = held["launch"].astype("int64")
     return pd.DataFrame(
-        {"start_ns": starts, "end_ns": starts + 1, "name": names, "thread": held["thread"], "correlation": held.index + 1}
+        {
+            "start_ns": starts,
+            "end_ns": starts + 1,
+            "name": names,
+            "thread": held["thread"],
+            "correlation": held.index + 1,
+        }
     )

@@ -30,7 +30,10 @@ def block(*, causal=False):
 
 def convolutions():
     return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.ReLU(), torch.nn.ConvTranspose2d(8, 4, 2), torch.nn.Conv2d(4, 4, 1)
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.ConvTranspose2d(8, 4, 2),
+        torch.nn.Conv2d(4, 4, 1),
     )
 
 

@@ -30,7 +30,12 @@ def test_own_time_counts_each_operation_once_and_total_includes_callees():
 
 
 def test_operations_without_launch_or_operator_have_rows_of_their_own():
-    gpu = [("a", 0, 5), ("b", 5, 7, {"launch": 1}), ("c", 7, 8, {"launch": 15}), ("d", 8, 9, {"launch": 15, "thread": 2})]
+    gpu = [
+        ("a", 0, 5),
+        ("b", 5, 7, {"launch": 1}),
+        ("c", 7, 8, {"launch": 15}),
+        ("d", 8, 9, {"launch": 15, "thread": 2}),
+    ]
     found = rows(program([("aten::mm", 10, 20)], gpu))
     assert {name: row["gpu_own_ns"] for name, row in found.items()} == {
         "(no launch recorded)": 5,
