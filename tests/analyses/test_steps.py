@@ -89,6 +89,11 @@ def test_selected_steps_clip_the_window_and_count_their_own_operations(wanted, w
     assert sum(kernel["calls"] for kernel in results["kernels"].rows()) == kernels
 
 
+def test_headline_of_an_open_step_says_what_it_is():
+    row = run([rank_trace(OPS, steps=STEPS, wanted="2")], ["headline"])["headline"].rows()[0]
+    assert (row["basis"], row["steps"], row["window_ns"]) == ("step 2", None, 10)
+
+
 @pytest.mark.parametrize("wanted", ["7", "5:6"])
 def test_steps_that_the_capture_lacks_are_refused(wanted):
     with pytest.raises(UsageError, match="it has 0, 1, 2"):

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses import breakdown
 from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.breakdown import Breakdown
+from traceanalyzer.analyses.ranks import Ranks
 from traceanalyzer.analyses.steps import Steps
 
 _SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns")
@@ -20,7 +21,7 @@ class Headline(Result):
     keys: ClassVar[tuple[str, ...]] = ("rank",)
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
-        "basis": "What the row is of: complete steps that all ranks share, or the whole capture.",
+        "basis": "What the row is of: complete steps that all ranks share; without any, what is looked at.",
         "steps": "Number of those steps; absent for a whole capture.",
         "step_mean_ns": "Mean length of the steps' GPU windows.",
         "step_std_ns": "Sample standard deviation of the same; absent with fewer than two steps.",
@@ -38,13 +39,13 @@ class Headline(Result):
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
 
 
-def across(parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps) -> Headline:  # noqa: ARG001
-    """Sum the complete steps that every rank has; without such steps take the whole capture's breakdown."""
+def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
+    """Sum the complete steps that every rank has; without such steps take the breakdown of what is looked at."""
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
-    ranks = set(breakdown.table["rank"])
-    shared = _shared(complete, ranks)
+    shared = _shared(complete, set(breakdown.table["rank"]))
     if not shared:
-        table = breakdown.table.assign(basis="whole capture", steps=pd.NA, step_std_ns=pd.NA)
+        window = ranks.table.set_index("rank")["window"]
+        table = breakdown.table.assign(basis=breakdown.table["rank"].map(window), steps=pd.NA, step_std_ns=pd.NA)
         return Headline(table.astype({"steps": "Int64", "step_std_ns": "Float64"}))
     chosen = complete[complete["step"].isin(shared)]
     by_rank = chosen.groupby("rank")

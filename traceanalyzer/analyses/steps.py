@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import breakdown
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.intervals import of_rows
+from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.model import NONE, RankTrace
 
 
@@ -43,14 +43,12 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """
     if trace.gpu_ops.empty or trace.steps.empty:
         return pd.DataFrame()
-    rows = [_step_row(trace, row) for row in range(len(trace.steps))]
+    owned = _owned(trace)
     chosen = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
-    table = pd.concat([chosen, _windows(trace, chosen)], axis=1)
-    owned = pd.DataFrame([rows[row] for row in chosen.index], index=chosen.index)
-    table = pd.concat([table, owned], axis=1)
+    table = pd.concat([chosen, _windows(trace, chosen), owned.loc[chosen.index]], axis=1)
     table["is_complete"] = is_complete(table)
     if trace.window.steps is None:
-        table = pd.concat([table, _of_no_step(trace)], ignore_index=True)
+        table = pd.concat([table, _of_no_step(owned)], ignore_index=True)
     return table.astype({"step": "Int64", "name": "str", "is_complete": "boolean", "is_open": "boolean",
                          "is_partial": "boolean"})  # fmt: skip
 
@@ -72,11 +70,19 @@ def _windows(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     return table.reindex(steps.index).astype("Int64")
 
 
-def _step_row(trace: RankTrace, step: int) -> dict[str, int]:
-    mask = trace.op_step == step
-    return {"operations": int(mask.sum()), "operations_ns": of_rows(trace.gpu_ops, mask).total_ns}
+def _owned(trace: RankTrace) -> pd.DataFrame:
+    """For each row of `steps`, and for -1 (no step), how many operations it owns and the time that they cover."""
+    starts, ends = trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy()
+    row = trace.op_step + 1
+    # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
+    stretch = int(ends.max() - starts.min()) + 1
+    shift = row * stretch - starts.min()
+    union = Intervals.of(starts + shift, ends + shift)
+    covered = np.zeros(len(trace.steps) + 1, dtype=np.int64)
+    np.add.at(covered, union.starts // stretch, union.ends - union.starts)
+    counts = np.bincount(row, minlength=len(covered))
+    return pd.DataFrame({"operations": counts, "operations_ns": covered}, index=np.arange(NONE, len(trace.steps)))
 
 
-def _of_no_step(trace: RankTrace) -> pd.DataFrame:
-    row = {"step": pd.NA, "name": "(no step)", **_step_row(trace, NONE)}
-    return pd.DataFrame([row])
+def _of_no_step(owned: pd.DataFrame) -> pd.DataFrame:
+    return owned.loc[[NONE]].assign(step=pd.NA, name="(no step)")

@@ -1,0 +1,50 @@
+"""The documentation says what the code does."""
+
+import re
+from pathlib import Path
+
+from tests.builders import rank_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.cli import cli
+
+ROOT = Path(__file__).parents[1]
+
+METRICS = ROOT / "docs" / "metrics.md"
+
+_HEAD = """# Every table and column
+
+Made from the code by `pytest tests/test_docs.py --update-golden`; a column's definition stands once, beside the code that
+computes it. Names end in their unit: `_ns` nanoseconds, `_bytes`, `_pct` per cent. The same names are in the API, CSV,
+JSON and Parquet. A value that cannot be known is absent (`NA`, null, an empty field), never 0.
+
+Tables marked *detail* have a row for each event: they are files of their own and not in `summary.json`.
+"""
+
+
+def metrics() -> str:
+    parts = [_HEAD]
+    for name, result in run([rank_trace([("compute", 0, 1)])]).items():
+        mark = " · *detail*" if result.is_detail else ""
+        sentence = (type(result).__doc__ or "").strip().splitlines()[0]
+        parts.append(f"## {name}{mark}\n\n**{result.title}.** {sentence}\n\nKey: {', '.join(f'`{k}`' for k in result.keys)}\n")
+        rows = "\n".join(f"| `{column}` | {text.replace('|', chr(92) + '|')} |" for column, text in result.columns.items())
+        parts.append(f"| column | definition |\n|---|---|\n{rows}\n")
+    return "\n".join(parts)
+
+
+def test_metrics_page_is_that_of_the_code(request):
+    if request.config.getoption("--update-golden"):
+        METRICS.write_text(metrics(), encoding="utf-8")
+    assert METRICS.read_text(encoding="utf-8") == metrics(), "run pytest tests/test_docs.py --update-golden"
+
+
+def test_links_in_the_documentation_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_command_has_an_example():
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    for name in cli.commands:
+        assert name == "report" or f"analyze-traces {name}" in pages, name
