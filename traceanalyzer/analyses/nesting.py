@@ -124,7 +124,8 @@ def _depth(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     lasts = ends > starts
     ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right")
     instants_before: np.ndarray = np.cumsum(~lasts) - ~lasts
-    return np.arange(len(starts)) - ended - instants_before
+    depth: np.ndarray = np.arange(len(starts)) - ended - instants_before
+    return depth
 
 
 def _last_above(depth: np.ndarray) -> np.ndarray:

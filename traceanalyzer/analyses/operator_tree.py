@@ -91,8 +91,8 @@ class OperatorTree:
 def _is_node(ops: pd.DataFrame) -> np.ndarray:
     names = ops["name"].cat.categories
     by_name = ops["name"].isin(names[names.str.startswith(_NODE)]).to_numpy()
-    has_forward: np.ndarray = (ops["forward_thread"].fillna(0) > 0).to_numpy(dtype=bool)
-    return by_name | has_forward
+    is_node: np.ndarray = by_name | (ops["forward_thread"].fillna(0) > 0).to_numpy(dtype=bool)
+    return is_node
 
 
 def _passes(nesting: Nesting, node: np.ndarray, recorded: np.ndarray) -> np.ndarray:
