@@ -34,7 +34,7 @@ def test_icicle_is_a_tree_whose_blocks_hold_their_parts():
     values = dict(zip(data["ids"], data["values"], strict=True))
     parents = dict(zip(data["ids"], data["parents"], strict=True))
     assert data["labels"][:4] == ["rank 0", "Net_0", "aten::mm", "nvjet 1×1 bf16"]
-    assert values["rank 0"] == pytest.approx(0.0045)
+    assert values["0"] == pytest.approx(0.0045)
     for node, value in values.items():
         inside = [values[child] for child, parent in parents.items() if parent == node]
         assert not inside or sum(inside) == pytest.approx(value)

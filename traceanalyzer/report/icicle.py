@@ -23,13 +23,14 @@ def icicle(result: Result) -> dict[str, Any] | None:
     own = frame[frame["rank"] == rank].nlargest(MOST_LEAVES, "gpu_ns")
     total = int(frame.loc[frame["rank"] == rank, "gpu_ns"].sum())
     nodes = _nodes(own, f"rank {rank}", total)
+    number = {key: str(place) for place, key in enumerate(nodes)} | {"": ""}
     return {
         "data": [
             {
                 "type": "icicle",
-                "ids": list(nodes),
+                "ids": [number[key] for key in nodes],
                 "labels": [node[1] for node in nodes.values()],
-                "parents": [node[0] for node in nodes.values()],
+                "parents": [number[node[0]] for node in nodes.values()],
                 "values": [node[2] / 1e6 for node in nodes.values()],
                 "marker": {"colors": [node[3] for node in nodes.values()]},
                 "branchvalues": "total",
