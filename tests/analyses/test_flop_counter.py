@@ -7,7 +7,7 @@ import pytest
 from tests.builders import kernel
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
-from traceanalyzer.analyses.work import MODEL_FAMILIES
+from traceanalyzer.analyses.work import ATTENTION, MODEL_FAMILIES
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 
@@ -98,3 +98,14 @@ def test_checkpointed_work_is_recompute(tmp_path):
     calls = profiled(tmp_path, lambda: checkpoint(model, x, use_reentrant=False).sum().backward())
     by_pass = calls.groupby("autograd")["flops"].sum()
     assert by_pass.to_dict() == {"forward": 2 * 4 * 16 * 32, "recompute": 2 * 4 * 16 * 32, "backward": 4 * 4 * 16 * 32}
+
+
+@pytest.mark.parametrize("name", [name for name in ATTENTION if name.startswith("aten::")])
+def test_positions_of_arguments_are_those_of_the_operators(name):
+    operator = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
+    if operator is None:
+        pytest.skip("not in this version of torch")
+    names = [argument.name for argument in operator.default._schema.arguments]
+    query, causal, _ = ATTENTION[name]
+    assert names[query : query + 3] == ["query", "key", "value"]
+    assert names[causal] in ("is_causal", "custom_mask_type")

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from traceanalyzer.analyses.work import Call, work
+from traceanalyzer.analyses.operator_call import Call
+from traceanalyzer.analyses.work import work
 
 BF16, FLOAT = "c10::BFloat16", "float"
 Q, K = [2, 4, 16, 8], [2, 2, 32, 8]
@@ -25,6 +26,10 @@ def work_of(name, shapes, dtype=FLOAT, arguments=None):
         ("aten::addmm", [[5], [2, 3], [3, 5], [], []], None, 60, 4 * (5 + 6 + 15 + 10)),
         ("aten::bmm", [[7, 2, 3], [7, 3, 5]], None, 420, 4 * 7 * (6 + 15 + 10)),
         ("aten::baddbmm", [[7, 2, 5], [7, 2, 3], [7, 3, 5]], None, 420, 4 * 7 * (10 + 6 + 15 + 10)),
+        ("aten::_grouped_mm", [[6, 3], [4, 3, 5]], None, 2 * 6 * 3 * 5, None),
+        ("aten::_grouped_mm", [[3, 6], [6, 5]], None, 2 * 3 * 6 * 5, None),
+        ("aten::_grouped_mm", [[4, 2, 3], [3, 9]], None, 2 * 2 * 3 * 9, None),
+        ("aten::_grouped_mm", [[4, 2, 3], [4, 3, 5]], None, 4 * 2 * 2 * 3 * 5, None),
         ("aten::linear", [[4, 2, 3], [5, 3], [5]], None, 240, 4 * (24 + 15 + 5 + 40)),
         ("aten::convolution", [[1, 3, 8, 8], [6, 3, 3, 3], [6]], ONE, 2 * 16 * 27 * 6, 4 * (192 + 162 + 6 + 96)),
         ("aten::convolution_backward", [[1, 6, 4, 4], [1, 3, 8, 8], [6, 3, 3, 3]], GRAD, 4 * 16 * 27 * 6, 4 * 804),

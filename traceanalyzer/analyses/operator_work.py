@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.kernel_names import uses_tensor_cores
+from traceanalyzer.analyses.operator_call import Call
 from traceanalyzer.analyses.operator_tree import OperatorTree
-from traceanalyzer.analyses.work import MODEL_FAMILIES, Call, work
+from traceanalyzer.analyses.work import MODEL_FAMILIES, work
 from traceanalyzer.model import NONE, RankTrace
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
