@@ -81,10 +81,26 @@ def test_embedding_reads_rows_not_the_table():
         ("aten::mm", "{}", "[]", None),
         ("aten::convolution", "[[1,3,8,8],[6,3,3,3],[6]]", '["float","float","float"]', None),
         ("aten::_flash_attention_forward", "[[64,4,8],[64,4,8],[64,4,8]]", '["float","float","float"]', None),
+        (
+            "aten::_efficient_attention_forward",
+            f"[{[1, 64, 4, 8]},{[1, 64, 4, 8]},{[1, 64, 4, 8]},[],[5]]",
+            '["float","float","float","","int"]',
+            None,
+        ),
         ("aten::_fused_adamw_", "[[],[],[]]", '["TensorList","TensorList","TensorList"]', None),
         ("my::operator", "[[2,3],[3,5]]", '["float","float"]', None),
     ],
-    ids=["absent", "damaged", "no tensors", "no list", "no stride", "varlen", "list not recorded", "no formula"],
+    ids=[
+        "absent",
+        "damaged",
+        "no tensors",
+        "no list",
+        "no stride",
+        "varlen",
+        "packed",
+        "list not recorded",
+        "no formula",
+    ],
 )
 def test_what_cannot_be_known_is_absent(name, shapes, dtypes, arguments):
     assert work(name, Call.parse(shapes, dtypes, arguments)) is None

@@ -94,6 +94,8 @@ def attention(query: int, causal: int | None, heads_first: bool, *, backward: bo
 
     def formula(call: Call) -> Work:
         q, k, v = (call.shape(query + offset, 4) for offset in range(3))
+        if _has_lengths(call):
+            raise LookupError(query)
         long, other = (2, 1) if heads_first else (1, 2)
         pairs = 2 * q[0] * q[other] * q[long] * k[long]
         scores, mix = pairs * q[3], pairs * v[3]
@@ -105,6 +107,11 @@ def attention(query: int, causal: int | None, heads_first: bool, *, backward: bo
         return Work("attention", flops, model, masked, moved(read, *outputs))
 
     return formula
+
+
+def _has_lengths(call: Call) -> bool:
+    """Whether sequences of many lengths are packed into one: only their values, not recorded, tell the work."""
+    return any(dtype == "int" and len(shape) == 1 for shape, dtype in call.tensors())
 
 
 def _is_causal(call: Call, position: int | None, is_square: bool) -> bool:
