@@ -89,16 +89,17 @@ def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> N
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("host_ops")
     table.times(events)
-    table.texts("name", [event.name for event in events])
+    names = [event.name for event in events]
+    table.texts("name", names)
     table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
     table.texts("shapes", [bytes(arg.shapes) for arg in args])
     table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
-    table.texts("arguments", _arguments(events, args))
+    table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
-    comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)]
+    comms = [events[row] for row, name in enumerate(names) if name == _COMM_HOST_OP and _moves_data(args[row])]
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 
@@ -169,14 +170,10 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
             table.integers("device", [event.args.device for event in known if event.args])
 
 
-def _arguments(events: list[Any], args: list[Args]) -> list[bytes | None]:
-    """Arguments of the operators whose work the shapes alone do not tell; of others they are many and unused."""
-    wanted = {name for name in {event.name for event in events} if _NEEDS_ARGUMENTS.search(name)}
-    values: list[bytes | None] = [None] * len(events)
-    for row, event in enumerate(events):
-        if event.name in wanted:
-            values[row] = bytes(args[row].arguments)
-    return values
+def _arguments(names: list[str], args: list[Args]) -> dict[int, bytes]:
+    """By row, arguments of operators whose work the shapes alone do not tell; of others they are many and unused."""
+    wanted = {name for name in set(names) if _NEEDS_ARGUMENTS.search(name)}
+    return {row: bytes(args[row].arguments) for row, name in enumerate(names) if name in wanted}
 
 
 def _moves_data(args: Args | None) -> bool:
