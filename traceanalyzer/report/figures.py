@@ -5,6 +5,10 @@ from types import MappingProxyType
 from typing import Any
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.icicle import icicle
+from traceanalyzer.report.roofline import roofline
 
-FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType({})
+FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType(
+    {"efficiency": roofline, "operator_kernels": icicle}
+)
 """By the Result that each is of."""
