@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings import communication, copies, idle, pipeline, stragglers
+from traceanalyzer.findings import communication, copies, efficiency, idle, pipeline, stragglers
 from traceanalyzer.findings.finding import Finding
 
 __all__ = ["RULES", "Finding", "Rule", "find"]
@@ -25,6 +25,9 @@ RULES: tuple[Rule, ...] = (
     copies.serial_blocks,
     pipeline.pipeline_bubble,
     pipeline.pipeline_imbalance,
+    efficiency.tensor_cores_unused,
+    efficiency.memory_bound_kernels,
+    efficiency.low_mfu,
 )
 """Each takes the Results that it names as parameters."""
 
