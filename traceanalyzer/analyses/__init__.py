@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, nccl, overlap, ranks, steps, timeline
+from traceanalyzer.analyses import breakdown, calls, headline, kernels, micro_steps, nccl, overlap, ranks, steps, timeline
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 
@@ -38,6 +38,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "breakdown": Analysis(breakdown.across, breakdown.per_rank),
         "overlap": Analysis(overlap.across, overlap.per_rank),
         "steps": Analysis(steps.across, steps.per_rank),
+        "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
