@@ -13,7 +13,18 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import breakdown, calls, headline, kernels, micro_steps, nccl, overlap, ranks, steps, timeline
+from traceanalyzer.analyses import (
+    breakdown,
+    calls,
+    headline,
+    kernels,
+    micro_steps,
+    nccl,
+    overlap,
+    ranks,
+    steps,
+    timeline,
+)
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import RankTrace
 

@@ -33,7 +33,9 @@ LEFT_OUT = frozenset({"ranks", "headline", "breakdown", "overlap", "steps", "mic
 
 _TIMES = ("total_ns", "gpu_own_ns", "busy_ns", "comm_ns")
 _COUNTS = ("calls", "copies", "kernels", "operations", "count", "launches", "calls_of_unknown_size")
-_NOT_SUMS = re.compile(r"(?:min|max|mean|median|std|p\d+|peak|first|last|longest|shortest|start|end)_|.*_(?:start|end)_ns$")
+_NOT_SUMS = re.compile(
+    r"(?:min|max|mean|median|std|p\d+|peak|first|last|longest|shortest|start|end)_|.*_(?:start|end)_ns$"
+)
 _SUM = re.compile(r".*_(?:ns|bytes|flops)$")
 
 
@@ -220,7 +222,9 @@ def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | Non
         changed |= (columns[f"change_{name}"].abs() > 1e-9 * larger).fillna(value=False).to_numpy(dtype=bool)
     if time:
         larger = np.maximum(columns[f"base_{time}"], columns[f"other_{time}"])
-        changed |= (columns[f"change_{time}"].abs() > CHANGED_PCT / 100 * larger).fillna(value=False).to_numpy(dtype=bool)
+        changed |= (
+            (columns[f"change_{time}"].abs() > CHANGED_PCT / 100 * larger).fillna(value=False).to_numpy(dtype=bool)
+        )
     return np.select(
         [(side == "right_only").to_numpy(), (side == "left_only").to_numpy(), changed], [NEW, REMOVED, CHANGED], SAME
     )
@@ -230,5 +234,7 @@ def _ordered(frame: pd.DataFrame, time: str | None, keys: tuple[str, ...]) -> pd
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
     by = frame[[key for key in keys]].astype("str").agg("\0".join, axis=1) if len(frame) else pd.Series(dtype="str")
     size = frame[f"change_{time}"].abs() if time else pd.Series(0.0, index=frame.index)
-    order = pd.DataFrame({"size": size.astype("Float64"), "by": by}).sort_values(["size", "by"], ascending=[False, True])
+    order = pd.DataFrame({"size": size.astype("Float64"), "by": by}).sort_values(
+        ["size", "by"], ascending=[False, True]
+    )
     return frame.loc[order.index].reset_index(drop=True)
