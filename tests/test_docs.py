@@ -26,8 +26,12 @@ def metrics() -> str:
     for name, result in run([rank_trace([("compute", 0, 1)])]).items():
         mark = " · *detail*" if result.is_detail else ""
         sentence = (type(result).__doc__ or "").strip().splitlines()[0]
-        parts.append(f"## {name}{mark}\n\n**{result.title}.** {sentence}\n\nKey: {', '.join(f'`{k}`' for k in result.keys)}\n")
-        rows = "\n".join(f"| `{column}` | {text.replace('|', chr(92) + '|')} |" for column, text in result.columns.items())
+        parts.append(
+            f"## {name}{mark}\n\n**{result.title}.** {sentence}\n\nKey: {', '.join(f'`{k}`' for k in result.keys)}\n"
+        )
+        rows = "\n".join(
+            f"| `{column}` | {text.replace('|', chr(92) + '|')} |" for column, text in result.columns.items()
+        )
         parts.append(f"| column | definition |\n|---|---|\n{rows}\n")
     return "\n".join(parts)
 

@@ -177,6 +177,10 @@ def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
 
 METRICS: tuple[Metric, ...] = (
     Metric("step_ns", "Length of a step's GPU window (of the capture, without steps).", _column("headline", "window_ns")),
+    Metric(
+        "step_std_ns", "Sample standard deviation of the steps' lengths inside a capture.", _column("headline", "step_std_ns"),
+        per_step=False, better=0,
+    ),
     Metric("compute_ns", "Time in which a compute kernel runs.", _column("headline", "compute_ns"), part=True),
     Metric("exposed_transfer_ns", "Communication that moves data while no compute runs.",
            _of_steps("exposed_comm", "exposed_transfer_ns"), part=True),

@@ -12,11 +12,11 @@ from traceanalyzer.report import FORMAT_VERSION, Report
 def write_csv(report: Report, folder: Path) -> list[Path]:
     """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
     summary = folder / "summary.csv"
-    _csv(report.results["breakdown"].to_frame(), summary)
+    write_frame(report.results["breakdown"].to_frame(), summary)
     tables = _subfolder(folder)
     paths = [tables / f"{name}.csv" for name in report.results]
     for path, result in zip(paths, report.results.values(), strict=True):
-        _csv(result.to_frame(), path)
+        write_frame(result.to_frame(), path)
     return [summary, *paths]
 
 
@@ -56,7 +56,8 @@ def _finding(finding: Any) -> dict[str, Any]:
     return {name: getattr(finding, name) for name in finding.__dataclass_fields__}
 
 
-def _csv(frame: pd.DataFrame, path: Path) -> None:
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV that no spreadsheet runs as formulas."""
     # Leading = + - @ in a name would run as a formula in a spreadsheet: text columns are quoted as they are,
     # and names of kernels never begin so; a hostile one gets an apostrophe.
     frame.assign(**{name: frame[name].map(_inert, na_action="ignore") for name in _text_columns(frame)}).to_csv(
