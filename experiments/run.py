@@ -1,0 +1,180 @@
+"""Run the studies' strategies, analyse every capture and compare them: `python experiments/run.py A B C D`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sets import SETS, Experiment, Hardware
+from table import over_seeds, row_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MIB = 2**20
+TRACE_SUFFIXES = (".json.gz", ".nsys-rep", ".sqlite")
+
+
+def main() -> int:
+    """Run everything that fits into the time, then analyse and compare; 1 if a run failed unexpectedly."""
+    options = _options()
+    hardware = _hardware(options)
+    deadline = time.monotonic() + options.budget_s
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    for set_name, experiment in _chosen(options, hardware):
+        folder = options.out / set_name / experiment.folder
+        outcome, wall_s = _run(experiment, folder, hardware, options, deadline)
+        rows.append(row_of(set_name, experiment.label, experiment.seed, folder, outcome, wall_s))
+        print(f"{set_name} {experiment.folder}: {rows[-1]['status']}, {wall_s:.0f} s", flush=True)
+        # After every run, so that a call which is cut off leaves the table of what it did.
+        write(rows, options.out / "comparison")
+    if options.analyse:
+        _analyse_all(options.out, options.reports, deadline + 60)
+    print(write(rows, options.out / "comparison"))
+    repeated = over_seeds(rows)
+    if repeated:
+        print(write(repeated, options.out / "repeats"))
+    if options.pack:
+        _pack(options)
+    return int(any(row["status"] not in {"ok", "oom"} for row in rows))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="+", choices=SETS, help="which studies")
+    parser.add_argument("--only", nargs="+", metavar="RUN", help="only runs with these names")
+    parser.add_argument("--out", type=Path, default=Path("profile"), help="traces (default profile)")
+    parser.add_argument("--reports", type=Path, default=Path("reports"), help="reports (default reports)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--ranks", type=int, help="use fewer GPUs than there are")
+    parser.add_argument("--profiler", choices=("torch", "nsys", "none"), help="for all runs")
+    parser.add_argument("--run-timeout-s", type=float, default=150, help="end a run after this (default 150)")
+    parser.add_argument("--budget-s", type=float, default=3600, help="start no run after this (default 3600)")
+    parser.add_argument("--no-analyse", dest="analyse", action="store_false", help="only run and compare")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="also write the results there as one tar in parts")
+    parser.add_argument("--pack-traces", action="store_true", help="with --pack: the traces too, not only results")
+    parser.add_argument("--part-mib", type=int, default=15, help="size of a part (default 15)")
+    arguments = sys.argv[1:]
+    # Everything after -- belongs to the runners.
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    options = parser.parse_args(own)
+    options.extra = arguments[len(own) + 1 :]
+    return options
+
+
+def _hardware(options: argparse.Namespace) -> Hardware:
+    if options.device == "cpu":
+        return Hardware(options.ranks or 2, memory_gib=0, is_cpu=True)
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        sys.exit("no nvidia-smi, so no GPU: add --device cpu for a small run of everything")
+    query = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    memory_mib = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
+    gpus = options.ranks or len(memory_mib)
+    if not 2 <= gpus <= len(memory_mib):
+        sys.exit(f"the studies need 2 GPUs or more, this host has {len(memory_mib)}")
+    return Hardware(gpus, min(map(float, memory_mib)) / 1024)
+
+
+def _chosen(options: argparse.Namespace, hardware: Hardware) -> Iterable[tuple[str, Experiment]]:
+    for set_name in options.sets:
+        for experiment in SETS[set_name](hardware):
+            if not options.only or experiment.label in options.only:
+                yield set_name, experiment
+
+
+def _run(
+    experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace, deadline: float
+) -> tuple[str, float]:
+    """How the run ended, in a word, and its seconds; its output goes to `folder`.log."""
+    if time.monotonic() > deadline:
+        return "not started", 0.0
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    command = _command(experiment, folder, hardware, options)
+    start = time.monotonic()
+    with folder.with_suffix(".log").open("w") as log:
+        print(" ".join(command[1:]), file=log, flush=True)
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            status = process.wait(timeout=min(options.run_timeout_s, max(30.0, deadline + 30 - start)))
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return "timed out", time.monotonic() - start
+    return ("ok" if status == 0 else f"exit {status}"), time.monotonic() - start
+
+
+def _command(experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace) -> list[str]:
+    arguments = ["--strategy", experiment.strategy, "--out", str(folder), "--seed", str(experiment.seed)]
+    arguments += experiment.arguments
+    if hardware.is_cpu and "--device" not in experiment.arguments:
+        arguments += ["--device", "cpu"]
+    if options.profiler:
+        arguments += ["--profiler", options.profiler]
+    ranks = experiment.ranks or hardware.gpus
+    return [sys.executable, "-m", "traceanalyzer.runners", "--ranks", str(ranks), *arguments, *options.extra]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the run with all its ranks, first politely: they then write what they have recorded."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _analyse_all(traces: Path, reports: Path, deadline: float) -> None:
+    """A report of every run that left traces, several at a time; a failure is said and the next one follows."""
+    folders = [path.parent for path in sorted(traces.glob("*/*/run.json"))]
+    captured = [f for f in folders if any(f.glob("rank_*/*")) or any(f.glob("*.sqlite"))]
+    with ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) // 4)) as pool:
+        targets = [reports / folder.relative_to(traces) for folder in captured]
+        for outcome in pool.map(_analyse, captured, targets, [deadline] * len(captured)):
+            print(outcome, flush=True)
+
+
+def _analyse(folder: Path, target: Path, deadline: float) -> str:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        return f"report of {folder}: not started"
+    command = [sys.executable, "-m", "traceanalyzer.cli", "--trace-dir", str(folder), "--output", str(target)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=left_s)
+    except subprocess.TimeoutExpired:
+        return f"report of {folder}: timed out"
+    last_line = (done.stdout + done.stderr).strip().splitlines()[-1:] or [""]
+    return f"report of {folder}: {'ok' if done.returncode == 0 else last_line[0]}"
+
+
+def _pack(options: argparse.Namespace) -> None:
+    """Tables, reports and logs, and traces if asked for, as one tar in parts: `cat captures.tar.* | tar x`."""
+
+    def chosen(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return member if options.pack_traces or not member.name.endswith(TRACE_SUFFIXES) else None
+
+    options.pack.mkdir(parents=True, exist_ok=True)
+    whole = options.pack / "captures.tar"
+    with tarfile.open(whole, "w") as archive:
+        for folder in (options.out, options.reports):
+            if folder.exists():
+                archive.add(folder, arcname=folder.name, filter=chosen)
+    with whole.open("rb") as file:
+        for number, part in enumerate(iter(lambda: file.read(options.part_mib * MIB), b"")):
+            (options.pack / f"captures.tar.{number:02}").write_bytes(part)
+    whole.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Runs command lines of the runners on a few CPU ranks."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the runners need torch")
+
+ROOT = Path(__file__).parents[2]
+# One thread a rank: more than there are cores slows every rank down.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+
+
+@pytest.fixture(scope="session")
+def runs_of(tmp_path_factory):
+    """What each command line measured, all run in one process group of so many ranks."""
+
+    def run(lines: list[str], ranks: int) -> list[dict]:
+        folder = tmp_path_factory.mktemp("several_runs")
+        (folder / "lines.json").write_text(json.dumps([line.split() for line in lines]))
+        script = [str(ROOT / "tests/runners/several_runs.py"), "lines.json", "results.json"]
+        launcher = [*TORCHRUN, f"--nproc_per_node={ranks}"] if ranks > 1 else [sys.executable]
+        done = subprocess.run(
+            [*launcher, *script],
+            cwd=folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+        return json.loads((folder / "results.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """`python -m traceanalyzer.runners` with the given arguments, in a folder of its own."""
+
+    def run(arguments: str, ranks: int = 1) -> subprocess.CompletedProcess:
+        launcher = [*TORCHRUN, f"--nproc_per_node={ranks}"] if ranks > 1 else [sys.executable]
+        command = [*launcher, "-m", "traceanalyzer.runners", *arguments.split()]
+        return subprocess.run(
+            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    return run

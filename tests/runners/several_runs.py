@@ -1,0 +1,31 @@
+"""Several runs in one process group: `several_runs.py LINES.json RESULTS.json`, a list of command lines in."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from traceanalyzer.runners.options import parse
+from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.train import train
+from traceanalyzer.runners.world import choose_device, joined
+
+# Makes AdamW's step depend on the gradients' scale: a sum in place of a mean then changes the losses.
+ADAM_EPS = 0.1
+
+
+def main(lines_path: str, results_path: str) -> None:
+    results = []
+    with joined(choose_device("cpu"), timeout_s=60) as world:
+        for line in json.loads(Path(lines_path).read_text()):
+            config = replace(parse(line), adam_eps=ADAM_EPS)
+            STRATEGIES[config.strategy].check(config, world.size)
+            sys.stdout.write(" ".join(line) + "\n")
+            record = train(config, world)
+            results.append({"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer})
+        if world.rank == 0:
+            Path(results_path).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

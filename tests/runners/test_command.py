@@ -1,0 +1,119 @@
+"""The command as a user starts it: run.json, messages, and what a failure leaves behind."""
+
+import gzip
+import json
+
+import pytest
+import torch
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners import __main__ as command
+from traceanalyzer.runners import nsys
+from traceanalyzer.runners.options import parse
+from traceanalyzer.runners.strategies import STRATEGIES
+
+CPU = ["--device", "cpu"]
+
+
+def test_two_ranks_write_run_json(runner, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question\n" * 20)
+    done = runner("--strategy pytorch_ddp --device cpu --warmup 1 --steps 3 --data text.txt --out run", ranks=2)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert (run["format_version"], run["status"], run["world_size"]) == (1, "ok", 2)
+    assert run["batch"] == {"micro_batch": 4, "grad_accum": 1, "global_batch": 8, "tokens_per_step": 256}
+    unprofiled = run["step_time_ns"]["unprofiled"]
+    assert unprofiled["n"] == len(unprofiled["values"]) == 3
+    assert run["tokens_per_s"] == pytest.approx(256e9 / unprofiled["mean"], rel=1e-6)
+    assert len(run["losses"]) == 1 + 3 + 7
+    assert run["memory"][1] == {"rank": 1, "peak_allocated_bytes": None, "peak_reserved_bytes": None}
+    assert str(tmp_path) not in json.dumps(run)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["rank_0", "rank_1", "run.json"]
+
+
+def test_a_rank_that_dies_leaves_the_other_trace(runner, tmp_path):
+    done = runner("--strategy simple_ddp --device cpu --warmup 0 --steps 1 --die 1:6 --out run", ranks=2)
+    assert done.returncode != 0
+    (trace,) = (tmp_path / "run").glob("rank_*/*.pt.trace.json.gz")
+    assert trace.parent.name == "rank_0"
+    recorded = [event["name"] for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]]
+    assert "ProfilerStep#4" in recorded
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert run["status"] == "failed"
+    assert run["error"]
+    assert "127.0.0.1" not in run["error"]
+
+
+def test_out_of_memory_is_a_result(tmp_path, monkeypatch):
+    def too_much(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory in /home/me/train.py at [10.0.0.7]:29500.\nMore")
+
+    monkeypatch.setattr(STRATEGIES["single"], "step", too_much)
+    status = command.main(["--strategy", "single", *CPU, "--batch", "2", "--out", str(tmp_path)])
+    assert status == command.EXIT_OUT_OF_MEMORY
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert (run["status"], run["batch"]["global_batch"]) == ("oom", 2)
+    assert run["error"] == "OutOfMemoryError: CUDA out of memory in train.py at <peer>."
+    assert run["step_time_ns"] is run["losses"] is run["tokens_per_s"] is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this host has a GPU")
+def test_no_gpu_offers_the_cpu(capsys):
+    assert command.main(["--strategy", "single"]) == command.EXIT_USAGE
+    assert "--device cpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ranks", "message"),
+    [
+        ("--strategy single", 2, "one rank"),
+        ("--strategy pytorch_ddp", 1, "at least 2 ranks"),
+        ("--strategy broadcast2", 2, "from one process"),
+        ("--strategy fsdp_hybrid --shard-size 3", 4, "does not divide"),
+        ("--strategy tp", 3, "heads"),
+        ("--strategy pp_gpipe --split 2,1", 2, "3 blocks"),
+        ("--strategy pp_gpipe --split 2,1,1", 2, "3 stages"),
+        ("--strategy pp_gpipe", 5, "too few"),
+        ("--strategy pp_1f1b --microbatches 3", 2, "does not divide"),
+        ("--strategy pp_naive --accumulate 2", 2, "microbatches"),
+        ("--strategy zo_offload --accumulate 2", 1, "accumulate"),
+    ],
+)
+def test_a_job_that_does_not_fit_is_refused(arguments, ranks, message):
+    config = parse([*arguments.split(), *CPU])
+    with pytest.raises(UsageError, match=message):
+        STRATEGIES[config.strategy].check(config, ranks)
+
+
+def test_a_text_that_is_too_short_is_refused(tmp_path, capsys):
+    (tmp_path / "short.txt").write_text("short")
+    arguments = ["--strategy", "single", *CPU, "--data", str(tmp_path / "short.txt"), "--out", str(tmp_path)]
+    assert command.main(arguments) == command.EXIT_USAGE
+    assert "shorten --seq" in capsys.readouterr().err
+
+
+def test_nsys_commands_wrap_the_launcher(tmp_path):
+    job = nsys.launch_command(["--strategy", "zero3", "--profiler", "nsys"], ranks=2)
+    profile = nsys.profile_command(tmp_path, job)
+    assert profile[:2] == ["nsys", "profile"]
+    assert "--capture-range=cudaProfilerApi" in profile
+    assert profile[-len(job) :] == job
+    assert "--nproc_per_node=2" in job
+    assert "--include-blobs=true" in nsys.export_command(tmp_path)
+
+
+def test_without_nsys_the_commands_are_printed(capsys):
+    arguments = ["--strategy", "zero3", "--profiler", "nsys", "--ranks", "2", "--nsys", "no-such-nsys"]
+    assert command.main(arguments) == command.EXIT_USAGE
+    message = capsys.readouterr().err
+    assert "no-such-nsys profile" in message
+    assert "no-such-nsys export --type=sqlite" in message
+
+
+def test_nsys_records_then_exports(tmp_path):
+    program = tmp_path / "nsys"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/called\n')
+    program.chmod(0o755)
+    assert nsys.record(tmp_path / "run", ["true"], str(program)) == 0
+    assert (tmp_path / "called").read_text().split() == ["profile", "export"]

@@ -1,0 +1,93 @@
+"""Every strategy trains like `single` does: the same losses on the same seed and global batch."""
+
+import pytest
+
+from traceanalyzer.runners.strategies import STRATEGIES
+
+BASE = "--device cpu --profiler none --warmup 0 --steps 4 --lr 0.1 --out unused --strategy"
+# fp32 sums in another order; ten steps further on the differences would still be far below this.
+TOLERANCE = 1e-5
+
+SINGLE = [f"{BASE} single --batch 16", f"{BASE} single --batch 12 --model tiny-bert --seed 3"]
+ON_TWO_RANKS = {
+    **{
+        name: f"{BASE} {name} --batch 4 --accumulate 2"
+        for name in (
+            "simple_ddp", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async", "pytorch_ddp",
+            "zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3", "fsdp_hybrid",
+        )
+    },
+    "simple_ddp_ga": f"{BASE} simple_ddp_ga --batch 2",
+    "pp_naive": f"{BASE} pp_naive --batch 16",
+    "pp_gpipe": f"{BASE} pp_gpipe --batch 16 --microbatches 4 --split 3,1",
+    "pp_1f1b": f"{BASE} pp_1f1b --batch 16 --microbatches 8 --split 1,3",
+    "tp": f"{BASE} tp --batch 16",
+    "zero3, recomputing": f"{BASE} zero3 --batch 8 --checkpoint-activations",
+    "pytorch_zero3, recomputing": f"{BASE} pytorch_zero3 --batch 8 --checkpoint-activations",
+    "pp_1f1b, one microbatch": f"{BASE} pp_1f1b --batch 16 --microbatches 1",
+}  # fmt: skip
+ON_FOUR_RANKS = {
+    "fsdp_hybrid": f"{BASE} fsdp_hybrid --batch 2 --accumulate 2",
+    "zero3": f"{BASE} zero3 --batch 4",
+    "pp_gpipe": f"{BASE} pp_gpipe --batch 16 --microbatches 2",
+    "pp_1f1b": f"{BASE} pp_1f1b --batch 16 --microbatches 16",
+    "tp": f"{BASE} tp --batch 16",
+}
+IN_BF16 = {
+    name: f"{BASE} {name} --dtype bf16 --batch {batch}"
+    for name, batch in (("pytorch_ddp", 8), ("zero3", 8), ("pytorch_zero3", 8), ("pp_1f1b", 16), ("tp", 16))
+}
+BF16_TOLERANCE = 1e-3
+ENCODER = f"{BASE} pytorch_ddp --batch 6 --model tiny-bert --seed 3"
+OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
+
+
+@pytest.fixture(scope="module")
+def single(runs_of):
+    return [run["losses"] for run in runs_of(SINGLE, ranks=1)]
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(runs_of):
+    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER, *IN_BF16.values()], ranks=2)
+    names = [*ON_TWO_RANKS, "encoder", *(f"{name} in bf16" for name in IN_BF16)]
+    return dict(zip(names, runs, strict=True))
+
+
+@pytest.fixture(scope="module")
+def on_four_ranks(runs_of):
+    return dict(zip(ON_FOUR_RANKS, runs_of(list(ON_FOUR_RANKS.values()), ranks=4), strict=True))
+
+
+def test_every_strategy_is_verified():
+    assert set(STRATEGIES) == OWN_TESTS | {name for name in ON_TWO_RANKS if "," not in name}
+
+
+def test_single_learns(single):
+    decoder, _ = single
+    assert len(decoder) == 4
+    assert decoder[-1] < decoder[0] - 0.05
+
+
+@pytest.mark.parametrize("name", ON_TWO_RANKS)
+def test_two_ranks_have_the_losses_of_one(single, on_two_ranks, name):
+    assert on_two_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ON_FOUR_RANKS)
+def test_four_ranks_have_the_losses_of_one(single, on_four_ranks, name):
+    assert on_four_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", IN_BF16)
+def test_bf16_stays_near_fp32(single, on_two_ranks, name):
+    assert on_two_ranks[f"{name} in bf16"]["losses"] == pytest.approx(single[0], abs=BF16_TOLERANCE)
+
+
+def test_the_encoder_trains_alike(single, on_two_ranks):
+    assert on_two_ranks["encoder"]["losses"] == pytest.approx(single[1], abs=TOLERANCE)
+
+
+def test_run_json_names_the_pipeline_split(on_two_ranks):
+    parallel = on_two_ranks["pp_gpipe"]["parallel"]
+    assert (parallel["pp"], parallel["microbatches"], parallel["split"]) == (2, 4, [3, 1])

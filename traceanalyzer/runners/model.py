@@ -1,0 +1,171 @@
+"""The models that the runners train: a GPT decoder and a BERT-like encoder in plain PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  # torch's own convention
+from torch.utils.checkpoint import checkpoint
+
+from traceanalyzer.runners.ranges import block_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+IGNORED_TARGET = -100
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A transformer's shape; `is_causal` tells the decoder from the encoder."""
+
+    preset: str
+    layers: int
+    d_model: int
+    heads: int
+    vocab: int
+    seq_len: int
+    is_causal: bool = True
+
+
+# The output head has its own matrix (a pipeline can then split the model anywhere), so `gpt2` counts
+# 163 M parameters and `gpt2-large` 838 M, 39 M and 64 M more than the published models with tied ones.
+PRESETS = {
+    "tiny": ModelConfig("tiny", layers=4, d_model=64, heads=4, vocab=256, seq_len=32),
+    "tiny-bert": ModelConfig("tiny-bert", 4, 64, 4, 256, 32, is_causal=False),
+    "gpt2": ModelConfig("gpt2", layers=12, d_model=768, heads=12, vocab=50_304, seq_len=1024),
+    "gpt2-large": ModelConfig("gpt2-large", layers=36, d_model=1280, heads=20, vocab=50_304, seq_len=1024),
+    "360m": ModelConfig("360m", layers=24, d_model=1024, heads=16, vocab=28_672, seq_len=1024),
+    "bert": ModelConfig("bert", 12, 768, 12, 30_720, 512, is_causal=False),
+}
+# Samples a rank and micro-step that keep a large GPU busy (under 80 GB, without activation checkpointing).
+DEFAULT_BATCH = {"tiny": 4, "tiny-bert": 4, "gpt2": 24, "gpt2-large": 8, "360m": 24, "bert": 64}
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; `qkv` keeps each head's query, key and value together.
+
+    A slice of `qkv`'s rows is therefore a set of whole heads, which is what tensor parallelism cuts.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.head_dim = config.d_model // config.heads
+        self.is_causal = config.is_causal
+        self.qkv: nn.Module = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
+        self.proj: nn.Module = nn.Linear(config.d_model, config.d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        qkv = self.qkv(x).view(batch, length, -1, 3, self.head_dim).permute(3, 0, 2, 1, 4)
+        query, key, value = qkv.unbind(0)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
+        projected: Tensor = self.proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+        return projected
+
+
+class MLP(nn.Module):
+    """The block's feed-forward half."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up: nn.Module = nn.Linear(config.d_model, 4 * config.d_model, bias=False)
+        self.down: nn.Module = nn.Linear(4 * config.d_model, config.d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.down(F.gelu(self.up(x)))
+        return hidden
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block; `is_checkpointed` recomputes it in the backward pass."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.attention = Attention(config)
+        self.mlp_norm = nn.LayerNorm(config.d_model)
+        self.mlp = MLP(config)
+        self.is_checkpointed = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        # The checkpoint sits inside the block, so that a strategy's hooks on the block do not run again.
+        if self.is_checkpointed and torch.is_grad_enabled():
+            recomputed: Tensor = checkpoint(self.body, x, use_reentrant=False)
+            return recomputed
+        return self.body(x)
+
+    def body(self, x: Tensor) -> Tensor:
+        """Both halves, each added to the residual stream."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Embedding(nn.Module):
+    """Token plus learned position."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.token = nn.Embedding(config.vocab, config.d_model)
+        self.position = nn.Embedding(config.seq_len, config.d_model)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = self.token(tokens) + self.position.weight[: tokens.shape[1]]
+        return embedded
+
+
+class Head(nn.Module):
+    """Final norm, logits and mean cross-entropy in fp32 over the targets that are not ignored."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model)
+        self.logits = nn.Linear(config.d_model, config.vocab, bias=False)
+
+    def forward(self, x: Tensor, targets: Tensor) -> Tensor:
+        logits = self.logits(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED_TARGET)
+
+
+class Transformer(nn.Module):
+    """Tokens and targets in, loss out."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = Embedding(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.head = Head(config)
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        x = run_blocks(enumerate(self.blocks), self.embedding(tokens))
+        loss: Tensor = self.head(x, targets)
+        return loss
+
+
+def run_blocks(numbered_blocks: Iterable[tuple[int, nn.Module]], x: Tensor) -> Tensor:
+    """Pass `x` through the blocks, each in ranges of its own, forward and backward."""
+    for index, block in numbered_blocks:
+        with block_range(index, x) as marked:
+            x = marked.leave(block(marked.entered))
+    return x
+
+
+def build_model(config: ModelConfig, device: torch.device, seed: int) -> Transformer:
+    """A model whose weights depend on `seed`, shape and kind of device only: equal on every rank."""
+    torch.manual_seed(seed)
+    with torch.device(device):
+        model = Transformer(config)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            # Residual branches start smaller, as in GPT-2.
+            is_residual = name.endswith(("proj.weight", "down.weight"))
+            nn.init.normal_(parameter, std=0.02 / (2 * config.layers) ** 0.5 if is_residual else 0.02)
+    return model
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Elements of all parameters."""
+    return sum(parameter.numel() for parameter in module.parameters())

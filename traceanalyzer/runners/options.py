@@ -1,0 +1,194 @@
+"""The command line of the runners, and the frozen configuration that it becomes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.model import DEFAULT_BATCH, PRESETS, ModelConfig
+from traceanalyzer.runners.profiling import ProfileConfig
+from traceanalyzer.runners.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """One run; `batch` is the samples of one data-parallel rank and micro-step."""
+
+    strategy: str
+    out: Path
+    model: ModelConfig
+    batch: int
+    accumulate: int
+    learning_rate: float
+    dtype: str
+    profile: ProfileConfig
+    microbatches: int = 8
+    split: tuple[int, ...] | None = None
+    shard_size: int = 2
+    slice_params: bool = False
+    payload_mib: int = 1024
+    seed: int = 0
+    # With the usual 1e-8 a step hardly depends on the gradients' scale; tests raise it to see a wrong mean.
+    adam_eps: float = 1e-8
+    compile: bool = False
+    checkpoint_activations: bool = False
+    steps: int = 10
+    warmup: int = 5
+    data: Path | None = None
+    device: str | None = None
+    timeout_s: int = 120
+    ranks: int | None = None
+    nsys: str = "nsys"
+    under_nsys: bool = False
+    die: tuple[int, int] | None = None
+
+
+def parse(arguments: Sequence[str]) -> RunConfig:
+    """The run that the command line asks for.
+
+    Raises:
+        UsageError: a value that makes no sense.
+    """
+    options = _parser().parse_args(arguments)
+    is_cpu = options.device == "cpu" or not torch.cuda.is_available()
+    strategy = STRATEGIES[options.strategy]
+    preset = options.model or ("tiny" if is_cpu else "360m")
+    batch = options.batch or DEFAULT_BATCH[preset]
+    microbatches = options.microbatches or min(8, batch)
+    return RunConfig(
+        strategy=options.strategy,
+        out=options.out or Path("profile") / options.strategy,
+        model=_model(preset, options),
+        batch=batch,
+        accumulate=options.accumulate or strategy.default_accumulate,
+        learning_rate=options.lr or strategy.default_learning_rate,
+        dtype=options.dtype or ("fp32" if is_cpu else "bf16"),
+        profile=_profile(options),
+        microbatches=microbatches,
+        **{name: getattr(options, name) for name in _PLAIN_OPTIONS},
+    )
+
+
+# Options whose value goes into RunConfig as it is.
+_PLAIN_OPTIONS = (
+    "split", "shard_size", "slice_params", "payload_mib", "seed", "compile", "checkpoint_activations",
+    "steps", "warmup", "data", "device", "timeout_s", "ranks", "nsys", "under_nsys", "die",
+)  # fmt: skip
+
+
+def _model(preset: str, options: argparse.Namespace) -> ModelConfig:
+    given = {
+        "layers": options.layers,
+        "d_model": options.d_model,
+        "heads": options.heads,
+        "seq_len": options.seq,
+    }
+    model = replace(PRESETS[preset], **{name: value for name, value in given.items() if value is not None})
+    if model.d_model % model.heads:
+        raise UsageError(f"--d-model {model.d_model} is not a multiple of the {model.heads} heads: set --heads")
+    return model
+
+
+def _profile(options: argparse.Namespace) -> ProfileConfig:
+    return ProfileConfig(
+        profiler=options.profiler,
+        wait=options.profile_wait,
+        warmup=options.profile_warmup,
+        active=options.profile_active,
+        record_shapes=options.record_shapes,
+        with_stack=options.with_stack,
+        profile_memory=options.profile_memory,
+        nvtx_ops=options.nvtx_ops,
+        stream_waits=options.stream_waits,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m traceanalyzer.runners",
+        description="Train a model for some steps with one strategy and leave traces and a run.json.",
+        epilog="example: torchrun --standalone --nproc_per_node=2 -m traceanalyzer.runners "
+        "--strategy pytorch_ddp --out profile/pytorch_ddp",
+    )
+    parser.add_argument("--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES))
+    parser.add_argument("--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
+    parser.add_argument("--ranks", type=_positive, help="without torchrun: start that many ranks")
+    parser.add_argument("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
+                        help="a collective that a rank never joins fails after this (default 120 s)")  # fmt: skip
+    parser.add_argument("--die", type=_rank_and_step, metavar="RANK:STEP",
+                        help="kill a rank at a step, to see what it leaves behind")  # fmt: skip
+    _add_model_options(parser.add_argument_group("model and data"))
+    _add_training_options(parser.add_argument_group("training"))
+    _add_strategy_options(parser.add_argument_group("single strategies"))
+    _add_profiler_options(parser.add_argument_group("profiler"))
+    return parser
+
+
+def _add_model_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--model", choices=PRESETS, help="preset (default 360m, on CPU tiny)")
+    group.add_argument("--layers", type=_positive)
+    group.add_argument("--d-model", type=_positive)
+    group.add_argument("--heads", type=_positive)
+    group.add_argument("--seq", type=_positive, help="tokens a sample")
+    group.add_argument("--batch", type=_positive, help="samples a data-parallel rank and micro-step")
+    group.add_argument("--data", type=Path, help="a text whose bytes are the tokens (default synthetic)")
+
+
+def _add_training_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--accumulate", type=_positive, help="micro-steps an optimizer step")
+    group.add_argument("--dtype", choices=("bf16", "fp32"), help="matrix products (default bf16, on CPU fp32)")
+    group.add_argument("--lr", type=float)
+    group.add_argument("--seed", type=int, default=0, help="of weights and data")
+    group.add_argument("--compile", action="store_true", help="torch.compile every block")
+    group.add_argument("--checkpoint-activations", action="store_true", help="recompute blocks in backward")
+    group.add_argument("--warmup", type=int, default=5, help="steps before timing (default 5)")
+    group.add_argument("--steps", type=_positive, default=10, help="timed steps without profiler (default 10)")
+
+
+def _add_strategy_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--microbatches", type=_positive, help="pp_*: parts of a batch (default 8)")
+    group.add_argument("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
+    group.add_argument("--shard-size", type=_positive, default=2, help="fsdp_hybrid: ranks a shard group")
+    group.add_argument("--slice-params", action="store_true", help="zo_offload: each rank uploads 1/n and gathers")
+    group.add_argument("--payload-mib", type=_positive, default=1024, help="broadcast*: size (default 1024)")
+
+
+def _add_profiler_options(group: argparse._ArgumentGroup) -> None:
+    flag = argparse.BooleanOptionalAction
+    default = ProfileConfig()
+    group.add_argument("--profiler", choices=("torch", "nsys", "none"), default="torch")
+    group.add_argument("--profile-wait", type=int, default=default.wait)
+    group.add_argument("--profile-warmup", type=int, default=default.warmup)
+    group.add_argument("--profile-active", type=_positive, default=default.active, help="recorded steps (default 4)")
+    group.add_argument("--record-shapes", action=flag, default=default.record_shapes)
+    group.add_argument("--with-stack", action=flag, default=default.with_stack)
+    group.add_argument("--profile-memory", action=flag, default=default.profile_memory)
+    group.add_argument("--nvtx-ops", action=flag, default=default.nvtx_ops, help="nsys: a range an operator")
+    group.add_argument("--stream-waits", action=flag, default=default.stream_waits)
+    group.add_argument("--under-nsys", action="store_true", help=argparse.SUPPRESS)
+    group.add_argument("--nsys", default="nsys", help="the nsys program, if it is not on the PATH")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
+    return value
+
+
+def _split(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part) for part in text.split(","))
+
+
+def _rank_and_step(text: str) -> tuple[int, int]:
+    rank, _, step = text.partition(":")
+    return int(rank), int(step)

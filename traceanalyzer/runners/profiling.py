@@ -1,0 +1,193 @@
+"""Records some steps: a PyTorch-profiler trace a rank, or the range that Nsight Systems captures."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+import torch
+import torch.distributed as dist
+from torch.autograd.profiler import emit_nvtx
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from traceanalyzer.runners.ranges import Range, use_nvtx
+from traceanalyzer.runners.shutdown import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from traceanalyzer.runners.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileConfig:
+    """What to record, and at what cost.
+
+    `record_shapes` adds input shapes to operators (about a tenth more host time); `with_stack` Python frames
+    (host time doubles or worse, traces grow several times); `profile_memory` an event an allocation (traces
+    grow by about a half). `nvtx_ops` writes an NVTX range an operator under Nsight Systems, at the price of
+    the operators' host time about doubling. `stream_waits` adds one event a synchronisation, where the version
+    of torch can record them. Whatever makes the host slower can turn a GPU-bound step into a
+    host-bound one; un-profiled step times stand in run.json for comparison.
+    """
+
+    profiler: Literal["torch", "nsys", "none"] = "torch"
+    wait: int = 1
+    warmup: int = 2
+    active: int = 4
+    record_shapes: bool = True
+    with_stack: bool = False
+    profile_memory: bool = False
+    nvtx_ops: bool = False
+    stream_waits: bool = True
+
+    @property
+    def first_active(self) -> int:
+        """Steps before the first recorded one."""
+        return self.wait + self.warmup
+
+    @property
+    def steps(self) -> int:
+        """Steps to take while profiling."""
+        return 0 if self.profiler == "none" else self.first_active + self.active
+
+
+class Capture(Protocol):
+    """A running profiler."""
+
+    def step(self) -> None:
+        """Call at the end of every step."""
+
+
+@contextmanager
+def profiled(config: ProfileConfig, out: Path, world: World) -> Iterator[Capture]:
+    """Profile the `config.steps` steps taken inside; traces go to `out/rank_<r>/`.
+
+    What was recorded is written also when the block ends by an exception.
+    """
+    if config.profiler == "torch":
+        with _TorchCapture(config, out, world) as torch_capture:
+            yield torch_capture
+    elif config.profiler == "nsys":
+        with _NsysCapture(config, world) as nsys_capture:
+            yield nsys_capture
+    else:
+        yield _NoCapture()
+
+
+class _NoCapture:
+    def step(self) -> None:
+        """Nothing is recorded."""
+
+
+class _TorchCapture:
+    """torch.profiler on its schedule, with the device idle at the end so that no queued kernel is lost."""
+
+    def __init__(self, config: ProfileConfig, out: Path, world: World) -> None:
+        self._config, self._world, self._steps_done = config, world, 0
+        self._folder = out / f"rank_{world.rank}"
+        self._stamp: int | None = None
+        self._profile = profile(
+            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if world.is_cuda else [])],
+            schedule=schedule(wait=config.wait, warmup=config.warmup, active=config.active, repeat=1),
+            on_trace_ready=self._write,
+            record_shapes=config.record_shapes,
+            with_stack=config.with_stack,
+            profile_memory=config.profile_memory,
+            experimental_config=_with_stream_waits() if config.stream_waits else None,
+        )
+
+    def __enter__(self) -> Self:
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # Leaving in mid-capture exports what there is.
+        with uninterrupted():
+            self._profile.__exit__(None, None, None)
+
+    def step(self) -> None:
+        self._steps_done += 1
+        if self._stamp is None:
+            self._stamp = _agreed_stamp_ms()
+        if self._steps_done == self._config.steps and self._world.is_cuda:
+            torch.cuda.synchronize(self._world.device)
+        self._profile.step()
+
+    def _write(self, finished: profile) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        capture = f"capture_{self._stamp or _now_ms()}"
+        # No reader takes the partial name for a trace; its end makes torch compress.
+        partial = self._folder / f"{capture}.partial.gz"
+        with uninterrupted():
+            finished.export_chrome_trace(str(partial))
+            partial.replace(self._folder / f"{capture}.pt.trace.json.gz")
+
+
+class _NsysCapture:
+    """Opens Nsight's capture range around the active steps and names them `step_<n>`."""
+
+    def __init__(self, config: ProfileConfig, world: World) -> None:
+        self._config, self._world, self._steps_done = config, world, 0
+        self._step_range: Range | None = None
+        self._operators = emit_nvtx(record_shapes=config.record_shapes) if config.nvtx_ops else nullcontext()
+
+    def __enter__(self) -> Self:
+        use_nvtx(is_on=True)
+        self._operators.__enter__()
+        self._begin_step()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._step_range is not None:
+            self._stop()
+        self._operators.__exit__(None, None, None)
+        use_nvtx(is_on=False)
+
+    def step(self) -> None:
+        self._steps_done += 1
+        if self._step_range is not None:
+            self._step_range.close()
+        if self._steps_done == self._config.steps:
+            # One rank's stop ends the capture of all, so each waits until all are done.
+            self._world.synchronize()
+            self._stop()
+        else:
+            self._begin_step()
+
+    def _begin_step(self) -> None:
+        if self._steps_done < self._config.first_active:
+            return
+        if self._steps_done == self._config.first_active:
+            self._world.synchronize()
+            torch.cuda.cudart().cudaProfilerStart()
+        self._step_range = Range(f"step_{self._steps_done}")
+        self._step_range.open()
+
+    def _stop(self) -> None:
+        self._step_range = None
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _with_stream_waits() -> Any:
+    """Kineto's synchronisation events, where this version of torch can record them."""
+    from torch._C._profiler import _ExperimentalConfig  # noqa: PLC0415  # has no public name
+
+    known = inspect.getdoc(_ExperimentalConfig.__init__) or ""
+    return _ExperimentalConfig(enable_cuda_sync_events=True) if "enable_cuda_sync_events" in known else None
+
+
+def _agreed_stamp_ms() -> int:
+    """One file name for all ranks of a capture: rank 0's clock."""
+    stamps = [_now_ms()]
+    if dist.is_initialized():
+        dist.broadcast_object_list(stamps, src=0)
+    return stamps[0]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,76 @@
+"""run.json, beside the traces: what ran, how fast it was without a profiler, and what it needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.runners import machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT_VERSION = 1
+_FOLDERS = re.compile(r"/(?:[^\s/\[\]:]+/)+")
+_ADDRESS = re.compile(r"\[?\d+\.\d+\.\d+\.\d+\]?(?::\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The file's keys; what is not known is None, never 0. Docs: docs/runners.md."""
+
+    strategy: str
+    world_size: int
+    format_version: int = FORMAT_VERSION
+    status: str = "ok"
+    error: str | None = None
+    model: dict[str, Any] | None = None
+    batch: dict[str, Any] | None = None
+    dtype: str | None = None
+    seed: int | None = None
+    compile: bool | None = None
+    activation_checkpointing: bool | None = None
+    step_time_ns: dict[str, Any] | None = None
+    tokens_per_s: float | None = None
+    model_flops_per_step: int | None = None
+    memory: list[dict[str, Any]] | None = None
+    losses: list[float] | None = None
+    parallel: dict[str, Any] | None = None
+    expected: list[dict[str, Any]] | None = None
+    transfer: list[dict[str, Any]] | None = None
+    profile: dict[str, Any] | None = None
+    gpu: dict[str, Any] | None = field(default_factory=machine.gpu)
+    versions: dict[str, str | None] = field(default_factory=machine.versions)
+    topology: str | None = field(default_factory=machine.topology)
+
+    def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> RunRecord:
+        """With the un-profiled step time (mean, sample standard deviation) and what follows from it."""
+        if not step_times_ns:
+            return self
+        mean_ns = statistics.fmean(step_times_ns)
+        spread_ns = round(statistics.stdev(step_times_ns)) if len(step_times_ns) > 1 else None
+        unprofiled = {
+            "mean": round(mean_ns), "std": spread_ns, "n": len(step_times_ns), "values": step_times_ns
+        }  # fmt: skip
+        return replace(
+            self,
+            step_time_ns={"unprofiled": unprofiled},
+            tokens_per_s=tokens_per_step * 1e9 / mean_ns if tokens_per_step else None,
+        )
+
+    def failed(self, error: BaseException, *, is_out_of_memory: bool) -> RunRecord:
+        """The same run with how it ended: the error's first line, without folders and addresses."""
+        message = _FOLDERS.sub("", (str(error).splitlines() or [""])[0])
+        message = _ADDRESS.sub("<peer>", message)
+        return replace(self, status="oom" if is_out_of_memory else "failed", error=f"{type(error).__name__}: {message}")
+
+    def write(self, folder: Path) -> None:
+        """Write `folder/run.json` in one go: a reader never sees half a file."""
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f"run.json.{os.getpid()}"
+        partial.write_text(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(folder / "run.json")

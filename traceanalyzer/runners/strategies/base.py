@@ -1,0 +1,156 @@
+"""What a strategy is: one way to take an optimizer step with the ranks at hand."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.memory_model import expected_memory
+from traceanalyzer.runners.model import Block, build_model, parameter_count
+from traceanalyzer.runners.ranges import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    from traceanalyzer.runners.data import Batch
+    from traceanalyzer.runners.model import Transformer
+    from traceanalyzer.runners.options import RunConfig
+    from traceanalyzer.runners.world import World
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a strategy is built from."""
+
+    config: RunConfig
+    world: World
+
+    @cached_property
+    def model(self) -> Transformer:
+        """The model on this rank's device, the same on every rank; built when first asked for."""
+        model = build_model(self.config.model, self.world.device, self.config.seed)
+        for block in model.blocks:
+            assert isinstance(block, Block)
+            block.is_checkpointed = self.config.checkpoint_activations
+            if self.config.compile:
+                # One compilation serves all blocks; hooks, ranges and checkpoints stay outside of it.
+                block.body = torch.compile(block.body)  # type: ignore[method-assign]
+        return model
+
+
+class Strategy:
+    """Plain training on one rank's data; a strategy overrides what it does differently."""
+
+    default_accumulate: ClassVar[int] = 1
+    default_learning_rate: ClassVar[float] = 3e-4
+    # Model FLOPs per parameter and token: 2 for a forward pass, 4 for a backward.
+    flops_per_parameter: ClassVar[int] = 6
+    is_data_parallel: ClassVar[bool] = True
+    # A strategy that only moves bytes trains nothing.
+    has_model: ClassVar[bool] = True
+
+    def __init__(self, job: Job) -> None:
+        self.config, self.world = job.config, job.world
+        self.model: nn.Module = job.model
+        self.parameters: list[nn.Parameter] = list(job.model.parameters())
+        self.is_last_micro_step = True
+        self.optimizer = self.build_optimizer()
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        """Refuse, with a UsageError, a job that this strategy cannot run; called before anything is built."""
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        """AdamW over what this rank updates."""
+        return adamw(self.parameters, self.config, self.world)
+
+    def step(self, micro_batches: list[Batch]) -> Tensor | None:
+        """One optimizer step; the mean loss over this rank's samples, None on a rank that computes none."""
+        losses = []
+        for index, batch in enumerate(micro_batches):
+            self.is_last_micro_step = index == len(micro_batches) - 1
+            with self.micro_step():
+                losses.append(self.forward_backward(batch, 1 / len(micro_batches)))
+        self.synchronize_gradients()
+        with span("optimizer"):
+            self.update()
+        return torch.stack(losses).mean()
+
+    def micro_step(self) -> AbstractContextManager[object]:
+        """Around the forward and backward pass of one micro-batch."""
+        return nullcontext()
+
+    def forward_backward(self, batch: Batch, weight: float) -> Tensor:
+        """Add `weight` times the batch's gradients; the batch's loss, detached."""
+        with span("forward"), self.autocast():
+            loss: Tensor = self.model(*batch)
+        with span("backward"):
+            (loss * weight).backward()
+        return loss.detach()
+
+    def synchronize_gradients(self) -> None:
+        """After the last micro-step's backward: nothing, on one rank."""
+
+    def update(self) -> None:
+        """Apply and drop the gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in bf16 when asked for; parameters stay fp32."""
+        if self.config.dtype == "fp32":
+            return nullcontext()
+        return torch.autocast(self.world.device.type, dtype=torch.bfloat16)
+
+    def parallel(self) -> dict[str, Any]:
+        """Sizes of the parallel dimensions, for run.json."""
+        return parallel_sizes(dp=self.world.size if self.is_data_parallel else 1)
+
+    def expected(self) -> dict[str, Any]:
+        """The memory that this rank's parameters, gradients and optimizer state should take."""
+        return expected_memory(parameter_count(self.model))
+
+    def transfer(self) -> dict[str, Any] | None:
+        """What a strategy that moves data between host and GPUs moves in a step, for run.json."""
+        return None
+
+
+def adamw(parameters: Iterable[Tensor], config: RunConfig, world: World) -> torch.optim.AdamW:
+    """AdamW in one fused kernel where there is a GPU: a loop over parameters would be bound by the host."""
+    return torch.optim.AdamW(parameters, **adamw_options(config, world))
+
+
+def adamw_options(config: RunConfig, world: World) -> dict[str, Any]:
+    """The optimizer's settings, one set for all strategies."""
+    return {
+        "lr": config.learning_rate,
+        "betas": (0.9, 0.95),
+        "eps": config.adam_eps,
+        "weight_decay": 0.1,
+        "fused": world.is_cuda,
+    }
+
+
+def parallel_sizes(**sizes: Any) -> dict[str, Any]:
+    """run.json's `parallel`: degree of data, tensor and pipeline parallelism, and a pipeline's schedule."""
+    return {"dp": 1, "tp": 1, "pp": 1, "microbatches": None, "split": None, **sizes}
+
+
+def require_ranks(strategy: str, world_size: int, minimum: int = 2) -> None:
+    """Refuse a job with too few ranks.
+
+    Raises:
+        UsageError: fewer than `minimum`.
+    """
+    if world_size < minimum:
+        raise UsageError(
+            f"{strategy} needs at least {minimum} ranks, this job has {world_size}: "
+            f"start it with torchrun --standalone --nproc_per_node={minimum} -m traceanalyzer.runners …"
+        )

@@ -1,0 +1,87 @@
+"""What the three broadcasts share: a payload on the host, one buffer on every GPU of this one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.lanes import Lane, pinned_empty
+from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from traceanalyzer.runners.data import Batch
+    from traceanalyzer.runners.options import RunConfig
+    from traceanalyzer.runners.world import World
+
+MIB = 2**20
+
+
+class Broadcast(Strategy):
+    """A step brings the payload to every GPU; a subclass is a way to do so.
+
+    One process drives all GPUs, so that copies between them are peer copies on streams of its own.
+    On CPU two buffers in host memory stand for GPUs.
+    """
+
+    has_model = False
+    is_data_parallel = False
+
+    def __init__(self, job: Job) -> None:
+        self.config, self.world = job.config, job.world
+        elements = job.config.payload_mib * MIB // 4
+        self.devices = _devices(job.world)
+        self.payload = pinned_empty(elements, job.world.device)
+        torch.arange(elements, out=self.payload)
+        self.buffers = [torch.empty(elements, device=device) for device in self.devices]
+        self.upload_lanes = [Lane(device) for device in self.devices]
+        # A peer copy is queued on the device that it reads from, GPU 0.
+        self.peer_lanes = [Lane(self.devices[0]) for _ in self.devices[1:]]
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        if world_size != 1:
+            raise UsageError(
+                f"{config.strategy} drives every GPU from one process, not {world_size}: start it with "
+                f"python -m traceanalyzer.runners --strategy {config.strategy}"
+            )
+
+    def step(self, micro_batches: list[Batch]) -> Tensor | None:
+        del micro_batches
+        self.broadcast()
+        # The step ends with its last copy: the next one writes the same buffers, and timing needs an end.
+        lanes = [*self.upload_lanes, *self.peer_lanes]
+        current = Lane(self.devices[0], is_current=True)
+        for lane in lanes:
+            current.wait_for(lane.mark())
+        for lane in lanes:
+            lane.wait_for(current.mark())
+        return None
+
+    def broadcast(self) -> None:
+        """Queue the copies."""
+        raise NotImplementedError
+
+    def parallel(self) -> dict[str, Any]:
+        return parallel_sizes()
+
+    def expected(self) -> dict[str, Any]:
+        return {"parameter_bytes": None, "gradient_bytes": None, "optimizer_bytes": None}
+
+    def transfer(self) -> dict[str, Any]:
+        return {
+            "payload_bytes": self.payload.nbytes,
+            "devices": len(self.devices),
+            "uploaded_bytes_per_step": self.payload.nbytes,
+            "peer_bytes_per_step": self.payload.nbytes * (len(self.devices) - 1),
+            "is_pinned": self.payload.is_pinned() if self.world.is_cuda else None,
+        }
+
+
+def _devices(world: World) -> list[torch.device]:
+    if world.is_cuda:
+        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    return [torch.device("cpu"), torch.device("cpu")]

@@ -1,0 +1,178 @@
+"""What the three pipeline schedules share: a rank's stage of the model and its exchanges with both neighbours."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.data import Batch
+from traceanalyzer.runners.model import Transformer, run_blocks
+from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes, require_ranks
+
+if TYPE_CHECKING:
+    from traceanalyzer.runners.options import RunConfig
+
+
+class Stage(nn.Module):
+    """Consecutive blocks, with the embedding on the first stage and the head on the last."""
+
+    def __init__(self, model: Transformer, split: tuple[int, ...], stage: int) -> None:
+        super().__init__()
+        self.first_block = sum(split[:stage])
+        self.embedding = model.embedding if stage == 0 else None
+        self.blocks = model.blocks[self.first_block : self.first_block + split[stage]]
+        self.head = model.head if stage == len(split) - 1 else None
+
+    def forward(self, received: Tensor | None, batch: Batch) -> Tensor:
+        """The activation for the next stage, or the loss."""
+        if self.embedding is not None:
+            received = self.embedding(batch.tokens)
+        assert received is not None
+        x = run_blocks(enumerate(self.blocks, self.first_block), received)
+        if self.head is None:
+            return x
+        loss: Tensor = self.head(x, batch.targets)
+        return loss
+
+
+class Pipeline(Strategy):
+    """One stage a rank, one batch for all of them, cut into microbatches; a subclass is a schedule."""
+
+    is_data_parallel = False
+
+    def __init__(self, job: Job) -> None:
+        self.split = stage_split(job.config, job.world.size)
+        self.is_first = job.world.rank == 0
+        self.is_last = job.world.rank == job.world.size - 1
+        self.stage = Stage(job.model, self.split, job.world.rank)
+        self.in_flight: deque[tuple[Tensor | None, Tensor]] = deque()
+        self.losses: list[Tensor] = []
+        self.sends: list[tuple[dist.Work, Tensor]] = []
+        super().__init__(job)
+        self.model = self.stage
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        require_ranks(config.strategy, world_size)
+        stage_split(config, world_size)
+        if config.accumulate > 1:
+            raise UsageError("a pipeline accumulates over its microbatches: use --microbatches, not --accumulate")
+        if config.batch % cls.microbatch_count(config):
+            raise UsageError(f"--microbatches {config.microbatches} does not divide --batch {config.batch}")
+
+    @classmethod
+    def microbatch_count(cls, config: RunConfig) -> int:
+        """Microbatches a step."""
+        return config.microbatches
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        self.parameters = list(self.stage.parameters())
+        return super().build_optimizer()
+
+    def step(self, micro_batches: list[Batch]) -> Tensor | None:
+        (batch,) = micro_batches
+        count = self.microbatch_count(self.config)
+        parts = zip(batch.tokens.chunk(count), batch.targets.chunk(count), strict=True)
+        self.losses.clear()
+        self.run_schedule([Batch(*part) for part in parts])
+        for work, _ in self.sends:
+            work.wait()
+        self.sends.clear()
+        with span("optimizer"):
+            self.update()
+        return torch.stack(self.losses).mean() if self.is_last else None
+
+    def run_schedule(self, microbatches: list[Batch]) -> None:
+        """All forward and backward passes of this stage and what it exchanges between them."""
+        raise NotImplementedError
+
+    def forward_microbatch(self, index: int, batch: Batch, received: Tensor | None) -> Tensor:
+        """Compute a microbatch's output and keep it for its backward pass."""
+        with span(f"forward mb{index}"), self.autocast():
+            output: Tensor = self.stage(received, batch)
+        self.in_flight.append((received, output))
+        if self.is_last:
+            self.losses.append(output.detach())
+        return output.detach()
+
+    def backward_microbatch(self, index: int, count: int, gradient: Tensor | None) -> Tensor | None:
+        """Backward of the oldest microbatch in flight; the gradient for the stage before."""
+        received, output = self.in_flight.popleft()
+        with span(f"backward mb{index}"):
+            if self.is_last:
+                (output / count).backward()
+            else:
+                torch.autograd.backward(output, gradient)
+        return None if received is None else received.grad
+
+    def exchange(
+        self,
+        *,
+        to_next: Tensor | None = None,
+        to_previous: Tensor | None = None,
+        from_next: Tensor | None = None,
+        from_previous: Tensor | None = None,
+    ) -> None:
+        """Start the given sends and wait for the given receives, all in one group.
+
+        Separate operations could deadlock: two neighbours that both send first wait for each other.
+        """
+        rank = self.world.rank
+        wanted = [
+            (dist.isend, to_next, rank + 1), (dist.isend, to_previous, rank - 1),
+            (dist.irecv, from_next, rank + 1), (dist.irecv, from_previous, rank - 1),
+        ]  # fmt: skip
+        operations = [dist.P2POp(kind, tensor, peer) for kind, tensor, peer in wanted if tensor is not None]
+        if not operations:
+            return
+        with span("p2p"):
+            works = dist.batch_isend_irecv(operations)
+            if any(operation.op is dist.irecv for operation in operations):
+                for work in works:
+                    work.wait()
+            else:
+                # A send needs no wait before the end of the step, only its tensor kept alive.
+                self.sends += zip(works, (operation.tensor for operation in operations), strict=False)
+
+    def activation(self, batch: Batch) -> Tensor | None:
+        """Memory for what the stage before sends: the residual stream, which autocast leaves in fp32."""
+        if self.is_first:
+            return None
+        shape = (*batch.tokens.shape, self.config.model.d_model)
+        return torch.empty(shape, device=self.world.device, requires_grad=True)
+
+    def output_gradient(self, batch: Batch) -> Tensor | None:
+        """Memory for the gradient that the stage after sends."""
+        if self.is_last:
+            return None
+        return torch.empty((*batch.tokens.shape, self.config.model.d_model), device=self.world.device)
+
+    def parallel(self) -> dict[str, Any]:
+        return parallel_sizes(
+            pp=self.world.size, microbatches=self.microbatch_count(self.config), split=list(self.split)
+        )
+
+
+def stage_split(config: RunConfig, world_size: int) -> tuple[int, ...]:
+    """Blocks a stage: --split, else as even as it goes.
+
+    Raises:
+        UsageError: the split has another number of stages than there are ranks, or of blocks than layers.
+    """
+    layers = config.model.layers
+    if config.split is None:
+        if layers < world_size:
+            raise UsageError(f"{layers} layers are too few for {world_size} stages: raise --layers")
+        return tuple(layers // world_size + (stage < layers % world_size) for stage in range(world_size))
+    if len(config.split) != world_size or sum(config.split) != layers:
+        raise UsageError(
+            f"--split {','.join(map(str, config.split))} has {len(config.split)} stages and {sum(config.split)} "
+            f"blocks, the job has {world_size} ranks and {layers} layers: both must agree"
+        )
+    return config.split

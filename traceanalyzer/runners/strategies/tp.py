@@ -1,0 +1,105 @@
+"""Tensor parallelism by hand, as in Megatron: heads and hidden units are shared out over the ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.model import Block
+from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes, require_ranks
+
+if TYPE_CHECKING:
+    from traceanalyzer.runners.options import RunConfig
+
+
+class TensorParallel(Strategy):
+    """Every rank computes its heads and hidden units of every block, on the same batch.
+
+    Two all-reduces a block in the forward pass and two in the backward, all of them exposed: the next
+    operation needs their result. Embedding, norms and head are computed by every rank alike.
+    """
+
+    is_data_parallel = False
+
+    def __init__(self, job: Job) -> None:
+        for block in job.model.blocks:
+            assert isinstance(block, Block)
+            attention, mlp = block.attention, block.mlp
+            attention.qkv = ColumnParallel(attention.qkv, job.world.rank, job.world.size)
+            attention.proj = RowParallel(attention.proj, job.world.rank, job.world.size)
+            mlp.up = ColumnParallel(mlp.up, job.world.rank, job.world.size)
+            mlp.down = RowParallel(mlp.down, job.world.rank, job.world.size)
+        super().__init__(job)
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        require_ranks(config.strategy, world_size)
+        if config.model.heads % world_size:
+            raise UsageError(f"{config.model.heads} heads cannot be shared evenly over {world_size} ranks")
+
+    def parallel(self) -> dict[str, Any]:
+        return parallel_sizes(tp=self.world.size)
+
+
+class ColumnParallel(nn.Module):
+    """This rank's output features; the backward pass sums the input's gradient over the ranks."""
+
+    def __init__(self, linear: nn.Module, rank: int, ranks: int) -> None:
+        super().__init__()
+        self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=0)[rank])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(_AllReduceInBackward.apply(x))
+
+
+class RowParallel(nn.Module):
+    """This rank's input features; the forward pass sums the outputs over the ranks."""
+
+    def __init__(self, linear: nn.Module, rank: int, ranks: int) -> None:
+        super().__init__()
+        self.linear = _with_weight(linear.get_parameter("weight").chunk(ranks, dim=1)[rank])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _AllReduceInForward.apply(self.linear(x))
+
+
+def _with_weight(weight: Tensor) -> nn.Linear:
+    linear = nn.Linear(1, 1, bias=False)
+    linear.weight = nn.Parameter(weight.detach().clone())
+    return linear
+
+
+class _AllReduceInBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        del ctx
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        del ctx
+        return _summed(gradients[0])
+
+
+class _AllReduceInForward(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        del ctx
+        return _summed(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        del ctx
+        return gradients[0]
+
+
+def _summed(x: Tensor) -> Tensor:
+    summed = x.contiguous().clone()
+    with span("tp_all_reduce"):
+        dist.all_reduce(summed)
+    return summed

@@ -1,0 +1,53 @@
+"""How long each step takes without a profiler: CUDA events on a GPU, the clock on a CPU."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from traceanalyzer.runners.world import World
+
+
+class StepTimer:
+    """Marks step boundaries without making the host wait; read the times after a synchronise."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_cuda = device.type == "cuda"
+        self._events: list[torch.cuda.Event] = []
+        self._clock_ns: list[int] = []
+
+    def mark(self) -> None:
+        """The end of one step and the start of the next."""
+        if self._is_cuda:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append(event)
+        else:
+            self._clock_ns.append(time.perf_counter_ns())
+
+    def step_times_ns(self) -> list[int]:
+        """Each step's time, in order."""
+        if self._is_cuda:
+            torch.cuda.synchronize()
+            return [round(a.elapsed_time(b) * 1e6) for a, b in pairwise(self._events)]
+        return [b - a for a, b in pairwise(self._clock_ns)]
+
+
+def slowest(step_times_ns_by_rank: list[list[int]]) -> list[int]:
+    """The times of the rank that took longest in all: a job is as fast as its slowest rank."""
+    return max(step_times_ns_by_rank, key=sum)
+
+
+def peak_memory(world: World) -> dict[str, int | None]:
+    """This rank's allocator peaks since they were last reset; None without a GPU."""
+    if not world.is_cuda:
+        return {"rank": world.rank, "peak_allocated_bytes": None, "peak_reserved_bytes": None}
+    return {
+        "rank": world.rank,
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(world.device),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(world.device),
+    }

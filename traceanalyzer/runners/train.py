@@ -1,0 +1,164 @@
+"""The training loop that all strategies share: warm up, time, profile, write run.json."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from traceanalyzer.runners.data import Tokens
+from traceanalyzer.runners.model import Transformer, parameter_count
+from traceanalyzer.runners.profiling import profiled
+from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.run_json import RunRecord
+from traceanalyzer.runners.strategies import STRATEGIES, Job, Strategy
+from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from traceanalyzer.runners.options import RunConfig
+    from traceanalyzer.runners.world import World
+
+
+def train(config: RunConfig, world: World) -> RunRecord:
+    """Run the configured steps; every rank returns the same record of them."""
+    strategy = STRATEGIES[config.strategy](Job(config, world))
+    steps = Steps(config, world, strategy)
+    if world.is_cuda:
+        torch.cuda.reset_peak_memory_stats(world.device)
+
+    for _ in range(config.warmup):
+        steps.take()
+
+    world.synchronize()
+    timer = StepTimer(world.device)
+    timer.mark()
+    for _ in range(config.steps):
+        steps.take()
+        timer.mark()
+    world.synchronize()
+    memory = peak_memory(world)
+
+    with profiled(config.profile, config.out, world) as capture:
+        for _ in range(config.profile.steps):
+            steps.take()
+            capture.step()
+    world.synchronize()
+
+    mine = {
+        "step_times_ns": timer.step_times_ns(),
+        "losses": [math.nan if loss is None else loss.item() for loss in steps.losses],
+        "memory": memory,
+        "expected": {"rank": world.rank, **strategy.expected()},
+        "transfer": strategy.transfer(),
+    }
+    return _summarised(planned(config, world.size), strategy, _from_all_ranks(mine, world), config)
+
+
+class Steps:
+    """Takes one step after the other and keeps the losses."""
+
+    def __init__(self, config: RunConfig, world: World, strategy: Strategy) -> None:
+        self.config, self.world, self.strategy = config, world, strategy
+        self.losses: list[Tensor | None] = []
+        self.ranks = world.size if strategy.is_data_parallel else 1
+        self.rank = world.rank if strategy.is_data_parallel else 0
+        samples = config.batch * config.accumulate * self.ranks
+        self.tokens = Tokens(config.model, world.device, seed=config.seed, samples=samples, text=config.data)
+
+    def take(self) -> None:
+        """The next step, its data included."""
+        index = len(self.losses)
+        if self.config.die == (self.world.rank, index):
+            os._exit(13)
+        micro_batches = []
+        if self.strategy.has_model:
+            with span("data"):
+                micro_batches = self.tokens.micro_batches(index, self.rank, self.ranks, self.config.accumulate)
+        self.losses.append(self.strategy.step(micro_batches))
+
+
+def planned(config: RunConfig, world_size: int) -> RunRecord:
+    """What is known of a run before it starts: all that a run which fails can record."""
+    strategy = STRATEGIES[config.strategy]
+    record = RunRecord(
+        strategy=config.strategy, world_size=world_size, seed=config.seed, profile=asdict(config.profile)
+    )
+    if not strategy.has_model:
+        return record
+    with torch.device("meta"):
+        parameters = parameter_count(Transformer(config.model))
+    batch = _batch(config, world_size if strategy.is_data_parallel else 1)
+    return replace(
+        record,
+        model={**asdict(config.model), "parameters": parameters},
+        batch=batch,
+        dtype=config.dtype,
+        compile=config.compile,
+        activation_checkpointing=config.checkpoint_activations,
+        model_flops_per_step=_model_flops(config, parameters, batch["tokens_per_step"]),
+    )
+
+
+def _batch(config: RunConfig, data_parallel: int) -> dict[str, int]:
+    samples = config.batch * config.accumulate * data_parallel
+    return {
+        "micro_batch": config.batch,
+        "grad_accum": config.accumulate,
+        "global_batch": samples,
+        "tokens_per_step": samples * config.model.seq_len,
+    }
+
+
+def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
+    """FLOPs of the matrix products and the attention, recompute excluded, a look-up in a table not counted.
+
+    Attention's two products take 4 · seq · d_model a token, layer and forward pass; a causal model needs half.
+    """
+    model = config.model
+    multiplied = parameters - (model.vocab + model.seq_len) * model.d_model
+    attention = 4 * model.layers * model.seq_len * model.d_model // (2 if model.is_causal else 1)
+    per_parameter = STRATEGIES[config.strategy].flops_per_parameter
+    return tokens * per_parameter * (multiplied + attention // 2)
+
+
+def _from_all_ranks(mine: dict[str, Any], world: World) -> list[dict[str, Any]]:
+    gathered: list[dict[str, Any]] = [mine] * world.size
+    if world.size > 1:
+        dist.all_gather_object(gathered, mine)
+    return gathered
+
+
+def _summarised(record: RunRecord, strategy: Strategy, ranks: list[dict[str, Any]], config: RunConfig) -> RunRecord:
+    transfers = [{"rank": rank, **r["transfer"]} for rank, r in enumerate(ranks) if r["transfer"]]
+    losses = _mean_losses([rank["losses"] for rank in ranks])
+    parallel = strategy.parallel()
+    if record.batch is not None and parallel["microbatches"]:
+        micro_batch = config.batch // parallel["microbatches"]
+        record = replace(record, batch={**record.batch, "micro_batch": micro_batch})
+    summarised = replace(
+        record,
+        memory=[rank["memory"] for rank in ranks],
+        losses=losses,
+        parallel=parallel,
+        expected=[rank["expected"] for rank in ranks],
+        transfer=transfers or None,
+    )
+    tokens = record.batch["tokens_per_step"] if record.batch else None
+    return summarised.timed(slowest([rank["step_times_ns"] for rank in ranks]), tokens)
+
+
+def _mean_losses(losses_by_rank: list[list[float]]) -> list[float] | None:
+    """Each step's mean over the ranks that computed a loss; a loss that is not finite ends the curve."""
+    curve = []
+    for of_one_step in zip(*losses_by_rank, strict=True):
+        known = [loss for loss in of_one_step if not math.isnan(loss)]
+        if not known or not all(map(math.isfinite, known)):
+            break
+        curve.append(sum(known) / len(known))
+    return curve or None

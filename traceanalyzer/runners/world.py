@@ -1,0 +1,103 @@
+"""Which rank this process is, on which device, and the process group that it joins and leaves."""
+
+from __future__ import annotations
+
+import gc
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but not in the stub's __all__
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.shutdown import abort_process_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process among the ranks of the job."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether this rank has a GPU."""
+        return self.device.type == "cuda"
+
+    def synchronize(self) -> None:
+        """Wait for the device, then for every rank."""
+        if self.is_cuda:
+            torch.cuda.synchronize(self.device)
+        if self.size > 1:
+            dist.barrier()
+
+
+def is_under_torchrun() -> bool:
+    """Whether a launcher has given this process a rank."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def world_size() -> int:
+    """Ranks in the job: 1 without a launcher."""
+    return int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
+
+
+def choose_device(requested: str | None) -> torch.device:
+    """The rank's device: its GPU unless `--device cpu` was asked for.
+
+    Raises:
+        UsageError: there is no GPU, or fewer than there are ranks on this host.
+    """
+    if requested == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UsageError("no CUDA device was found: add --device cpu to train a small model over gloo instead")
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if local_rank >= torch.cuda.device_count():
+        raise UsageError(
+            f"local rank {local_rank} has no GPU, this host has {torch.cuda.device_count()}: "
+            "start fewer ranks (--nproc_per_node), or add --device cpu"
+        )
+    return torch.device("cuda", local_rank)
+
+
+@contextmanager
+def joined(device: torch.device, timeout_s: int) -> Iterator[World]:
+    """Join the process group (NCCL on GPUs, gloo on CPU), and leave it at the end.
+
+    A collective that a dead rank never joins ends after `timeout_s` seconds, not never.
+    """
+    backend = "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        backend = "nccl"
+    # -1 and no store: from the launcher's variables.
+    store, rank, size = (None, -1, -1) if is_under_torchrun() else (HashStore(), 0, 1)
+    dist.init_process_group(
+        backend,
+        timeout=timedelta(seconds=timeout_s),
+        device_id=device if device.type == "cuda" else None,
+        store=store,
+        rank=rank,
+        world_size=size,
+    )
+    world = World(dist.get_rank(), dist.get_world_size(), device)
+    try:
+        world.synchronize()
+        yield world
+    except BaseException:
+        # An orderly end would wait for ranks that wait for this one.
+        abort_process_groups()
+        raise
+    # Unreachable modules in reference cycles still hold the group: freed after it, at exit, they end in an abort.
+    gc.collect()
+    dist.destroy_process_group()
