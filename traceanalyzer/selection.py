@@ -37,7 +37,7 @@ class Selection:
     def __post_init__(self) -> None:
         if self.steps not in ("all", "last", "complete") and not re.fullmatch(r"\d*:\d*|\d+(,\d+)*", self.steps):
             raise UsageError(
-                f"--steps {self.steps!r}: write all, complete, last, numbers such as 2 or 2,3, or FIRST:LAST such as 2:4"
+                f"--steps {self.steps!r}: write all, complete, last, a step's number, 2,3, or FIRST:LAST such as 2:4"
             )
 
 

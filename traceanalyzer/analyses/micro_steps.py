@@ -64,7 +64,8 @@ def _begins(trace: RankTrace) -> np.ndarray:
         own = trace.ranges[trace.ranges["name"].isin([name for name in names if pattern.fullmatch(name)])]
         if len(own):
             reach = own["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
-            return own.loc[own["start_ns"] >= reach, "start_ns"].to_numpy()
+            begins: np.ndarray = own.loc[own["start_ns"] >= reach, "start_ns"].to_numpy()
+            return begins
     return np.empty(0, dtype=np.int64)
 
 

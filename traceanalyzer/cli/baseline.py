@@ -1,6 +1,5 @@
 """`analyze-traces baseline`: runs that later ones are compared with."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -58,7 +57,7 @@ def remove(name: str) -> None:
     """Remove baseline NAME."""
     from traceanalyzer.diff.sources import baseline_path
 
-    path: Path = baseline_path(name)
+    path = baseline_path(name)
     if not path.is_file():
         raise InputError(f"{path}: no such baseline")
     path.unlink()

@@ -34,7 +34,7 @@ def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Conditions under which the exit code is 1."""
     return click.option(
         "--fail-on", "gates", multiple=True, metavar="GATE",
-        help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (docs/diff.md has the grammar).",
+        help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/diff.md).",
     )(function)  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def _one(
     console: "Console",
 ) -> tuple[Path, bool]:  # fmt: skip
     """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
-    from traceanalyzer import gate
+    from traceanalyzer import gate, run_info
     from traceanalyzer.loading import other_runs
     from traceanalyzer.report import WRITERS, gates, terminal
     from traceanalyzer.report.build import build
@@ -105,8 +105,9 @@ def _one(
     hook = _event_writer(target) if "parquet" in formats else None
     with _progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, jobs=options["jobs"], hook=hook, progress=advance)
-    notes = other_runs(found) if options["select"] == "latest" else ()
-    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]))
+    info, info_notes = run_info.read_or_note(run.info)
+    notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
+    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     outcomes = gate.check_run(options["gates"], made.results, label)
     written = [path for name in formats for path in WRITERS[name](made, target)]
     written += gates.write(outcomes, target) if outcomes else []

@@ -20,23 +20,23 @@ class Fact:
 
     Attributes:
         name: what it is.
-        values: each run's, for people; `None` where it is not known.
+        told: each run's, for people; `None` where it is not known.
         weight: `note`, `work` or `refuse`.
         why: what a difference does to the figures.
     """
 
     name: str
-    values: tuple[str | None, ...]
+    told: tuple[str | None, ...]
     weight: str
     why: str
 
     @property
     def state(self) -> str:
         """`same`, `differs`, or `not known` (when a run does not tell and the others agree)."""
-        known = {value for value in self.values if value is not None}
-        if len(known) > 1:
+        distinct = set(self.told)
+        if len(distinct - {None}) > 1:
             return DIFFERS
-        return SAME if None not in self.values and known else UNKNOWN
+        return UNKNOWN if None in distinct else SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _scale(sides: Sequence[Side], work: list[Fact]) -> tuple[Scale, list[str], l
     captures = [capture for side in sides for capture in side.captures]
     with_steps = [bool(capture.steps) for capture in captures]
     if not any(with_steps):
-        note = "No run marks steps that are complete: whole captures are compared, which is fair only if each holds the same work."
+        note = "No run marks complete steps: whole captures are compared, which is fair only if each holds equal work."
         return CAPTURE, [_refusal(fact) for fact in work], [note]
     if not all(with_steps):
         without = ", ".join(sorted({capture.label for capture in captures if not capture.steps}))
@@ -104,7 +104,7 @@ def _is_same(values: list[int | None]) -> bool:
 
 
 def _refusal(fact: Fact) -> str:
-    return f"{fact.name} differs ({' | '.join(value or 'not known' for value in fact.values)}): {fact.why}"
+    return f"{fact.name} differs ({' | '.join(text or 'not known' for text in fact.told)}): {fact.why}"
 
 
 def _without_exchange(sides: Sequence[Side]) -> list[str]:
@@ -142,11 +142,10 @@ def _repeats(sides: Sequence[Side]) -> list[str]:
     made = []
     for side in sides:
         for name, weight, _, read in _FACTS:
-            values = {read(capture) for capture in side.captures} - {None}
-            if len(values) > 1 and weight != NOTE:
-                made.append(
-                    f"The captures of {side.label} are no repeats: {name} differs between them ({', '.join(sorted(map(str, values)))})."
-                )
+            told = {text for capture in side.captures if (text := read(capture)) is not None}
+            if len(told) > 1 and weight != NOTE:
+                differing = " | ".join(sorted(told))
+                made.append(f"The captures of {side.label} are no repeats: {name} differs between them ({differing}).")
     return made
 
 
@@ -240,7 +239,7 @@ __all__ = ["DIFFERS", "REFUSE", "SAME", "UNKNOWN", "WORK", "Fact", "Fairness", "
 def as_frame(facts: Sequence[Fact], runs: Sequence[str]) -> pd.DataFrame:
     """The facts as a table: a row each, a column for each run."""
     rows = [
-        {"fact": fact.name, "state": fact.state, **dict(zip(runs, fact.values, strict=True)), "why": fact.why}
+        {"fact": fact.name, "state": fact.state, **dict(zip(runs, fact.told, strict=True)), "why": fact.why}
         for fact in facts
     ]
     return pd.DataFrame(rows)

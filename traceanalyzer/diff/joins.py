@@ -232,7 +232,7 @@ def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | Non
 
 def _ordered(frame: pd.DataFrame, time: str | None, keys: tuple[str, ...]) -> pd.DataFrame:
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
-    by = frame[[key for key in keys]].astype("str").agg("\0".join, axis=1) if len(frame) else pd.Series(dtype="str")
+    by = frame[list(keys)].astype("str").agg("\0".join, axis=1) if len(frame) else pd.Series(dtype="str")
     size = frame[f"change_{time}"].abs() if time else pd.Series(0.0, index=frame.index)
     order = pd.DataFrame({"size": size.astype("Float64"), "by": by}).sort_values(
         ["size", "by"], ascending=[False, True]

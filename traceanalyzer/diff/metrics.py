@@ -11,10 +11,8 @@ from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.scales import Scale
 
-ByRank = "pd.Series | None"
-"""A figure by rank; a figure of the whole run stands under rank -1."""
-
 WHOLE_RUN = -1
+"""Stands for a rank where a figure is of the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ COLUMNS = {
 }
 
 
-def measured(capture: Capture, metric: Metric, scale: Scale) -> "pd.Series | None":
+def measured(capture: Capture, metric: Metric, scale: Scale) -> pd.Series | None:
     """The metric by rank; `None` when this capture cannot tell."""
     values = metric.read(capture)
     if values is None or values.isna().all():
@@ -175,51 +173,58 @@ def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
     return read
 
 
+def _time(name: str, definition: str, analysis: str = "headline", column: str = "", *, part: bool = False) -> Metric:
+    """A time of a step: of the headline, else of a Result with a row for each step."""
+    column = column or name
+    read = _column(analysis, column) if analysis == "headline" else _of_steps(analysis, column)
+    return Metric(name, definition, read, part=part)
+
+
+def _share(name: str, definition: str, better: int = -1) -> Metric:
+    return Metric(name, definition, _column("headline", name), per_step=False, better=better)
+
+
+_IDLE = {
+    "sync": "the host was inside a synchronising call",
+    "data": "the host was in the data loader",
+    "host": "the host was busy otherwise",
+    "launch": "launch latency",
+    "unknown": "of unknown cause",
+    "between_kernels": "gaps under 5 µs",
+}
+
 METRICS: tuple[Metric, ...] = (
-    Metric("step_ns", "Length of a step's GPU window (of the capture, without steps).", _column("headline", "window_ns")),
+    _time("step_ns", "Length of a step's GPU window (of the capture, without steps).", column="window_ns"),
     Metric(
-        "step_std_ns", "Sample standard deviation of the steps' lengths inside a capture.", _column("headline", "step_std_ns"),
-        per_step=False, better=0,
+        "step_std_ns",
+        "Sample standard deviation of the steps' lengths inside a capture.",
+        _column("headline", "step_std_ns"),
+        per_step=False,
+        better=0,
     ),
-    Metric("compute_ns", "Time in which a compute kernel runs.", _column("headline", "compute_ns"), part=True),
-    Metric("exposed_transfer_ns", "Communication that moves data while no compute runs.",
-           _of_steps("exposed_comm", "exposed_transfer_ns"), part=True),
-    Metric("exposed_wait_ns", "Communication that only waits for another rank while no compute runs.",
-           _of_steps("exposed_comm", "exposed_wait_ns"), part=True),
-    Metric("exposed_unmatched_ns", "Exposed communication that cannot be told apart into transfer and wait.",
-           _of_steps("exposed_comm", "exposed_unmatched_ns"), part=True),
-    Metric("exposed_comm_ns", "Time in which communication but no compute runs.",
-           _column("headline", "exposed_comm_ns"), part=True),
-    Metric("exposed_copy_ns", "Time in which a copy but no compute or communication runs.",
-           _column("headline", "exposed_copy_ns"), part=True),
-    Metric("idle_ns", "Time in which nothing runs on the GPU.", _column("headline", "idle_ns"), part=True),
-    *(
-        Metric(f"idle_{cause}_ns", f"Idle time: {words}.", _of_steps("idle", f"{cause}_ns"))
-        for cause, words in (
-            ("sync", "the host was inside a synchronising call"),
-            ("data", "the host was in the data loader"),
-            ("host", "the host was busy otherwise"),
-            ("launch", "launch latency"),
-            ("unknown", "of unknown cause"),
-            ("between_kernels", "gaps under 5 µs"),
-        )
-    ),
-    Metric("compute_pct", "100 · compute / window.", _column("headline", "compute_pct"), per_step=False, better=1),
-    Metric("exposed_comm_pct", "100 · exposed communication / window.", _column("headline", "exposed_comm_pct"),
-           per_step=False),
-    Metric("exposed_copy_pct", "100 · exposed copies / window.", _column("headline", "exposed_copy_pct"), per_step=False),
-    Metric("idle_pct", "100 · idle / window.", _column("headline", "idle_pct"), per_step=False),
-    Metric("overlap_pct", "100 · (comm − exposed comm) / comm; n/a without communication.",
-           _column("headline", "overlap_pct"), per_step=False, better=1),
-    Metric("comm_ns", "Time in which communication runs.", _column("headline", "comm_ns")),
+    _time("compute_ns", "Time in which a compute kernel runs.", part=True),
+    _time("exposed_transfer_ns", "Communication that moves data while no compute runs.", "exposed_comm", part=True),
+    _time("exposed_wait_ns", "Communication that only waits for a rank, no compute runs.", "exposed_comm", part=True),
+    _time("exposed_unmatched_ns", "Exposed communication that is neither known.", "exposed_comm", part=True),
+    _time("exposed_comm_ns", "Time in which communication but no compute runs.", part=True),
+    _time("exposed_copy_ns", "Time in which a copy but no compute or communication runs.", part=True),
+    _time("idle_ns", "Time in which nothing runs on the GPU.", part=True),
+    *(_time(f"idle_{cause}_ns", f"Idle time: {why}.", "idle", f"{cause}_ns") for cause, why in _IDLE.items()),
+    _share("compute_pct", "100 · compute / window.", better=1),
+    _share("exposed_comm_pct", "100 · exposed communication / window."),
+    _share("exposed_copy_pct", "100 · exposed copies / window."),
+    _share("idle_pct", "100 · idle / window."),
+    _share("overlap_pct", "100 · (comm − exposed comm) / comm; n/a without communication.", better=1),
+    _time("comm_ns", "Time in which communication runs."),
     Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), better=0),
     Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), better=0),
     Metric("unprofiled_step_ns", "Step time without a profiler, as the run recorded it.", _unprofiled, per_step=False),
-    Metric("tokens_per_s", "Tokens a second of the whole job, as the run recorded it.", _tokens_per_s, per_step=False,
-           better=1),
+    Metric(
+        "tokens_per_s", "Tokens a second of the job, as the run recorded it.", _tokens_per_s, per_step=False, better=1
+    ),
     Metric("peak_allocated_bytes", "Peak of allocated memory.", _peak_memory("peak_allocated_bytes"), per_step=False),
     Metric("peak_reserved_bytes", "Peak of reserved memory.", _peak_memory("peak_reserved_bytes"), per_step=False),
-)  # fmt: skip
+)
 """In the order in which they are shown."""
 
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -6,10 +6,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from traceanalyzer import run_info
 from traceanalyzer.diff import lanes
 from traceanalyzer.diff.captures import (
-    Capture, Side, is_of_steps, labelled, of_json, of_results, of_rows, shared_steps, to_json,
+    Capture,
+    Side,
+    is_of_steps,
+    labelled,
+    of_json,
+    of_results,
+    of_rows,
+    shared_steps,
+    to_json,
 )  # fmt: skip
 from traceanalyzer.discovery import Found, Run, discover
 from traceanalyzer.errors import InputError, UsageError
@@ -152,10 +162,12 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    info, more = run_info.read_or_note(_beside(path))
+    info, more = _info_of(path, content)
     why = () if is_exact else (
-        f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
-        f"Compare the traces, or save a baseline of them.",
+        (
+            f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
+            "Compare the traces, or save a baseline of them."
+        ),
     )  # fmt: skip
     return Capture(
         label=str(content.get("label") or path.parent.name),
@@ -168,9 +180,12 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     )
 
 
-def _beside(path: Path) -> Path | None:
-    info = path.with_name("run.json")
-    return info if info.is_file() else None
+def _info_of(path: Path, content: Mapping[str, Any]) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+    """What ran, from the summary itself, else from a run.json beside it."""
+    if content.get("run_info"):
+        return msgspec.convert(content["run_info"], run_info.RunInfo), ()
+    beside = path.with_name("run.json")
+    return run_info.read_or_note(beside if beside.is_file() else None)
 
 
 def _of_baseline(name: str, folder: Path) -> list[Capture]:

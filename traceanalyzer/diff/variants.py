@@ -12,15 +12,18 @@ _I = re.IGNORECASE
 
 # In this order: a flash-attention kernel's name may hold "gemm".
 _FAMILIES = (
-    ("attention backward", re.compile(r"(?=.*(?:flash|fmha|sdpa|attention|attn|mha))(?=.*(?:bprop|bwd|backward|cutlassB))", _I)),
+    (
+        "attention backward",
+        re.compile(r"(?=.*(?:flash|fmha|sdpa|attention|attn|mha))(?=.*(?:bprop|bwd|backward|cutlassB))", _I),
+    ),
     ("attention forward", re.compile(r"flash|fmha|sdpa|attention|attn_|mha_", _I)),
     ("gemm", re.compile(r"gemm|nvjet|gemv|Cijk_|triton_tem_\w*mm|cublas\w*matmul|wgmma", _I)),
 )  # fmt: skip
 
 _WRAPPER = re.compile(r"(?:vectorized_|unrolled_|legacy_)*elementwise_kernel(?:_manual_unroll|_with_index)?")
 _TYPE = re.compile(
-    r"\b(?:c10::|at::)*(?:BFloat16|Half|Float8_\w+|complex)\b|\b(?:unsigned |signed )?(?:float|double|half|int|long|char"
-    r"|short|bool|u?int\d+_t|__nv_bfloat16|__half)\b"
+    r"\b(?:c10::|at::)*(?:BFloat16|Half|Float8_\w+|complex)\b"
+    r"|\b(?:unsigned |signed )?(?:float|double|half|int|long|char|short|bool|u?int\d+_t|__nv_bfloat16|__half)\b"
 )
 _NUMBER = re.compile(r"\b\d+\b|\((?:bool|int|unsigned int)\)\d+|\b(?:true|false)\b")
 
@@ -68,9 +71,10 @@ def pairs(base: pd.DataFrame, other: pd.DataFrame) -> list[tuple[list[str], list
 
 def _described(frame: pd.DataFrame) -> pd.DataFrame:
     """With the operation, and the place among those of the same operation and calls."""
+    calls = frame["calls"].to_numpy(dtype=np.float64)
     table = frame[["name", "calls", "total_ns"]].assign(
         operation=frame["name"].map(operation),
-        mean_ns=frame["total_ns"].to_numpy(dtype=np.float64) / np.maximum(frame["calls"].to_numpy(dtype=np.float64), 1e-9),
-    )  # fmt: skip
+        mean_ns=frame["total_ns"].to_numpy(dtype=np.float64) / np.maximum(calls, 1e-9),
+    )
     table = table.sort_values(["mean_ns", "name"], ascending=[False, True])
     return table.assign(place=table.groupby(["operation", "calls"]).cumcount())

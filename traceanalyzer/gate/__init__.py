@@ -8,7 +8,8 @@ from traceanalyzer.gate.of_run import check_run
 from traceanalyzer.gate.outcomes import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
 
 __all__ = [
-    "FAILED", "NOT_AVAILABLE", "PASSED", "SKIPPED", "Gate", "Outcome", "check_comparison", "check_run", "has_failed", "parse",
+    "FAILED", "NOT_AVAILABLE", "PASSED", "SKIPPED", "Gate", "Outcome",
+    "check_comparison", "check_run", "has_failed", "parse",
 ]  # fmt: skip
 
 

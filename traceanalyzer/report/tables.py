@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from traceanalyzer.report import FORMAT_VERSION, Report
@@ -44,6 +45,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "created": report.created,
         "version": report.version,
         "command": report.command,
+        "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
         "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
         "findings": [_finding(finding) for finding in report.findings],

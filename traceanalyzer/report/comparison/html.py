@@ -65,7 +65,10 @@ def _environment() -> jinja2.Environment:
 
 def _policy(scripts: list[assets.Script]) -> str:
     allowed = " ".join(f"'{script.hash}'" for script in scripts)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def as_markdown(report: DiffReport) -> str:
     judged = comparison.fairness
     lines = [f"## {cell(report.title)}", ""]
     lines += [f"> **NOT COMPARABLE, forced:** {cell(reason)}" for reason in judged.refusals]
-    lines += ["" if judged.refusals else ""]
+    lines.append("")
     lines += [f"- {cell(sentence)}" for sentence in verdict.sentences(comparison)]
     lines += ["", *(f"*{cell(note)}*  " for note in judged.notes), ""]
     if report.outcomes:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.diff import TableDiff, joins
+from traceanalyzer.diff import TableDiff
 from traceanalyzer.report.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
 
@@ -79,6 +79,8 @@ def _row(status: str, cells: tuple[Cell, ...], change: float, widest: float) -> 
 def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Column, list[Cell]]]:
     made = []
     for key in keys:
+        if key == "activity":  # the name tells
+            continue
         if frame[key].notna().any():
             made.append(
                 (Column(key, key.replace("_", " "), "", is_number=False), [_text(key, value) for value in frame[key]])
@@ -140,6 +142,3 @@ def _number(value: object, used: Scale, signed: bool) -> Cell:
     number = float(value)  # type: ignore[arg-type]
     shown = used.text(number) if number else digits(0)
     return Cell(f"+{shown}" if signed and number > 0 else shown, repr(number))
-
-
-__all__ = ["Cell", "Column", "Row", "View", "joins", "table_view"]

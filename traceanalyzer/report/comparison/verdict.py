@@ -9,6 +9,9 @@ from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.report.comparison.waterfall import Part, parts
 from traceanalyzer.report.quantities import digits, text
 
+CONTRADICTS_POINTS = 1.0
+"""A share that moves by less than this many percentage points contradicts nothing."""
+
 
 def sentences(comparison: Comparison) -> list[str]:
     """The ranking, then for each other run its difference, the part that explains it and what changed."""
@@ -84,7 +87,8 @@ def _explained(found: list[Part], change: float, unit: str) -> str:
     ordered = sorted(found, key=lambda part: -sign * part.change_ns)
     main = ordered[0]
     against = ordered[-1]
-    made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({text(main.base_ns, '_ns')} → {text(main.other_ns, '_ns')})"
+    both = f"{text(main.base_ns, '_ns')} → {text(main.other_ns, '_ns')}"
+    made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({both})"
     if against.change_ns * sign < 0 and against is not main:
         made += f"; against it {against.label}, {_signed(against.change_ns)}"
     return made + " (means over ranks)."
@@ -95,17 +99,34 @@ def _communication(comparison: Comparison, run: str) -> Iterator[str]:
     if table is None:
         return
     for row in table.frame.to_dict("records"):
-        yield from _collective(row, per(comparison))
+        yield from _collective(row, per(comparison), _phases(comparison, run, row["collective"]))
     yield from _overlap(comparison, run)
 
 
-def _collective(row: dict[str, object], unit: str) -> Iterator[str]:
+def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:
+    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`."""
+    table = next((table for table in comparison.tables[run] if table.analysis == "comm_phases"), None)
+    if table is None:
+        return {}
+    own = table.frame[table.frame["collective"] == collective]
+    made = {}
+    for side in ("base", "other"):
+        held = own[own[f"{side}_calls"].fillna(0) > 0].sort_values("phase")
+        pieces = [
+            f"{digits(float(calls))} in {phase}"
+            for phase, calls in zip(held["phase"], held[f"{side}_calls"], strict=True)
+        ]
+        made[side] = f" ({', '.join(pieces)})" if pieces else ""
+    return made
+
+
+def _collective(row: dict[str, object], unit: str, phases: dict[str, str]) -> Iterator[str]:
     name = str(row["collective"]).replace("_", "-")
     base, other = (_sums(row, side) for side in ("base", "other"))
     if row["status"] == joins.NEW:
-        yield f"{name} is NEW: {other}."
+        yield f"{name} is NEW: {other}{phases.get('other', '')}."
     elif row["status"] == joins.REMOVED:
-        yield f"{name} is REMOVED: {base} before."
+        yield f"{name} is REMOVED: {base} before{phases.get('base', '')}."
     elif row["change_calls"]:
         yield f"{name}: {digits(row['base_calls'])} → {digits(row['other_calls'])} calls {unit}, {_bytes(row)}."  # type: ignore[arg-type]
 
@@ -129,12 +150,12 @@ def _bytes(row: dict[str, object]) -> str:
 
 
 def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
-    rows = [_row(comparison, "overlap_pct", one) for one in (comparison.base.label, run)]
-    if any(row is None or pd.isna(row["value"]) for row in rows) or not rows[1]["change_pct_points"]:  # type: ignore[index]
+    base, other = (_row(comparison, "overlap_pct", one) for one in (comparison.base.label, run))
+    if base is None or other is None or pd.isna(other["change_pct_points"]) or not other["change_pct_points"]:
         return
-    base, other = (_over_ranks(row) for row in rows)  # type: ignore[arg-type]
-    points = float(rows[1]["change_pct_points"])  # type: ignore[index]
-    yield f"Overlap of communication with compute: {base} → {other} ({_plus(points)} percentage points)."
+    points = _plus(float(other["change_pct_points"]))
+    both = f"{_over_ranks(base)} → {_over_ranks(other)}"
+    yield f"Overlap of communication with compute: {both}, {points} percentage points."
 
 
 def _over_ranks(row: pd.Series) -> str:
@@ -144,18 +165,28 @@ def _over_ranks(row: pd.Series) -> str:
     return f"{digits(float(row['value']))} % ({digits(float(low))} to {digits(float(high))} over ranks)"
 
 
+_SHARES = (
+    ("compute_pct", "compute share"),
+    ("overlap_pct", "overlap"),
+    ("exposed_comm_pct", "exposed communication"),
+    ("idle_pct", "idle share"),
+)
+
+
 def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator[str]:
-    """Shares that look better on the slower run: a reader who ranks by them would be wrong."""
-    for name, words in (("compute_pct", "compute share"), ("overlap_pct", "overlap"), ("exposed_comm_pct", "exposed communication share"), ("idle_pct", "idle share")):  # fmt: skip
+    """Shares that look better on the slower run, or worse on the faster: who ranks by them would be wrong."""
+    against = []
+    for name, words in _SHARES:
         row = _row(comparison, name, run)
         if row is None or pd.isna(row["change_pct_points"]):
             continue
         points = float(row["change_pct_points"])
         is_better = points * metrics.BY_NAME[name].better > 0
-        if abs(points) >= 1 and change and is_better == (change > 0):
-            judged = "better" if is_better else "worse"
-            slower = "slower" if change > 0 else "faster"
-            yield f"Contradiction: its {words} is {judged} ({_plus(points)} percentage points) and its step {slower}; step time decides."
+        if abs(points) >= CONTRADICTS_POINTS and change and is_better == (change > 0):
+            against.append(f"{words} ({_plus(points)} percentage points)")
+    if against:
+        judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
+        yield f"Contradiction: {judged} by {', '.join(against)}, and yet its step is {but}. Step time decides."
 
 
 def _plus(value: float) -> str:
