@@ -25,7 +25,7 @@ _TYPE = re.compile(
     r"\b(?:c10::|at::)*(?:BFloat16|Half|Float8_\w+|complex)\b"
     r"|\b(?:unsigned |signed )?(?:float|double|half|int|long|char|short|bool|u?int\d+_t|__nv_bfloat16|__half)\b"
 )
-_NUMBER = re.compile(r"\b\d+\b|\((?:bool|int|unsigned int)\)\d+|\b(?:true|false)\b")
+_NUMBER = re.compile(r"\b\d+u?l?\b|\((?:bool|int|unsigned int)\)\d+|\b(?:true|false)\b")
 
 
 @lru_cache(maxsize=65_536)
@@ -44,7 +44,7 @@ def operation(name: str) -> str:
     if name.startswith("triton_"):
         return re.sub(r"_\d+$", "", name)
     bare = _NUMBER.sub("", _TYPE.sub("", _WRAPPER.sub("elementwise_kernel", name)))
-    return re.sub(r"[\s,]+", " ", bare).strip()
+    return re.sub(r" ?([<>()*&]) ?", r"\1", re.sub(r"[\s,]+", " ", bare)).strip()
 
 
 def pairs(base: pd.DataFrame, other: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
