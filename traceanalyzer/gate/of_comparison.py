@@ -126,8 +126,10 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     analysis, column = find(gate, {name: list(frame) for name, frame in capture.tables.items()})
     known = result_class(analysis)
     frame = capture.tables[analysis]
-    if known is None or frame.empty or (not capture.is_exact and "step" not in frame):
+    if known is None or (not capture.is_exact and "step" not in frame):
         return None
+    if frame.empty:
+        return _nothing(gate, capture)
     if not pd.api.types.is_numeric_dtype(frame[column]):
         raise UsageError(f"--fail-on {gate.text!r}: {analysis}.{column} is no number")
     if "step" in frame:

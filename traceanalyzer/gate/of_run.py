@@ -39,6 +39,8 @@ def _check(gate: Gate, results: Mapping[str, Result], run: str) -> list[Outcome]
     rows = narrowed(frame, gate)
     if rows.empty:
         return [not_available(gate, run, f"{analysis} has no row for it")]
+    if not pd.api.types.is_numeric_dtype(rows[column]):
+        raise UsageError(f"--fail-on {gate.text!r}: {analysis}.{column} is no number")
     extra = [key for key in result.keys if key not in ("rank", "step")]
     return [_judge(gate, own, column, extra, run) for _, own in _cases(rows, extra)]
 
@@ -60,7 +62,8 @@ def find(gate: Gate, columns: Mapping[str, Sequence[str]]) -> tuple[str, str]:
             f"--fail-on {gate.text!r}: no table is called {gate.analysis}; {_near(gate.analysis, columns)}"
         )
     known = {column for name, own in columns.items() if gate.analysis in (None, name) for column in own}
-    raise UsageError(f"--fail-on {gate.text!r}: no table has a column {gate.column}; {_near(gate.column, known)}")
+    where = f"{gate.analysis} has no" if gate.analysis else "no table has a"
+    raise UsageError(f"--fail-on {gate.text!r}: {where} column {gate.column}; {_near(gate.column, known)}")
 
 
 def of_steps(frame: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
