@@ -88,7 +88,13 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     keys = tuple(key for key in KEYS.get(name, known.keys) if key != "rank")
     if not keys or (base.tables[name].empty and other.tables[name].empty):
         return None
-    sides = [_summed(capture.tables[name], keys, scale.divisor(capture), by_rank) for capture in (base, other)]
+    frames = [_with_rank(capture.tables[name]) for capture in (base, other)]
+    sides = [
+        _summed(frame, keys, scale.divisor(capture), by_rank)
+        for frame, capture in zip(frames, (base, other), strict=True)
+    ]
+    if not any(is_sum(str(column)) for column in sides[0]):
+        return None
     if name != "kernels" or by_rank:
         return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), sides)
     return _split_names(_joined(name, known.title, keys, _with_variants(*sides)))
@@ -105,6 +111,11 @@ def _split_names(table: TableDiff) -> TableDiff:
     frame = table.frame.assign(name=parts[0])
     frame.insert(1, "other_name", parts[2].where(is_pair, None))
     return replace(table, frame=frame)
+
+
+def _with_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of the whole run has one row for all ranks."""
+    return frame if "rank" in frame else frame.assign(rank=0)
 
 
 def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
