@@ -1,1 +1,34 @@
 "use strict";
+// Bars: ms or per cent, sorted by rank or by any part.
+(() => {
+  const box = document.querySelector(".bars");
+  if (!box) return;
+  const list = box.querySelector(".bar-rows"), rows = [...list.children], longest = Number(box.dataset.longest), tools = box.querySelector(".bar-tools");
+  const groups = (row) => [...row.querySelectorAll("g")];
+  rows.forEach((row) => groups(row).forEach((g) => { const title = document.createElementNS("http://www.w3.org/2000/svg", "title"); title.textContent = g.dataset.label; g.prepend(title); }));
+  if (rows.length < 2) return;
+
+  const scale = (unit) => rows.forEach((row) => {
+    const whole = unit === "%" ? Number(row.dataset.window) : longest;
+    let at = 0;
+    for (const g of groups(row)) {
+      const width = (100 * Number(g.dataset.ns)) / whole;
+      g.querySelectorAll("rect").forEach((rect) => { rect.setAttribute("x", `${at}%`); rect.setAttribute("width", `${width}%`); });
+      const text = g.querySelector("text");
+      if (text) { text.setAttribute("x", `${at + width / 2}%`); text.textContent = unit === "%" ? text.dataset.pct : text.dataset.ms; }
+      at += width;
+    }
+  });
+  const size = (row, part) => { const g = groups(row).find((item) => item.dataset.part === part); return g ? Number(g.dataset.ns) : 0; };
+  const sort = (part) => list.append(...[...rows].sort((a, b) => (part === "rank" ? a.dataset.rank - b.dataset.rank : size(b, part) - size(a, part))));
+
+  const choice = (label, options, act) => {
+    const holder = document.createElement("label"), select = document.createElement("select");
+    select.append(...options.map(([name, value]) => new Option(name, value))); select.addEventListener("change", () => act(select.value));
+    holder.append(`${label} `, select); tools.append(holder);
+  };
+  const parts = new Map(rows.flatMap((row) => groups(row).map((g) => [g.dataset.part, g.dataset.label.split(":")[0]])));
+  choice("Show", [["time", "ms"], ["per cent", "%"]], scale);
+  choice("Sort by", [["rank", "rank"], ...[...parts].map(([part, name]) => [name, part])], sort);
+  tools.hidden = false;
+})();

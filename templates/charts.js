@@ -1,1 +1,33 @@
 "use strict";
+// Charts: plotly's script is unpacked, and each chart drawn, when the first of them scrolls into view.
+(() => {
+  const figures = [...document.querySelectorAll("script.figure")];
+  if (!figures.length) return;
+  let loading = null;
+  const load = () => (loading ??= new Promise((resolve, reject) => {
+    const packed = document.getElementById("plotly-packed"), script = document.createElement("script");
+    if (!packed) { script.src = "plotly.min.js"; script.onload = resolve; script.onerror = reject; document.head.append(script); return; }
+    globalThis.TA.inflate(JSON.parse(packed.textContent)).then((bytes) => {
+      // The page's policy lists the hash of exactly this text.
+      script.textContent = new TextDecoder().decode(bytes); document.head.append(script); resolve();
+    }, reject);
+  }));
+  const themed = (figure) => {
+    const style = getComputedStyle(document.documentElement), of = (name) => style.getPropertyValue(`--${name}`).trim();
+    const axis = (own) => ({ gridcolor: of("rule"), zerolinecolor: of("rule"), linecolor: of("quiet"), ...own });
+    const { layout } = figure, axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis/.test(name)).map(([name, own]) => [name, axis(own)]));
+    return { ...layout, ...axes, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: of("ink") }, autosize: true };
+  };
+  const draw = async (holder, figure) => {
+    try { await load(); } catch { holder.textContent = "The chart's script could not be loaded; the table has its figures."; return; }
+    holder.replaceChildren();
+    await globalThis.Plotly.react(holder, figure.data, themed(figure), { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] });
+    holder.dataset.drawn = "yes";
+  };
+  const all = figures.map((source) => [document.getElementById(source.dataset.for), JSON.parse(source.textContent)]);
+  const watch = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
+    watch.unobserve(entry.target); draw(...all.find(([holder]) => holder === entry.target));
+  }), { rootMargin: "200px" });
+  all.forEach(([holder]) => watch.observe(holder));
+  document.addEventListener("themechange", () => all.filter(([holder]) => holder.dataset.drawn).forEach((pair) => draw(...pair)));
+})();

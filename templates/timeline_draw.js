@@ -1,1 +1,218 @@
 "use strict";
+// How the timeline is drawn: every operation where there is room, else each pixel as full as its time is busy.
+(() => {
+  const TA = (globalThis.TA ??= {});
+  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 12, idle: 11 }, PAD = 8, FOLDED = 18;
+  TA.AXIS = AXIS;
+
+  TA.gutter = (width) => (width < 560 ? 58 : 96);
+
+  // y of every row of the page: [{rank, part, y, height}], and the whole height.
+  TA.layout = (data, folded) => {
+    const rows = [];
+    let y = 4;
+    for (const rank of data.ranks) {
+      const add = (part, height) => { rows.push({ rank, part, y, height }); y += height; };
+      if (folded.has(rank.rank)) { add("folded", FOLDED); y += 3; continue; }
+      if (rank.steps.length) add("steps", BAND);
+      const deepest = rank.bands.reduce((most, band) => Math.max(most, band[4]), -1);
+      for (let depth = 0; depth <= deepest; depth++) add(`band${depth}`, BAND);
+      for (const lane of rank.lanes) if (lane.ops.length || lane.kind === "compute") { y += 1; add(lane.kind, LANES[lane.kind] + (lane.rows > 2 ? 8 * (lane.rows - 2) : 0)); }
+      y += 1; add("idle", LANES.idle);
+      y += PAD;
+    }
+    return { rows, height: y };
+  };
+
+  TA.colours = () => {
+    const style = getComputedStyle(document.documentElement);
+    const of = (name) => style.getPropertyValue(`--${name}`).trim();
+    const c = Object.fromEntries(["compute", "transfer", "wait", "copy", "idle", "unknown", "paper", "ink", "quiet", "rule", "soft", "link"].map((n) => [n, of(n)]));
+    const causes = Object.fromEntries(["sync", "data", "host", "launch"].map((cause) => [cause, of(`idle-${cause}`)]));
+    return { ...c, comm: c.transfer, causes: { ...causes, unknown: c.unknown } };
+  };
+
+  const dots = (ctx, base) => {
+    const tile = new OffscreenCanvas(5, 5), pen = tile.getContext("2d");
+    pen.fillStyle = base; pen.fillRect(0, 0, 5, 5);
+    pen.fillStyle = "rgba(0,0,0,.5)"; pen.beginPath(); pen.arc(1.5, 1.5, 1, 0, 7); pen.fill();
+    return ctx.createPattern(tile, "repeat");
+  };
+  const hatch = (ctx, base) => {
+    const tile = new OffscreenCanvas(6, 6), pen = tile.getContext("2d");
+    pen.fillStyle = base; pen.fillRect(0, 0, 6, 6);
+    pen.strokeStyle = "rgba(0,0,0,.3)"; pen.lineWidth = 1.2; pen.beginPath();
+    for (const d of [-6, 0, 6]) { pen.moveTo(d, 6); pen.lineTo(d + 6, 0); }
+    pen.stroke();
+    return ctx.createPattern(tile, "repeat");
+  };
+
+  TA.draw = (ctx, view) => {
+    const { width, height, colours: c } = view;
+    view.hatch ??= hatch(ctx, c.wait); view.dots ??= dots(ctx, c.comm);
+    ctx.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
+    ctx.fillStyle = c.paper; ctx.fillRect(0, 0, width, height);
+    ctx.save();
+    ctx.beginPath(); ctx.rect(0, AXIS, width, height - AXIS); ctx.clip();
+    for (const row of view.layout.rows) {
+      const y = row.y + AXIS - view.scroll;
+      if (y + row.height < AXIS || y > height) continue;
+      if (row.part === "steps" || row.part.startsWith("band")) drawBand(ctx, view, row, y);
+      else if (row.part === "idle") drawIdle(ctx, view, row, y);
+      else if (row.part === "folded") drawFolded(ctx, view, row, y);
+      else drawLane(ctx, view, row, y);
+      drawLabel(ctx, view, row, y);
+    }
+    ctx.restore();
+    drawAxis(ctx, view);
+    if (view.drag) { const [a, b] = view.drag; ctx.fillStyle = c.link; ctx.globalAlpha = 0.22; ctx.fillRect(Math.min(a, b), AXIS, Math.abs(b - a), height); ctx.globalAlpha = 1; }
+  };
+
+  const x = (view, t) => view.left + (t - view.t0) * (view.width - view.left) / (view.t1 - view.t0);
+  const clipped = (view, t0, t1) => [Math.max(view.left, x(view, t0)), Math.min(view.width, x(view, t1))];
+  TA.timeAt = (view, px) => view.t0 + (px - view.left) * (view.t1 - view.t0) / (view.width - view.left);
+
+  const drawLabel = (ctx, view, row, y) => {
+    ctx.fillStyle = view.colours.paper; ctx.fillRect(0, y, view.left - 1, row.height);
+    const first = row.part === "steps" || row.part === "folded" || (row.part === "compute" && !row.rank.steps.length);
+    ctx.textBaseline = "middle"; ctx.textAlign = "left";
+    if (first) {
+      ctx.font = "600 12px system-ui, sans-serif"; ctx.fillStyle = view.colours.ink;
+      ctx.fillText(`${row.part === "folded" ? "▸" : "▾"} rank ${row.rank.rank}`, 2, y + Math.min(row.height, 18) / 2);
+    } else if (["compute", "comm", "copy"].includes(row.part) || row.part === "idle") {
+      ctx.font = "11px system-ui, sans-serif"; ctx.fillStyle = view.colours.quiet;
+      const wide = { compute: "compute", comm: "communication", copy: "copies", idle: "idle" }, narrow = { compute: "comp", comm: "comm", copy: "copies", idle: "idle" };
+      ctx.fillText((view.left > 80 ? wide : narrow)[row.part], view.left > 80 ? 14 : 6, y + row.height / 2);
+    }
+  };
+
+  const drawBand = (ctx, view, row, y) => {
+    const isStep = row.part === "steps", depth = isStep ? 0 : Number(row.part.slice(4));
+    const bands = isStep ? row.rank.steps.map(([, n, s, e, whole]) => [`step ${n}${whole ? "" : " (open)"}`, s, e])
+      : row.rank.bands.filter((band) => band[4] === depth).map(([, name, s, e]) => [name, s, e]);
+    ctx.font = "11px system-ui, sans-serif"; ctx.textBaseline = "middle"; ctx.textAlign = "left";
+    let done = view.left;
+    for (const [name, start, end] of bands) {
+      const [a, b] = clipped(view, start, end);
+      if (b <= a || b <= done - 0.5) continue;
+      done = b;
+      ctx.fillStyle = view.colours.soft; ctx.fillRect(a, y, b - a, row.height - 2);
+      ctx.strokeStyle = view.colours.quiet; ctx.lineWidth = 1;
+      ctx.beginPath(); ctx.moveTo(Math.round(a) + 0.5, y); ctx.lineTo(Math.round(a) + 0.5, y + row.height - 2); ctx.stroke();
+      label(ctx, name, a + 4, b, y + row.height / 2 - 1, view.colours.quiet);
+    }
+  };
+
+  const label = (ctx, text, from, to, middle, colour, halo) => {
+    const room = to - from - 3;
+    const fits = Math.floor(room / 6.1);
+    if (fits < Math.min(4, text.length)) return;
+    const shown = text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`;
+    if (halo) { ctx.save(); ctx.beginPath(); ctx.rect(from - 4, middle - 20, to - from + 4, 40); ctx.clip(); ctx.strokeStyle = halo; ctx.lineWidth = 4; ctx.strokeText(shown, from, middle); ctx.restore(); }
+    ctx.fillStyle = colour; ctx.fillText(shown, from, middle);
+  };
+
+  // Level of detail: a pixel is as opaque as its share of time that the union covers.
+  const drawShare = (ctx, view, u, fill, y, height) => {
+    const from = Math.floor(view.left), to = Math.ceil(view.width), dt = (view.t1 - view.t0) / (view.width - view.left);
+    ctx.fillStyle = fill;
+    let last = TA.coveredBefore(u, TA.timeAt(view, from)), run = from, share = -1;
+    for (let px = from; px <= to; px++) {
+      const next = px < to ? TA.coveredBefore(u, TA.timeAt(view, px + 1)) : last;
+      const part = px < to ? (next === last ? 0 : Math.max(0.12, Math.round((20 * (next - last)) / dt) / 20)) : -1;
+      if (part !== share) {
+        if (share > 0) { ctx.globalAlpha = Math.min(1, share) * view.dim; ctx.fillRect(run, y, px - run, height); }
+        run = px; share = part;
+      }
+      last = next;
+    }
+    ctx.globalAlpha = 1;
+  };
+
+  const drawLane = (ctx, view, row, y) => {
+    const lane = row.rank.lanes.find((item) => item.kind === row.part), c = view.colours, height = row.height;
+    const from = TA.rowAt(lane.starts, view.t0 - lane.longest) + 1, to = TA.rowAt(lane.starts, view.t1);
+    if (to - from > 1.2 * (view.width - view.left)) {
+      const u = row.rank.u, parts = row.rank.parts;
+      if (row.part === "comm") {
+        if (view.data.hasWaits) { drawShare(ctx, view, u.wait, view.hatch, y, height); drawShare(ctx, view, u.transfer, c.transfer, y, height); drawShare(ctx, view, parts.comm, view.dots, y, height); }
+        else drawShare(ctx, view, u.comm, c.comm, y, height);
+      } else drawShare(ctx, view, u[row.part], c[row.part], y, height);
+    } else drawOperations(ctx, view, row, lane, from, to, y);
+    if (view.found) drawFound(ctx, view, row, lane, from, to, y);
+    drawSelected(ctx, view, row, lane, y);
+  };
+
+  const drawOperations = (ctx, view, row, lane, from, to, y) => {
+    const { rank } = row, c = view.colours, each = row.height / lane.rows;
+    ctx.font = "11px system-ui, sans-serif"; ctx.textBaseline = "middle"; ctx.textAlign = "left";
+    for (let i = from; i <= to; i++) {
+      const op = lane.ops[i];
+      if (rank.end[op] < view.t0) continue;
+      const [a, b] = clipped(view, rank.start[op], rank.end[op]), top = y + lane.depth[i] * each, width = Math.max(b - a, 1);
+      const wait = lane.kind === "comm" ? rank.wait[rank.place[op]] : 0;
+      // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
+      ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.3, b - a));
+      ctx.fillStyle = lane.kind === "comm" && view.data.hasWaits && !wait ? view.dots : c[lane.kind]; ctx.fillRect(a, top, width, each);
+      if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
+      if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
+      if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0].replace(/^NCCL /, ""), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
+    }
+    ctx.globalAlpha = 1;
+  };
+
+  const drawFound = (ctx, view, row, lane, from, to, y) => {
+    ctx.fillStyle = view.colours.ink;
+    let done = -1;
+    for (let i = from; i <= to; i++) {
+      const op = lane.ops[i];
+      if (!view.found.has(row.rank.name[op]) || row.rank.end[op] < view.t0) continue;
+      const [a, b] = clipped(view, row.rank.start[op], row.rank.end[op]);
+      if (b - done < 1) continue;
+      done = Math.max(b, a + 1);
+      ctx.fillRect(a, y, Math.max(1.2, b - a), 3); ctx.fillRect(a, y + row.height - 3, Math.max(1.2, b - a), 3);
+    }
+  };
+
+  const drawSelected = (ctx, view, row, lane, y) => {
+    const s = view.selected;
+    if (!s || s.rank !== row.rank || s.kind !== lane.kind) return;
+    const [a, b] = clipped(view, s.rank.start[s.op], s.rank.end[s.op]);
+    if (b < view.left || a > view.width) return;
+    ctx.strokeStyle = view.colours.ink; ctx.lineWidth = 2; ctx.strokeRect(a - 1, y, Math.max(3, b - a + 2), row.height);
+  };
+
+  const drawIdle = (ctx, view, row, y) => {
+    const { rank } = row, busy = rank.busy, c = view.colours;
+    const [a, b] = clipped(view, rank.first, rank.last);
+    if (b <= a) return;
+    ctx.fillStyle = c.idle; ctx.fillRect(a, y, b - a, row.height);
+    const plain = { ...view, dim: 1 };
+    drawShare(ctx, plain, busy, c.paper, y, row.height);
+    for (const [cause, u] of rank.idle) drawShare(ctx, plain, u, c.causes[cause] ?? c.idle, y, row.height);
+  };
+
+  const drawFolded = (ctx, view, row, y) => {
+    const { rank } = row, c = view.colours, [a, b] = clipped(view, rank.first, rank.last);
+    if (b > a) { ctx.fillStyle = c.idle; ctx.globalAlpha = 0.35; ctx.fillRect(a, y, b - a, row.height); ctx.globalAlpha = 1; }
+    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.hatch : part === "comm" && view.data.hasWaits ? view.dots : c[part], y, row.height);
+    ctx.fillStyle = c.ink;
+    for (const step of rank.steps) { const at = x(view, step[2]); if (at >= view.left && at < view.width) ctx.fillRect(at, y, 1, row.height); }
+  };
+
+  const drawAxis = (ctx, view) => {
+    const c = view.colours, span = view.t1 - view.t0, wanted = Math.max(2, (view.width - view.left) / 110);
+    const power = 10 ** Math.floor(Math.log10(span / wanted)), step = [1, 2, 5, 10].find((m) => m * power >= span / wanted) * power;
+    const [size, unit] = view.t1 >= 1e9 && step >= 1e7 ? [1e9, "s"] : step >= 1e3 || view.t1 >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
+    const decimals = Math.max(0, -Math.floor(Math.log10(step / size) + 1e-9));
+    ctx.fillStyle = c.paper; ctx.fillRect(0, 0, view.width, AXIS);
+    ctx.strokeStyle = c.rule; ctx.lineWidth = 1; ctx.beginPath(); ctx.moveTo(0, AXIS - 0.5); ctx.lineTo(view.width, AXIS - 0.5);
+    ctx.font = "11px system-ui, sans-serif"; ctx.fillStyle = c.quiet; ctx.textBaseline = "middle"; ctx.textAlign = "left";
+    for (let t = Math.ceil(view.t0 / step) * step; t <= view.t1; t += step) {
+      const at = Math.round(x(view, t)) + 0.5;
+      ctx.moveTo(at, AXIS - 6); ctx.lineTo(at, AXIS);
+      if (at + 60 < view.width) ctx.fillText(`${(t / size).toFixed(decimals)} ${unit}`, at + 3, AXIS / 2 - 2);
+    }
+    ctx.stroke();
+  };
+})();

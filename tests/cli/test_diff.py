@@ -30,7 +30,12 @@ def test_writes_every_form(tmp_path, capsys):
         "summary.html", "summary.csv", "summary.json", "summary.md", "tables",
     }  # fmt: skip
     found = summary(folder)
-    assert (found["base"], found["runs"], found["per"], found["is_fair"]) == ("ddp", ["ddp", "fsdp_full"], "optimizer step", True)
+    assert (found["base"], found["runs"], found["per"], found["is_fair"]) == (
+        "ddp",
+        ["ddp", "fsdp_full"],
+        "optimizer step",
+        True,
+    )
     nccl = {row["collective"]: row for row in found["tables"]["fsdp_full"]["nccl"]}
     assert {name: row["status"] for name, row in nccl.items()} == {
         "all_reduce": "REMOVED", "all_gather": "NEW", "reduce_scatter": "NEW",
@@ -71,7 +76,11 @@ def test_order_only_swaps_signs(tmp_path):
         assert run(["diff", *order, "--output", name, "--format", "json", "-q"]) == 0
     one, two = summary(tmp_path / "one"), summary(tmp_path / "two")
     changes = [
-        {row["metric"]: (row["change"], row["change_pct_points"]) for row in found["metrics"] if row["run"] != found["base"]}
+        {
+            row["metric"]: (row["change"], row["change_pct_points"])
+            for row in found["metrics"]
+            if row["run"] != found["base"]
+        }
         for found in (one, two)
     ]
     for metric, values in changes[0].items():
@@ -84,7 +93,9 @@ def test_order_only_swaps_signs(tmp_path):
 
 
 def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(tmp_path, capsys):
-    code = run(["diff", DDP, FSDP, "--fail-on", "step_ms +3% @ any rank", "--fail-on", "overlap_pct? -90pp", "-o", "out"])
+    code = run(
+        ["diff", DDP, FSDP, "--fail-on", "step_ms +3% @ any rank", "--fail-on", "overlap_pct? -90pp", "-o", "out"]
+    )
     assert code == 1
     printed = capsys.readouterr().out
     assert "FAILED step_ms +3% @ any rank · fsdp_full" in printed
@@ -132,7 +143,9 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
             source = SAMPLES / "moe" / f"rank{rank}.json.gz"
             (tmp_path / name).mkdir(exist_ok=True)
             (tmp_path / name / source.name).write_bytes(source.read_bytes())
-        (tmp_path / name / "run.json").write_text(json.dumps({"dtype": str(tokens), "batch": {"tokens_per_step": tokens}}))
+        (tmp_path / name / "run.json").write_text(
+            json.dumps({"dtype": str(tokens), "batch": {"tokens_per_step": tokens}})
+        )
     assert run(["diff", "small", "large", "-o", "out"]) == 2
     error = capsys.readouterr().err
     assert "dtype differs (1000 | 4000)" in error
@@ -145,7 +158,9 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
     assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.csv").read_text()
     assert summary(tmp_path / "out")["is_forced"]
     for name in ("small", "large"):
-        (tmp_path / name / "run.json").write_text(json.dumps({"batch": {"tokens_per_step": 1000 if name == "small" else 4000}}))
+        (tmp_path / name / "run.json").write_text(
+            json.dumps({"batch": {"tokens_per_step": 1000 if name == "small" else 4000}})
+        )
     assert run(["diff", "small", "large", "-o", "out"]) == 0
     found = summary(tmp_path / "out")
     assert found["per"] == "1,000 tokens of a rank"

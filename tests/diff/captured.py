@@ -1,9 +1,8 @@
 """Captures and sides for tests of comparisons, from literals."""
 
+from tests.builders import rank_trace
 from traceanalyzer import analyses
 from traceanalyzer.diff.captures import Capture, Side, of_results, shared_steps
-
-from tests.builders import rank_trace
 
 STEPS = [(0, 100), (100, 200), (200, 300)]
 """Host ranges of three steps; the last is open, so two are compared."""

@@ -60,7 +60,13 @@ def test_repeats_give_a_test_and_one_capture_none():
     base = side("base", *(capture(steady(10, idle=idle)) for idle in (0, 1, 2)))
     other = side("other", *(capture(steady(30, idle=idle)) for idle in (0, 1, 2)))
     row = compare([base, other]).metrics.query("metric == 'step_ns' and run == 'other'").iloc[0]
-    assert (row["repeats"], row["value"], row["std"], row["values"], row["significance"]) == (3, 31, 1, "30, 31, 32", "differs")
+    assert (row["repeats"], row["value"], row["std"], row["values"], row["significance"]) == (
+        3,
+        31,
+        1,
+        "30, 31, 32",
+        "differs",
+    )
     assert row["p_value"] < 1e-4
     assert change(compare([base, side("other", capture(steady(30)))]), "step_ns", "significance") == "cannot tell"
 
@@ -112,7 +118,9 @@ def test_a_step_is_not_compared_with_a_capture():
 
 def test_what_is_not_known_is_said():
     made = compare(two(capture(steady(10)), capture(steady(10))))
-    assert any("not checked: GPU, model, dtype, tokens a step, micro-steps a step" in note for note in made.fairness.notes)
+    assert any(
+        "not checked: GPU, model, dtype, tokens a step, micro-steps a step" in note for note in made.fairness.notes
+    )
     states = {fact.name: fact.state for fact in made.fairness.facts}
     assert (states["world size"], states["model"]) == (fairness.SAME, fairness.UNKNOWN)
 

@@ -54,7 +54,12 @@ def test_a_run_with_itself_has_no_differences():
 def test_variants_are_one_row():
     table = joined(kernels((0, "nvjet_64x64", 2, 20)), kernels((0, "nvjet_128x64", 2, 60)))
     row = table.frame.iloc[0]
-    assert (len(table.frame), row["status"], row["name"], row["other_name"]) == (1, "CHANGED", "nvjet_64x64", "nvjet_128x64")
+    assert (len(table.frame), row["status"], row["name"], row["other_name"]) == (
+        1,
+        "CHANGED",
+        "nvjet_64x64",
+        "nvjet_128x64",
+    )
     assert (row["base_total_ns"], row["other_total_ns"]) == (10, 30)
 
 

@@ -112,7 +112,11 @@ def test_run_json_beside_traces_is_read_and_a_bad_one_is_a_note(tmp_path):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("nowhere", "no such folder"), ("baseline:none", "no such baseline; there are none"), ("x=nowhere", "no such folder")],
+    [
+        ("nowhere", "no such folder"),
+        ("baseline:none", "no such baseline; there are none"),
+        ("x=nowhere", "no such folder"),
+    ],
 )
 def test_sources_that_are_not_there(tmp_path, monkeypatch, source, message):
     monkeypatch.chdir(tmp_path)

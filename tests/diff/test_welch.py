@@ -28,7 +28,9 @@ def test_p_has_a_closed_form_for_one_and_two_degrees_of_freedom(t):
 def test_p_is_the_area_under_the_density(freedom):
     front = math.gamma((freedom + 1) / 2) / (math.sqrt(freedom * math.pi) * math.gamma(freedom / 2))
     width = 1.3 / 20_000
-    inside = sum(front * (1 + ((n + 0.5) * width) ** 2 / freedom) ** (-(freedom + 1) / 2) * width for n in range(20_000))
+    inside = sum(
+        front * (1 + ((n + 0.5) * width) ** 2 / freedom) ** (-(freedom + 1) / 2) * width for n in range(20_000)
+    )
     assert welch.two_sided_p(1.3, freedom) == pytest.approx(1 - 2 * inside, abs=1e-9)
 
 

@@ -42,7 +42,8 @@ def test_a_figure_that_a_run_lacks_fails_unless_optional(comparison, text, statu
 
 def test_figures_of_the_whole_run():
     runs = [
-        side(name, capture(steady(10), info=RunInfo(tokens_per_s=rate))) for name, rate in (("base", 100.0), ("other", 90.0))
+        side(name, capture(steady(10), info=RunInfo(tokens_per_s=rate)))
+        for name, rate in (("base", 100.0), ("other", 90.0))
     ]
     assert check_comparison([parse("tokens_per_s -5%")], compare(runs))[0].status == FAILED
     assert check_comparison([parse("tokens_per_s -10%")], compare(runs))[0].status == PASSED
@@ -57,7 +58,12 @@ def test_new_communication_is_growth_from_nothing():
 def test_a_run_with_itself_passes_every_gate():
     run = capture(steady(10, 5, 5))
     made = compare([side("base", run), side("other", run)])
-    texts = [f"{name} {sign}0{unit}" for name in ("step_ns", "comm_calls", "kernels.total_ns") for sign in "+-" for unit in ["%"]]
+    texts = [
+        f"{name} {sign}0{unit}"
+        for name in ("step_ns", "comm_calls", "kernels.total_ns")
+        for sign in "+-"
+        for unit in ["%"]
+    ]
     texts += ["idle_pct +0pp @ any rank", "overlap_pct -0pp @ all ranks", "nccl.calls +0 @ any rank"]
     assert {outcome.status for outcome in check_comparison([parse(text) for text in texts], made)} == {PASSED}
 

@@ -16,6 +16,7 @@ import pandas as pd
 from traceanalyzer.analyses import (
     breakdown,
     calls,
+    gpu_ranges,
     headline,
     kernels,
     micro_steps,
@@ -53,6 +54,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
+        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
     }
 )

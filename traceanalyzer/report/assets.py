@@ -53,7 +53,12 @@ def plotly_text() -> str:
 @cache
 def plotly_packed() -> str:
     """The same deflated, in base64: 4.8 MB become 2.0 MB."""
-    return base64.b64encode(zlib.compress(plotly_text().encode("utf-8"), 9)).decode("ascii")
+    return packed(plotly_text().encode("utf-8"))
+
+
+def packed(content: bytes) -> str:
+    """Deflated and in base64, as the page's scripts unpack it."""
+    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
 def write_plotly(folder: Path) -> Path:

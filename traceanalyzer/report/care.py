@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.report import Report
 
 MANY_PCT = 10.0
@@ -19,10 +20,19 @@ def sentences(report: Report) -> list[str]:
             for rank, note in zip(ranks["rank"], ranks["notes"], strict=True)
             if not pd.isna(note)
         ),
-        *_damage(ranks),
-        *_missing(ranks),
-        *_without_launch(ranks),
+        *(_checks(report.results["integrity"]) if "integrity" in report.results else _of_ranks(ranks)),
     ]
+
+
+def _checks(integrity: Result) -> list[str]:
+    """What the integrity checks found, worst first; what is merely information stays in its table."""
+    frame = integrity.to_frame()
+    frame = frame[frame["severity"] != "info"]
+    return [str(sentence) for sentence in frame["sentence"].drop_duplicates()]
+
+
+def _of_ranks(ranks: pd.DataFrame) -> list[str]:
+    return [*_damage(ranks), *_missing(ranks), *_without_launch(ranks)]
 
 
 def _damage(ranks: pd.DataFrame) -> list[str]:
@@ -51,7 +61,7 @@ def _without_launch(ranks: pd.DataFrame) -> list[str]:
         return []
     return [
         (
-            f"Up to {many.max():.0f} % of a rank's GPU operations were queued before the capture began: they belong to no "
-            "step, and the capture does not say what launched them."
+            f"Up to {many.max():.0f} % of a rank's GPU operations were queued before the capture began: they belong to "
+            "no step, and the capture does not say what launched them."
         )
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.quantities import text
 
 ENOUGH_OVERLAP = 0.5
 """Share of the shortest rank's time that all ranks must have in common for their clocks to be believed."""
@@ -47,6 +48,7 @@ def common_clock(timeline: pd.DataFrame, results: Mapping[str, Result]) -> Clock
             if several > 1
             else "All ranks on one clock, as recorded."
         )
+        note = f"{note} {_offsets(results)}".strip()
         return Clock({}, int(spans["first"].min()), note if len(spans) > 1 else "", is_common=True)
     starts, where = _first_steps(results, spans)
     shifts = {int(rank): int(start) - int(starts.min()) for rank, start in starts.items()}
@@ -60,6 +62,20 @@ def common_clock(timeline: pd.DataFrame, results: Mapping[str, Result]) -> Clock
 
 def _hosts(results: Mapping[str, Result]) -> int:
     return int(results["ranks"].to_frame()["host"].nunique())
+
+
+def _offsets(results: Mapping[str, Result]) -> str:
+    """How far the clocks are apart as shared collectives tell; nothing where that is not known."""
+    frame = results["clocks"].to_frame() if "clocks" in results else pd.DataFrame()
+    known = frame[frame["offset_ns"].notna()] if len(frame) else frame
+    apart = known[known["is_significant"].fillna(value=False).astype(bool)] if len(known) else known
+    if apart.empty:
+        return ""
+    worst = apart.loc[apart["offset_ns"].abs().idxmax()]
+    return (
+        f"Rank {worst['rank']}'s is off by {text(abs(worst['offset_ns']), '_ns')} against rank {worst['reference']} "
+        f"(± {text(worst['uncertainty_ns'], '_ns')}), and is drawn as recorded."
+    )
 
 
 def _first_steps(results: Mapping[str, Result], spans: pd.DataFrame) -> tuple[pd.Series, str]:

@@ -1,5 +1,6 @@
 """The report as one HTML page that needs no network."""
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from traceanalyzer.report import Report, assets, care, quantities, table_view, tiles, verdict
+from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
 from traceanalyzer.report.names import short_name
@@ -27,7 +28,9 @@ PARTS = (
     ("more", "More figures"),
     ("about", "Integrity, window, definitions"),
 )
-"""The page's parts in order; a template's first line says in which its section stands: `{# part: idle #}`."""
+"""The page's parts in order; a template's first line says where its section stands: `{# part: idle 2 #}`."""
+
+_PLACE = re.compile(r"\{# part: (?P<part>\w+)(?: (?P<order>\d+))? #\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Section:
     name: str
     template: str
     part: str
+    order: int
 
 
 def write(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
@@ -72,9 +76,14 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "parts": PARTS,
         "sections": _sections(report, environment),
         "view": partial(table_view.view, zero_ns=_zero(report)),
+        "view_of": table_view.view_of,
         "evidence": table_view.evidence,
+        "over_ranks": over_ranks,
+        "zero_ns": _zero(report),
+        "heat": heat,
+        "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
-        "figures": {name: figure for name, figure in FIGURES.items() if name in report.results},
+        "figures": FIGURES,
         "charts": charts,
         "scripts": assets.scripts(),
         "style": Markup(assets.read("report.css")),  # noqa: S704 - our own file
@@ -109,14 +118,14 @@ def _sections(report: Report, environment: jinja2.Environment) -> list[Section]:
         own = f"section_{name}.html"
         if len(result) and (own in known or not result.is_detail):
             template = own if own in known else "section_default.html"
-            made.append(Section(name, template, _part(template)))
-    return made
+            made.append(Section(name, template, *_place(template)))
+    return sorted(made, key=lambda section: section.order)
 
 
-def _part(template: str) -> str:
-    first = assets.read(template).split("\n", 1)[0]
-    named = first.removeprefix("{# part:").removesuffix("#}").strip()
-    return named if named in dict(PARTS) else "more"
+def _place(template: str) -> tuple[str, int]:
+    """The part that a template's first line names, and its order in it (small ones first, 5 without one)."""
+    named = _PLACE.match(assets.read(template))
+    return (named["part"], int(named["order"] or 5)) if named and named["part"] in dict(PARTS) else ("more", 5)
 
 
 def _head(report: Report) -> list[str]:
@@ -141,7 +150,11 @@ def _head(report: Report) -> list[str]:
 
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
-    return [text.replace("_", " ") for text in texts[0].split(", ")] if len(texts) == 1 else []
+    if len(texts) != 1:
+        return []
+    shown = {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA", "nccl": "NCCL", "torch": "PyTorch"}
+    named = [text.partition(" ") for text in texts[0].split(", ")]
+    return [f"{shown.get(name, name.replace('_', ' '))} {version}" for name, _, version in named]
 
 
 def _zero(report: Report) -> int:

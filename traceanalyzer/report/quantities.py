@@ -1,6 +1,7 @@
 """How a figure is written for people: unit, three significant digits, `n/a` for what is not known."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,21 +35,21 @@ def quantity(column: str) -> str | None:
     return ending if ending in _STEPS else None
 
 
-def scale(column: str, largest: Any) -> Scale:
-    """The unit in which `largest` (of the column's absolute values) is at least 1."""
+def scale(column: str, sizes: Sequence[float]) -> Scale:
+    """One unit for the column's absolute values: the largest is at least 1 in it, half of them at least 0.1."""
     unit = quantity(column)
     if unit is None:
         return Scale()
-    steps = _STEPS[unit]
-    size = abs(largest) if is_known(largest) else 0
-    return Scale(*next((step for step in steps if size >= step[0]), steps[-1]))
+    steps, known = _STEPS[unit], sorted(size for size in sizes if size)
+    wanted = min(known[-1], 10 * known[len(known) // 2]) if known else 0
+    return Scale(*next((step for step in steps if wanted >= step[0]), steps[-1]))
 
 
 def text(value: Any, column: str) -> str:
     """One value with its own unit: `66.8 ms`, `23.9 %`, `n/a`."""
     if not is_known(value):
         return ABSENT
-    own = scale(column, value)
+    own = scale(column, [abs(value)])
     return f"{own.text(value)}\u202f{own.symbol}" if own.symbol else own.text(value)
 
 
@@ -58,12 +59,9 @@ def digits(value: float) -> str:
         return f"{int(value):,}".replace("-", "−")
     if abs(value) >= 100:
         return f"{value:,.0f}".replace("-", "−")
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
-    rounded = f"{value:,.{decimals}f}"
-    # 9.996 has two decimals here and 10.00 would have four significant digits.
-    return (f"{value:,.{decimals - 1}f}" if len(rounded.strip("-0.").replace(".", "")) > 3 else rounded).replace(
-        "-", "−"
-    )
+    rounded = float(f"{value:.3g}")  # 9.996 is 10.0, which has one decimal and not two
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}".replace("-", "−")
 
 
 def is_known(value: Any) -> bool:

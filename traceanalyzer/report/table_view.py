@@ -1,5 +1,6 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,13 +8,17 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
+from traceanalyzer.report.assets import packed
 from traceanalyzer.report.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
 
-MOST_ROWS = 500
-"""Rows that a page shows of one table; the CSV beside it has all."""
+PLAIN_ROWS = 30
+"""Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
 
-_NAMES = ("name", "kernel", "operation_name", "longest", "after", "before", "culprit")
+MOST_ROWS = 5_000
+"""Rows that a page carries of one table; the CSV beside it has all."""
+
+_NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation")
 """Columns that hold names of kernels or operators."""
 
 _LONGEST_TEXT = 120
@@ -40,12 +45,24 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table for a page; `total` counts all rows, also those not shown."""
+    """A table for a page; `total` counts all rows, also those that it does not carry."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     total: int
+
+    @property
+    def packed(self) -> str | None:
+        """The rows after the first ones, column by column, deflated; `None` without any."""
+        later = self.rows[PLAIN_ROWS:]
+        if not later:
+            return None
+        columns = [
+            [[cell.text, cell.full] if cell.full else cell.text for cell in column]
+            for column in zip(*later, strict=True)
+        ]
+        return packed(json.dumps(columns, separators=(",", ":")).encode())
 
 
 def view(result: Result, columns: tuple[str, ...] = (), zero_ns: int = 0) -> TableView:
@@ -81,7 +98,7 @@ def _column(values: pd.Series, definition: str, zero_ns: int) -> tuple[Column, l
         definition += " Shown after the first operation of the run."
     numbers = [value for value in plain if isinstance(value, int | float) and not isinstance(value, bool)]
     is_number = bool(numbers)
-    own = scale(name, max(map(abs, numbers), default=None)) if is_number else Scale()
+    own = scale(name, [abs(number) for number in numbers]) if is_number else Scale()
     label = name.removesuffix(f"_{quantity(name)}").replace("_", " ")
     cells = [_cell(value, name, own) for value in plain]
     return Column(name, label, own.symbol, definition, is_number), cells
@@ -102,7 +119,14 @@ def _cell(value: Any, column: str, own: Scale) -> Cell:
         return Cell(str(value) if quantity(column) is None and isinstance(value, int) and value < 10_000
                     else own.text(value), repr(value))  # fmt: skip
     full = str(value)
-    shown = short_name(full) if column in _NAMES else full
+    shown = _shown(full, column)
     return Cell(
         shown if len(shown) <= _LONGEST_TEXT else shown[: _LONGEST_TEXT - 1] + "…", full if shown != full else ""
     )
+
+
+def _shown(text: str, column: str) -> str:
+    """What a person calls it."""
+    if column in _NAMES:
+        return short_name(text)
+    return text.replace("_", "-") if column == "collective" else text

@@ -17,7 +17,7 @@ class Tile:
     kind: str
     value: str
     detail: str
-    spread: str
+    spread: tuple[str, ...]
     marks: tuple[tuple[int, float], ...]
     definition: str
 
@@ -54,7 +54,7 @@ def _length(frame: pd.DataFrame, split: Split) -> Tile:
 def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
     share = frame[f"{part}_pct"]
     if share.isna().all():
-        return Tile(name, kind, ABSENT, "", "", (), definition)
+        return Tile(name, kind, ABSENT, "", (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
     return Tile(name, kind, text(share.mean(), "_pct"), detail, _spread(share, "_pct"), marks, definition)
 
@@ -62,7 +62,7 @@ def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str
 def _overlap(frame: pd.DataFrame) -> Tile:
     definition = "Share of the communication time that runs under compute; higher is better."
     if frame["overlap_pct"].isna().all():
-        return Tile("Overlap", "plain", ABSENT, "no communication", "", (), definition)
+        return Tile("Overlap", "plain", ABSENT, "no communication", (), (), definition)
     return _share(frame, "overlap", "Overlap", "plain", definition)
 
 
@@ -79,12 +79,12 @@ def _transfer_and_wait(split: Split) -> str:
     return ", ".join(pieces)
 
 
-def _spread(values: pd.Series, column: str) -> str:
+def _spread(values: pd.Series, column: str) -> tuple[str, ...]:
     """Least and most, and whose they are."""
     known = values.dropna()
     if len(known) < 2:
-        return ""
+        return ()
     low, high = known.idxmin(), known.idxmax()
     if text(known[low], column) == text(known[high], column):
-        return f"the same on all {len(known)} ranks"
-    return f"{text(known[low], column)} (rank {low}) to {text(known[high], column)} (rank {high})"
+        return ("the same on both ranks" if len(known) == 2 else f"the same on all {len(known)} ranks",)
+    return f"{text(known[low], column)} on rank {low},", f"{text(known[high], column)} on rank {high}"

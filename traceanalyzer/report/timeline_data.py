@@ -3,12 +3,11 @@
 A column is a run of unsigned LEB128 numbers. For each rank come, in this order: start after the previous start,
 duration, name, stream, step, launch delay and launch call (0: not known, else one more); then for its
 communication operations call label and bytes (0: not known) and wait (0: not known, else one more); then bytes of
-its copies. Of all ranks lie one after the other.
+its copies; then of its gaps start after the previous start, length, cause and what the host did (0: not known).
+The ranks lie one after the other.
 """
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
 from traceanalyzer.report.names import short_name
 
@@ -56,31 +56,28 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
     table = table[table["rank"].isin(kept)]
     names, name_ids = _names(table)
     calls, labels = _calls(results)
-    texts = {"streams": [], "launches": [str(name) for name in table["launch"].cat.categories]}
+    gaps, causes, doings = _gaps(results.get("gaps"))
     ranks, columns = [], []
     for rank in kept:
         own = table[table["rank"] == rank]
         entry, made = _rank(rank, own, name_ids[(table["rank"] == rank).to_numpy()], calls.get(rank), clock)
-        ranks.append(entry)
-        columns += made
+        first, idle = _gap_columns(gaps.get(rank), clock, rank)
+        ranks.append(entry | first)
+        columns += [*made, *idle]
     meta = {
         "zero": str(clock.zero_ns),
         "names": names,
         "calls": labels,
-        "launches": texts["launches"],
+        "launches": [str(name) for name in table["launch"].cat.categories],
+        "causes": causes,
+        "doings": doings,
         "ranks": ranks,
         "steps": _bands(results.get("steps"), clock, kept),
         "bands": _ranges(results.get("gpu_ranges"), clock, kept),
-        "gaps": _gaps(results.get("gaps"), clock, kept),
     }
     left_out = [int(rank) for rank in counts.index if rank not in kept]
     return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
                         len(table), kept, left_out, clock)  # fmt: skip
-
-
-def packed(content: bytes) -> str:
-    """Deflated and in base64."""
-    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
 def varints(values: np.ndarray) -> bytes:
@@ -202,22 +199,29 @@ def _ranges(ranges: Result | None, clock: Clock, ranks: list[int]) -> list[list[
     frame = ranges.to_frame()
     frame = frame[frame["rank"].isin(ranks)]
     return [
-        [rank, name, clock.place(rank, start), clock.place(rank, end), depth]
+        [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
         for rank, name, start, end, depth in zip(
             *(frame[name].tolist() for name in ("rank", "name", "start_ns", "end_ns", "depth")), strict=True
         )
     ]
 
 
-def _gaps(gaps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
-    """[rank, cause, start, length] of each stretch in which nothing runs."""
-    if gaps is None or not len(gaps) or not {"start_ns", "end_ns", "cause"} <= set(gaps.columns):
-        return []
+def _gaps(gaps: Result | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+    """By rank its gaps with the numbers of their cause and of what the host did, and what those say."""
+    if gaps is None or not len(gaps):
+        return {}, [], []
     frame = gaps.to_frame()
-    frame = frame[frame["rank"].isin(ranks)]
-    return [
-        [rank, cause, clock.place(rank, start), clock.place(rank, end)]
-        for rank, cause, start, end in zip(
-            *(frame[name].tolist() for name in ("rank", "cause", "start_ns", "end_ns")), strict=True
-        )
-    ]
+    cause, causes = pd.factorize(frame["cause"].astype("str"))
+    doing, doings = pd.factorize(frame["doing"].map(short_name, na_action="ignore"))  # -1 where it is absent
+    frame = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=doing + 1)
+    return {int(rank): own for rank, own in frame.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
+
+
+def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[bytes]]:
+    if gaps is None:
+        return {"gaps": 0, "first_gap": 0}, []
+    gaps = gaps.sort_values("start_ns")
+    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
+    columns = (np.diff(starts, prepend=starts[:1]), gaps["length_ns"], gaps["cause"], gaps["doing"])
+    entry = {"gaps": len(gaps), "first_gap": clock.place(rank, int(starts[0]))}
+    return entry, [varints(np.asarray(column, dtype=np.int64)) for column in columns]

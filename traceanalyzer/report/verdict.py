@@ -20,8 +20,13 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
-    found = [finding.title for finding in report.findings if finding.severity in ("high", "medium")]
-    return [_length(split, shares), *(found[:MOST_FINDINGS] or _from_breakdown(report, split, shares))]
+    found = [finding.title for finding in report.findings if finding.severity in ("high", "medium")][:MOST_FINDINGS]
+    if not found:
+        return [_length(split, shares), *_from_breakdown(report, split, shares)]
+    pair = _one_waits_for_another(report, split, shares)[:1]
+    # The picture that the bars show comes first, unless a finding says the same.
+    is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
+    return [_length(split, shares), *([] if is_said else pair), *found]
 
 
 def _shares(split: Split) -> pd.DataFrame:
@@ -64,7 +69,7 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
 def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
     """The sentence for one rank idle while another sits in a collective."""
     idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
-    late, waiting = idle.idxmax(), comm.idxmax()
+    late, waiting = _late_and_waiting(shares)
     is_apart = idle[late] - idle[waiting] >= APART_PCT and comm[waiting] - comm[late] >= APART_PCT
     if late == waiting or not is_apart:
         return []
@@ -77,10 +82,15 @@ def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -
             f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, '_ns')}{unit} ({digits(comm[waiting])} %)."
         ),
         (
-            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank {late}: "
-            f"look at what keeps rank {late}'s host from launching."
+            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank "
+            f"{late}: look at what keeps rank {late}'s host from launching."
         ),
     ]
+
+
+def _late_and_waiting(shares: pd.DataFrame) -> tuple[int, int]:
+    """The rank that idles most, and the one that sits in communication most."""
+    return int(shares["idle_ns"].idxmax()), int(shares["exposed_comm_ns"].idxmax())
 
 
 def _collective(report: Report, rank: int) -> str:

@@ -46,7 +46,7 @@ def rows(comparison: Comparison) -> list[Row]:
 def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
     known = own["value"].dropna().abs()
     largest = float(known.max()) if len(known) else 0.0
-    shown = scale(name, largest)
+    shown = scale(name, known.tolist())
     suffix = f" {per(comparison)}" if BY_NAME[name].per_step else ""
     label = name.removesuffix("_ns").removesuffix("_pct").removesuffix("_bytes").replace("_", " ")
     values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)

@@ -118,7 +118,7 @@ def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Column,
 def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Column, list[Cell]]]:
     """Base's and other's column in one unit."""
     both = pd.concat([frame[f"base_{name}"], frame[f"other_{name}"]]).abs().dropna()
-    shared = scale(name, float(both.max()) if len(both) else 0.0)
+    shared = scale(name, both.tolist())
     label = name.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
     return [_one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label} {side}", shared) for side in ("base", "other")]
 
@@ -132,7 +132,7 @@ def _one(
     values: pd.Series, name: str, label: str, own: Scale | None = None, *, signed: bool = False
 ) -> tuple[Column, list[Cell]]:
     known = values.abs().dropna()
-    used = own or scale(name, float(known.max()) if len(known) else 0.0)
+    used = own or scale(name, known.tolist())
     return Column(name, label, used.symbol, is_number=True), [_number(value, used, signed) for value in values]
 
 

@@ -1,0 +1,105 @@
+"""Size of the report's page, and how soon it paints, for many ranks.
+
+    python benchmarks/report_page.py 2 8 64
+
+Repeats the ranks of a sample with small shifts in time, writes the report, and opens it in headless Chromium
+(with Playwright's Python package; without it only sizes are measured).
+"""
+
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+import traceanalyzer as ta
+from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.model import RankTrace
+from traceanalyzer.report import Report, html
+
+SAMPLE = Path(__file__).parent.parent / "sample_traces" / "ddp"
+BUDGETS = {8: (3.0, 1.0), 64: (8.0, 2.0)}
+"""Ranks → megabytes, seconds to the painted timeline."""
+BROWSER = {
+    "executable_path": "/usr/bin/chromium",
+    "chromium_sandbox": False,
+    "args": ["--disable-gpu", "--disable-quic"],
+}
+
+
+def main() -> None:
+    ranks = [int(text) for text in sys.argv[1:]] or [2, 8, 64]
+    print(f"{'ranks':>6} {'ops':>9} {'write s':>8} {'MB':>7} {'first paint s':>14} {'timeline s':>11} {'zoom ms':>8}")
+    for count in ranks:
+        report = many(count)
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            [page] = html.write(report, Path(folder))
+            seconds = time.perf_counter() - begin
+            size = page.stat().st_size / 1e6
+            paint, ready, zoom = opened(page)
+        operations = len(report.results["timeline"])
+        print(f"{count:6} {operations:9,} {seconds:8.2f} {size:7.2f} {paint:14.2f} {ready:11.2f} {zoom:8.1f}")
+        most_mb, most_s = BUDGETS.get(count, (float("inf"), float("inf")))
+        assert size < most_mb, f"{count} ranks: {size:.2f} MB, the budget is {most_mb}"
+        assert not ready > most_s, f"{count} ranks: {ready:.2f} s, the budget is {most_s}"
+
+
+def many(count: int) -> Report:
+    """A report of the sample's ranks, repeated and shifted by a few µs each."""
+    traces = ta.load(SAMPLE).ranks
+    parts = {}
+    for rank in range(count):
+        trace = shifted(traces[rank % len(traces)], rank, rank * 3_700)
+        parts[rank] = reduce_rank(trace)
+    return Report(label=f"{count} ranks", results=combine(parts), version=ta.__version__)
+
+
+def shifted(trace: RankTrace, rank: int, by_ns: int) -> RankTrace:
+    """The trace as another rank's, all its times later."""
+    tables = {
+        name: later(trace.table(name), by_ns) for name in ("gpu_ops", "api_calls", "host_ops", "ranges", "comm_args")
+    }
+    window = replace(trace.window, start_ns=trace.window.start_ns + by_ns, end_ns=trace.window.end_ns + by_ns)
+    return replace(
+        trace,
+        meta=replace(trace.meta, rank=rank, world_size=None),
+        steps=later(trace.steps, by_ns),
+        window=window,
+        **tables,
+    )
+
+
+def later(table: pd.DataFrame, by_ns: int) -> pd.DataFrame:
+    times = [name for name in ("start_ns", "end_ns", "host_start_ns", "host_end_ns") if name in table]
+    return table.assign(**{name: table[name] + by_ns for name in times})
+
+
+def opened(page: Path) -> tuple[float, float, float]:
+    """Seconds to the first paint and to the painted timeline, milliseconds of a zoom; NaN without a browser."""
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - optional
+    except ImportError:
+        return (float("nan"),) * 3
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(**BROWSER)
+        tab = browser.new_page(viewport={"width": 1366, "height": 768})
+        tab.goto(page.as_uri(), wait_until="commit")
+        tab.wait_for_selector("html[data-timeline=ready]", state="attached")
+        ready = tab.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))"
+        )
+        paint = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? NaN")
+        zoom = tab.evaluate(
+            """() => { const times = [], v = TA.view, ctx = document.getElementById('tl-canvas').getContext('2d');
+            for (let i = 0; i < 20; i++) { const t = performance.now(); v.t1 = v.t0 + (v.t1 - v.t0) * 0.8; TA.draw(ctx, v);
+            ctx.getImageData(0, 0, 1, 1); times.push(performance.now() - t); } return times.sort((a, b) => a - b)[18]; }"""
+        )
+        browser.close()
+    return paint / 1e3, ready / 1e3, zoom
+
+
+if __name__ == "__main__":
+    main()

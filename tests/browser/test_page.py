@@ -1,0 +1,244 @@
+"""The page in Chromium: it paints, its policy holds, and what a reader does gives the JSON's figures."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.builders import document, kernel, write
+from tests.report.test_html import HOSTILE
+from traceanalyzer.cli import run as command
+
+pytestmark = pytest.mark.browser
+
+PAINTED = """() => { const c = document.getElementById('tl-canvas');
+const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
+for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return [...seen]; }"""
+
+IN_VIEW = """() => [...document.querySelectorAll('#tl-window tbody tr')].map(
+row => [...row.cells].slice(1).map(cell => Number(cell.dataset.v)))"""
+
+KINDS = {"compute": (0, 0x72, 0xB2), "comm": (0x56, 0xB4, 0xE9), "copy": (0, 0x9E, 0x73)}
+
+COLUMNS = ["window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]
+
+
+def column(page, name, at):
+    return page.evaluate(
+        "([name, at]) => [...document.querySelectorAll(`.table[data-name='${name}'] tbody tr`)]"
+        ".filter(row => !row.hidden).map(row => row.cells[at].dataset.v ?? row.cells[at].textContent)",
+        [name, at],
+    )
+
+
+@pytest.mark.parametrize("name", ["ddp", "ddp_straggler", "fsdp_full", "pp", "moe", "streams"])
+def test_the_timeline_is_painted_in_the_colours_of_its_kinds(name, written, opened):
+    report, path = written(name)
+    with opened(path) as page:
+        colours = [(colour >> 16, colour >> 8 & 255, colour & 255) for colour in page.evaluate(PAINTED)]
+        for kind in report.results["timeline"].table["kind"].astype("str").unique():
+            assert any(on_the_way(colour, KINDS[kind]) for colour in colours), kind
+
+
+def on_the_way(colour, kind):
+    """Whether a colour is white mixed with at least a tenth of the kind's: what is short is drawn faint."""
+    shares = [(255 - seen) / (255 - full) for seen, full in zip(colour, kind, strict=True)]
+    return shares[0] > 0.1 and max(shares) - min(shares) < 0.03
+
+
+def test_the_whole_view_has_the_breakdown_of_the_json(written, opened):
+    report, path = written("ddp")
+    with opened(path) as page:
+        rows = report.results["breakdown"].rows()
+        assert page.evaluate(IN_VIEW) == [[row[name] for name in COLUMNS] for row in rows]
+
+
+def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written, opened):
+    report, path = written("ddp")
+    start = min(row["window_start_ns"] for row in report.results["ranks"].rows())
+    with opened(path) as page:
+        for row in [row for row in report.results["steps"].rows() if row["is_complete"]]:
+            begin, end = row["start_ns"] - start, row["start_ns"] - start + row["window_ns"]
+            page.evaluate("([t0, t1]) => TA.showTimeline(t0, t1)", [begin, end])
+            page.wait_for_timeout(50)
+            assert page.evaluate(IN_VIEW)[row["rank"]] == [row[name] for name in COLUMNS]
+
+
+def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
+    report, path = written("ddp")
+    table = report.results["timeline"].table
+    start = table["start_ns"].min()
+    longest = table[(table["rank"] == 1) & (table["kind"] == "comm")].assign(ns=lambda t: t["end_ns"] - t["start_ns"])
+    longest = longest.loc[longest["ns"].idxmax()]
+    with opened(path) as page:
+        middle = int(longest["start_ns"] - start + longest["ns"] // 2)
+        page.evaluate("t => TA.showTimeline(t - 5e6, t + 5e6)", middle)
+        page.wait_for_timeout(50)
+        at = page.evaluate(
+            """t => { const v = TA.view, row = v.layout.rows.find(r => r.rank.rank === 1 && r.part === 'comm');
+            const box = document.getElementById('tl-canvas').getBoundingClientRect();
+            return [box.left + v.left + (t - v.t0) * (v.width - v.left) / (v.t1 - v.t0),
+                    box.top + TA.AXIS + row.y + row.height / 2 - v.scroll]; }""",
+            middle,
+        )
+        page.mouse.move(*at)
+        tip = page.locator(".tl-tip").text_content()
+        assert tip.startswith("NCCL all-reduce f32 · ")
+        assert f"{longest['ns'] / 1e6:.1f}\u202fms" in tip
+        page.mouse.click(*at)
+        details = page.locator("#tl-details dl")
+        assert int(details.get_attribute("data-ns")) == longest["ns"]
+        said = details.inner_text()
+        assert "all-reduce, Float, group 0" in said
+        assert f"Stream\n{longest['stream']}" in said
+        assert longest["name"] in page.locator("#tl-details").inner_text()
+
+
+def test_wheel_keys_drag_and_buttons_move_the_view(written, opened):
+    _, path = written("ddp")
+    view = "() => [TA.view.t0, TA.view.t1]"
+    with opened(path) as page:
+        page.locator("#timeline").scroll_into_view_if_needed()
+        canvas = page.locator("#tl-canvas").bounding_box()
+        whole = page.evaluate(view)
+
+        def span():
+            page.wait_for_timeout(30)
+            t0, t1 = page.evaluate(view)
+            return t1 - t0
+
+        middle = (canvas["x"] + 600, canvas["y"] + 60)
+        page.mouse.move(*middle)
+        page.mouse.wheel(0, -300)
+        assert span() == whole[1] - whole[0], "the page scrolls as long as the timeline has not been clicked"
+        page.locator("#tl-canvas").focus()
+        page.locator("#tl-canvas").scroll_into_view_if_needed()
+        canvas = page.locator("#tl-canvas").bounding_box()
+        page.mouse.move(canvas["x"] + 600, canvas["y"] + 60)
+        page.mouse.wheel(0, -300)
+        zoomed = span()
+        assert zoomed < whole[1] - whole[0]
+        page.keyboard.press("+")
+        assert span() == pytest.approx(zoomed / 2)
+        page.keyboard.press("0")
+        assert span() == whole[1] - whole[0]
+        page.mouse.move(canvas["x"] + 300, canvas["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(canvas["x"] + 500, canvas["y"] + 60, steps=4)
+        page.mouse.up()
+        assert span() == pytest.approx((whole[1] - whole[0]) * 200 / (canvas["width"] - 96), rel=0.02)
+        page.click("[data-do=step]")
+        assert 60e6 < span() < 75e6
+        page.click("[data-do=fold]")
+        assert page.evaluate("() => TA.view.layout.rows.map(r => r.part)") == ["folded", "folded"]
+
+
+def test_search_counts_what_it_highlights(written, opened):
+    report, path = written("ddp")
+    names = report.results["timeline"].table["name"].astype("str")
+    with opened(path) as page:
+        page.fill("#tl-search", "nvjet")
+        said = page.locator("#tl-found").text_content()
+        assert said.startswith(f"{names.str.contains('nvjet').sum():,} operations")
+
+
+def test_tables_sort_search_and_filter(written, opened):
+    report, path = written("ddp")
+    with opened(path) as page:
+        shares = [float(value) for value in column(page, "kernels-over-ranks", 2)]
+        assert shares == sorted(shares, reverse=True)
+        page.click(".table[data-name='kernels-over-ranks'] th[data-column=calls] button")
+        calls = [float(value) for value in column(page, "kernels-over-ranks", 4)]
+        assert calls == sorted(calls, reverse=True)
+        page.click(".table[data-name='kernels-over-ranks'] th[data-column=name] button")
+        names = column(page, "kernels-over-ranks", 0)
+        assert names[0].startswith("cudnn_generated")
+        page.fill("[aria-label='Search in kernels-over-ranks']", "nvjet")
+        found = column(page, "kernels-over-ranks", 0)
+        assert found
+        assert all("nvjet" in name for name in found)
+        page.fill("[aria-label='Search in kernels-over-ranks']", "")
+        page.select_option("#kernels select[aria-label=Kind]", "comm")
+        assert set(column(page, "kernels-over-ranks", 1)) == {"comm"}
+        assert len(report.results["kernels"].table) > 10
+
+
+def test_long_tables_are_whole_once_they_are_opened(written, opened):
+    report, path = written("ddp")
+    rows = report.results["kernels"].rows()
+    with opened(path) as page:
+        assert len(column(page, "kernels", 0)) < len(rows)
+        page.evaluate(
+            "() => { document.querySelector(\".table[data-name='kernels']\").closest('details').open = true; }"
+        )
+        page.wait_for_selector(f".table[data-name='kernels'] tbody tr:nth-child({len(rows)})", state="attached")
+        assert column(page, "kernels", 1) == [row["name"] for row in rows]
+        assert [int(value) for value in column(page, "kernels", 5)] == [row["total_ns"] for row in rows]
+
+
+def test_charts_are_drawn_when_they_come_into_view(written, opened):
+    _, path = written("ddp")
+    with opened(path) as page:
+        assert page.evaluate("typeof Plotly") == "undefined"
+        page.locator("#chart-calls").scroll_into_view_if_needed()
+        page.wait_for_selector("#chart-calls[data-drawn=yes] .scatterlayer path.point", state="attached")
+
+
+def test_plotly_beside_the_page(written, opened, tmp_path):
+    from traceanalyzer.report import html
+
+    report, _ = written("moe")
+    path, _ = html.write(report, tmp_path, plotlyjs="directory")
+    with opened(path) as page:
+        page.locator("#chart-calls").scroll_into_view_if_needed()
+        page.wait_for_selector("#chart-calls[data-drawn=yes] .scatterlayer path.point", state="attached")
+
+
+def test_bars_show_per_cent_and_sort(written, opened):
+    _, path = written("ddp")
+    with opened(path) as page:
+        ranks = "() => [...document.querySelectorAll('.bar')].map(row => Number(row.dataset.rank))"
+        page.select_option(".bar-tools label:nth-child(2) select", "exposed_comm_ns")
+        assert page.evaluate(ranks) == [1, 0]
+        page.select_option(".bar-tools label:nth-child(1) select", "%")
+        assert "71.7\u202f%" in page.locator(".bar[data-rank='0'] svg").text_content()
+        ends = page.evaluate(
+            "() => [...document.querySelectorAll('.bar')].map(row => { const r = [...row.querySelectorAll('g rect')].at(-1);"
+            "return parseFloat(r.getAttribute('x')) + parseFloat(r.getAttribute('width')); })"
+        )
+        assert ends == pytest.approx([100, 100])
+
+
+def test_the_theme_follows_preference_and_button(written, opened):
+    _, path = written("moe")
+    paper = "() => getComputedStyle(document.body).backgroundColor"
+    with opened(path, color_scheme="dark") as page:
+        assert page.evaluate(paper) == "rgb(22, 24, 27)"
+        page.click("#theme")
+        assert page.evaluate(paper) == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("width", [360, 768, 1366, 1920])
+def test_nothing_sticks_out_of_the_page(width, written, opened):
+    for name in ("ddp", "moe"):
+        _, path = written(name)
+        with opened(path) as page:
+            page.set_viewport_size({"width": width, "height": 740})
+            page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+            assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_hostile_names_do_not_run(opened, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    events = [kernel(10 * place, 5, name=name) for place, name in enumerate(HOSTILE)]
+    write(Path("t/rank0.json"), document(events, rank=0, world_size=1))
+    assert command(["--trace-dir", "t", "--output", "out", "--quiet"]) == 0
+    with opened(tmp_path / "out" / "summary.html") as page:
+        page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        page.locator("#tl-canvas").focus()
+        for _ in HOSTILE:
+            page.keyboard.press(".")
+            page.wait_for_timeout(20)
+        assert page.title() == "t · where the time goes"
+        assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+        names = column(page, "kernels-over-ranks", 0)
+        assert sorted(names) == sorted(HOSTILE)

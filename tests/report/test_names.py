@@ -1,0 +1,75 @@
+import pytest
+
+from traceanalyzer.report.names import MOST, short_name
+
+NATIVE = "void at::native::"
+ANONYMOUS = "at::native::(anonymous namespace)::"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (f"{NATIVE}vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)",
+         "elementwise · add"),
+        (f"{NATIVE}vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)",
+         "elementwise · fill"),
+        ((f"{NATIVE}vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, "
+         "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)"), "elementwise · mul"),
+        ((f"{NATIVE}elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda("
+         "at::TensorIteratorBase&)::{lambda()#3}::operator()() const>(int)"), "elementwise · copy"),
+        (f"{NATIVE}vectorized_elementwise_kernel<8, at::native::GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&)>(i)",
+         "elementwise · gelu_backward"),
+        ((f"{NATIVE}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
+         "at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)> > >(x)"), "reduce · sum"),
+        (f"{NATIVE}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float> > >(x)",
+         "reduce · mean"),
+        ((f"void {ANONYMOUS}multi_tensor_apply_kernel<{ANONYMOUS}FusedOptimizerTensorListMetadata<4>, "
+         f"{ANONYMOUS}FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false>, float const*>(x)"),
+         "multi_tensor_apply · FusedAdam"),
+        ((f"void {ANONYMOUS}multi_tensor_apply_kernel<{ANONYMOUS}TensorListMetadata<1>, "
+         f"{ANONYMOUS}BinaryOpScalarFunctor<float, 1, 1, 0>, std::multiplies<float>, float>(x)"),
+         "multi_tensor_apply · mul"),
+        (f"void {ANONYMOUS}cunn_SoftMaxForward<4, float, float, float, {ANONYMOUS}LogSoftMaxForwardEpilogue>(x)",
+         "log_softmax forward"),
+        ("nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_NNT", "nvjet 192×128 bf16"),
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNN", "nvjet 128×256 fp16"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>(P)",
+         "cutlass bf16_s16816gemm 256×128 tn"),
+        ("ampere_sgemm_128x64_tn", "cublas sgemm 128×64"),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_execute_kernel__5x_cublas",
+         "xmma gemm 128×128 f32"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_kernel0_0",
+         "cuDNN attention backward"),
+        ("void cudnn::fusion::compute_dot_do_o_specialized<true, 64>(void const*)", "cuDNN · compute_dot_do_o_specialized"),
+        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64> >(P)", "flash attention forward"),
+        ("void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128>>(x)", "flash attention backward"),
+        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)",
+         "memory-efficient attention forward"),
+        ("triton_poi_fused_add_0", "triton pointwise · add"),
+        ("triton_red_fused__to_copy_native_layer_norm_backward_view_8",
+         "triton reduction · to_copy_layer_norm_backward_view"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "NCCL all-reduce f32"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "NCCL send/recv"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "NCCL all-reduce"),
+        ("Memcpy HtoD (Pinned -> Device)", "copy HtoD (pinned → device)"),
+        ("Memset (Device)", "memset"),
+        ("void foo::bar::baz_kernel<int>(float*)", "baz"),
+        ("my_kernel", "my_kernel"),
+        ("", "(unnamed)"),
+    ],
+)  # fmt: skip
+def test_short_name(name, expected):
+    assert short_name(name) == expected
+
+
+@pytest.mark.parametrize("algorithm", ["RING_LL", "TREE_LL128", "NVLS_SIMPLE", "COLLNET_CHAIN_SIMPLE"])
+def test_the_compiled_variant_is_never_shown_as_what_ran(algorithm):
+    shown = short_name(f"ncclDevKernel_AllReduce_Sum_bf16_{algorithm}(ncclDevKernelArgsStorage<4096ul>)")
+    assert shown == "NCCL all-reduce bf16"
+
+
+@pytest.mark.parametrize("name", ["x" * 10_000, "a\u202eb\u2066c\x00d\ne", "<" * 5_000, "operator()" * 500])
+def test_hostile_names_become_short_and_printable(name):
+    shown = short_name(name)
+    assert 0 < len(shown) <= MOST
+    assert shown.isprintable()

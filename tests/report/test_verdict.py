@@ -1,0 +1,49 @@
+import pytest
+
+from tests.builders import rank_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import Finding
+from traceanalyzer.report import Report
+from traceanalyzer.report.parts import split
+from traceanalyzer.report.verdict import sentences
+
+LATE = [("compute", 0, 20), ("comm", 90, 100)]
+WAITING = [("compute", 0, 20), ("comm", 20, 100)]
+BUSY = [("compute", 0, 95), ("comm", 95, 100)]
+
+
+def verdict(*ranks, findings=()):
+    results = run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)])
+    return " ".join(sentences(Report("x", results, findings), split(results)))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        (
+            (LATE, WAITING),
+            "Rank 0's GPU is idle for 70\u202fns (70 %) while rank 1 sits in all-reduce for 80\u202fns (80 %).",
+        ),
+        ((BUSY, BUSY), "Nothing stands out"),
+        ((WAITING,), "For 80 % of the time it is in communication that no compute hides."),
+        ((LATE, LATE), "On average 70 % of the time is spent idle."),
+        (([],), "nothing to split"),
+    ],
+)
+def test_the_breakdown_alone_says_what_is_wrong_or_that_nothing_is(ranks, said):
+    assert said in verdict(*ranks)
+
+
+def test_findings_speak_first():
+    finding = Finding("straggler", "high", "Rank 0 is late by 70 ns a step.")
+    said = verdict(LATE, WAITING, findings=(finding, Finding("note", "info", "Nothing to do.")))
+    assert "Rank 0 is late by 70 ns a step." in said
+    assert "Nothing to do." not in said
+    assert "sits in all-reduce" in said, "the picture of the bars comes first"
+
+
+def test_what_a_finding_says_is_not_said_twice():
+    finding = Finding("straggler", "high", "Rank 1 waits 70 ns a step for rank 0.")
+    said = verdict(LATE, WAITING, findings=(finding,))
+    assert finding.title in said
+    assert "sits in" not in said

@@ -1,0 +1,86 @@
+"""Where on the GPU each of the user's ranges lies: from the first to the last operation that it launched."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.model import NONE, RankTrace
+
+DEEPEST = 1
+"""Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""
+
+_OF_THE_TOOLS = re.compile(r"^nccl:|^## Call |^ProfilerStep#|^record_param_comms|^Optimizer\.zero_grad")
+
+
+class GpuRanges(Result):
+    """One row for each range that launched GPU work and is at most one deep in others, steps not counted."""
+
+    title: ClassVar[str] = "Ranges on the timeline"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "range")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "range": "Position among the rank's ranges, in order of start on the host.",
+        "name": "Name as the user gave it.",
+        "depth": "Ranges around it, steps not counted.",
+        "start_ns": "Start of the first GPU operation launched while it was open, by any thread.",
+        "end_ns": "End of the last such operation.",
+        "operations": "How many there are.",
+    }
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Project each range onto the GPU through the launches inside it."""
+    ranges = _of_the_user(trace)
+    launch = trace.gpu_ops["launch"].to_numpy()
+    launched = np.flatnonzero((launch != NONE) & trace.counted)
+    if ranges.empty or not len(launched):
+        return pd.DataFrame()
+    times = trace.api_calls["start_ns"].to_numpy()[launch[launched]]
+    order = np.argsort(times, kind="stable")
+    ops, times = trace.gpu_ops.iloc[launched[order]], times[order]
+    first = np.searchsorted(times, ranges["start_ns"].to_numpy(), side="left")
+    past = np.searchsorted(times, ranges["end_ns"].to_numpy(), side="left")
+    held = past > first
+    return pd.DataFrame(
+        {
+            "range": np.arange(len(ranges))[held],
+            "name": ranges["name"].astype("str").to_numpy()[held],
+            "depth": ranges["depth"].to_numpy()[held],
+            "start_ns": _reduced(np.minimum, ops["start_ns"].to_numpy(), first[held], past[held]),
+            "end_ns": _reduced(np.maximum, ops["end_ns"].to_numpy(), first[held], past[held]),
+            "operations": (past - first)[held],
+        }
+    )
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> GpuRanges:
+    """The ranks' ranges under each other."""
+    return GpuRanges(stack(parts, tuple(GpuRanges.columns)))
+
+
+def _of_the_user(trace: RankTrace) -> pd.DataFrame:
+    """Ranges that a person wrote and that are not steps, with their depth; those too deep are left out."""
+    names = trace.ranges["name"].cat.categories
+    wanted = [name for name in names if not _OF_THE_TOOLS.search(name)]
+    ranges = trace.ranges[trace.ranges["name"].isin(wanted)]
+    starts_with_step = ranges["start_ns"].isin(trace.steps["host_start_ns"])
+    ranges = ranges[~(starts_with_step & ranges["name"].isin(trace.steps["name"].astype("str")))]
+    depth = pd.Series(0, index=ranges.index)
+    for _, own in ranges.groupby("thread"):
+        starts, ends = own["start_ns"].to_numpy(), np.sort(own["end_ns"].to_numpy())
+        # Sorted by start: those that began before it, less those that had ended.
+        depth[own.index] = np.arange(len(own)) - np.searchsorted(ends, starts, side="right")
+    return ranges.assign(depth=depth)[depth <= DEEPEST]
+
+
+def _reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:
+    """`function` over values[first:past] of every pair; none is empty."""
+    if not len(first):
+        return np.empty(0, dtype=np.int64)
+    padded = np.append(values, values[-1])  # `past` may be the length
+    return np.asarray(function.reduceat(padded, np.column_stack([first, past]).ravel())[::2], dtype=np.int64)

@@ -1,0 +1,127 @@
+"""Rows of several ranks as one: mean over ranks, and who is lowest and highest."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import percent
+
+DEFINITIONS: Mapping[str, str] = {
+    "name": "Name of the kernel or copy; hover for the full one.",
+    "kind": "compute, comm or copy.",
+    "collective": "Collective or point-to-point operation.",
+    "group": "Process group.",
+    "group_size": "Ranks in the group.",
+    "dtype": "Element type.",
+    "ranks": "Ranks that ran it.",
+    "calls": "Calls on one rank: mean over the ranks that ran it.",
+    "size_bytes": "Full arrays of one rank's calls: mean over ranks; n/a while the size of a call is unknown.",
+    "total_ns": "Sum of the durations on one rank: mean over the ranks that ran it.",
+    "mean_ns": "Mean duration of a call, all ranks together.",
+    "min_ns": "Shortest call of all ranks.",
+    "max_ns": "Longest call of all ranks.",
+    "share_pct": "100 · sum of durations / that of all GPU operations, all ranks together.",
+    "exposed_comm_ns": "Time in which such a call but no compute runs: mean over ranks.",
+    "rank": "Global rank.",
+    "wait_ns": "Time inside communication calls before their last rank came, hidden or not: sum over calls.",
+    "lowest_total_ns": "Least total of a rank.",
+    "lowest_rank": "Whose that is.",
+    "highest_total_ns": "Largest total of a rank.",
+    "highest_rank": "Whose that is.",
+    "lowest_exposed_ns": "Least exposed time of a rank.",
+    "highest_exposed_ns": "Largest exposed time of a rank.",
+    "overlap_pct": "100 · time under compute / time in which such a call runs, all ranks together.",
+}
+
+_ABSENT = "\x00"
+"""Stands for an absent key while rows are joined."""
+
+
+def kernels(result: Result) -> pd.DataFrame:
+    """Kernels and copies by name, largest total first, with the ranks of least and largest total."""
+    frame = result.to_frame()
+    keys = ["name", "kind", "activity"]
+    groups = frame.groupby(keys, observed=True, sort=False)
+    sums = groups[["calls", "total_ns"]].sum()
+    table = pd.DataFrame(
+        {
+            "ranks": groups["rank"].nunique(),
+            "calls": sums["calls"] / groups["rank"].nunique(),
+            "total_ns": sums["total_ns"] / groups["rank"].nunique(),
+            "share_pct": 100.0 * sums["total_ns"] / sums["total_ns"].sum(),
+            "mean_ns": sums["total_ns"] / sums["calls"],
+            "min_ns": groups["min_ns"].min(),
+            "max_ns": groups["max_ns"].max(),
+        }
+    )
+    table = table.join(_extremes(frame, keys, "total_ns", "total")).reset_index()
+    columns = ["name", "kind", "share_pct", "total_ns", "calls", "mean_ns", "min_ns", "max_ns"]
+    table = table.sort_values("share_pct", ascending=False, kind="stable", ignore_index=True)
+    return table[[*columns, *_spread_columns(frame, "total")]]
+
+
+def communication(result: Result) -> pd.DataFrame:
+    """Communication by process group, collective and dtype, most exposed first, with the ranks at both ends."""
+    keys = ["collective", "group", "dtype"]
+    # Absent keys are a group of their own, and NA does not join with NA.
+    frame = result.to_frame()
+    frame = frame.assign(**{key: frame[key].astype("object").where(frame[key].notna(), _ABSENT) for key in keys})
+    groups = frame.groupby(keys, sort=False)
+    sums = groups[["calls", "total_ns", "comm_ns", "exposed_comm_ns"]].sum()
+    ranks = groups["rank"].nunique()
+    table = pd.DataFrame(
+        {
+            "group_size": groups["group_size"].first(),
+            "ranks": ranks,
+            "calls": sums["calls"] / ranks,
+            "size_bytes": groups["size_bytes"].mean().where(groups["size_bytes"].count() == ranks),
+            "total_ns": sums["total_ns"] / ranks,
+            "mean_ns": sums["total_ns"] / sums["calls"],
+            "min_ns": groups["min_ns"].min(),
+            "max_ns": groups["max_ns"].max(),
+            "exposed_comm_ns": sums["exposed_comm_ns"] / ranks,
+            "overlap_pct": percent(sums["comm_ns"] - sums["exposed_comm_ns"], sums["comm_ns"]),
+        }
+    )
+    table = table.join(_extremes(frame, keys, "exposed_comm_ns", "exposed")).reset_index()
+    table = table.sort_values("exposed_comm_ns", ascending=False, kind="stable", ignore_index=True)
+    columns = [
+        "collective", "group", "group_size", "dtype", "calls", "size_bytes", "total_ns", "mean_ns", "min_ns", "max_ns",
+        "overlap_pct", "exposed_comm_ns",
+    ]  # fmt: skip
+    table = table.assign(**{key: table[key].where(table[key] != _ABSENT, None) for key in keys})
+    return table[[*columns, *_spread_columns(frame, "exposed")]]
+
+
+def wait_matrix(result: Result) -> pd.DataFrame | None:
+    """Time that each rank waits inside each collective, most first; `None` where no wait is known."""
+    frame = result.to_frame()
+    known = frame[frame["wait_ns"].notna()]
+    if known.empty or not known["wait_ns"].any():
+        return None
+    wide = known.pivot_table(index="rank", columns="collective", values="wait_ns", aggfunc="sum").astype("Int64")
+    wide = wide[wide.sum().sort_values(ascending=False).index]
+    wide.columns = [f"{name}_wait_ns" for name in wide]
+    total = wide.sum(axis=1).astype("Int64")
+    table = wide.assign(wait_ns=total).reset_index() if len(wide.columns) > 1 else wide.reset_index()
+    return table.sort_values(table.columns[-1], ascending=False, kind="stable", ignore_index=True)
+
+
+def _spread_columns(frame: pd.DataFrame, what: str) -> list[str]:
+    """Columns of the spread; a single rank has none."""
+    if frame["rank"].nunique() < 2:
+        return []
+    return [f"lowest_{what}_ns", "lowest_rank", f"highest_{what}_ns", "highest_rank"]
+
+
+def _extremes(frame: pd.DataFrame, keys: list[str], column: str, what: str) -> pd.DataFrame:
+    """Least and largest value of each group, and whose they are."""
+    low = frame.loc[frame.groupby(keys, observed=True, sort=False)[column].idxmin()]
+    high = frame.loc[frame.groupby(keys, observed=True, sort=False)[column].idxmax()]
+    names = [f"lowest_{what}_ns", "lowest_rank"], [f"highest_{what}_ns", "highest_rank"]
+    pieces = [
+        part.set_index(keys)[[column, "rank"]].set_axis(columns, axis=1)
+        for part, columns in zip((low, high), names, strict=True)
+    ]
+    return pieces[0].join(pieces[1])

@@ -1,0 +1,41 @@
+"""How many operations are launched and not yet started, over time: who waits for whom, host or GPU."""
+
+from typing import Any
+
+from traceanalyzer.analyses import Result
+
+MOST_RANKS = 8
+"""Lines that can be told apart; of more ranks those with the emptiest queue are drawn."""
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#882255")
+
+
+def queue_lines(result: Result) -> dict[str, Any] | None:
+    """Mean depth of each rank's launch queue in bins of time; `None` without launches."""
+    frame = result.to_frame()
+    if frame.empty:
+        return None
+    emptiest = frame.groupby("rank")["mean_depth"].mean().sort_values().index[:MOST_RANKS]
+    zero = int(frame["start_ns"].min())
+    lines = []
+    for place, rank in enumerate(sorted(emptiest)):
+        own = frame[frame["rank"] == rank]
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"rank {rank}",
+                "x": ((own["start_ns"] - zero) / 1e6).tolist(),
+                "y": own["mean_depth"].astype("float64").tolist(),
+                "line": {"shape": "hv", "width": 1.5, "color": _COLOURS[place]},
+                "hovertemplate": "%{y:.3~r} waiting at %{x:.1f} ms<extra>%{fullData.name}</extra>",
+            }
+        )
+    layout = {
+        "xaxis": {"title": {"text": "time (ms)"}},
+        "yaxis": {"title": {"text": "operations in the queue"}, "rangemode": "tozero"},
+        "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
+        "height": 280,
+        "legend": {"orientation": "h", "y": 1.15},
+    }
+    return {"data": lines, "layout": layout}
