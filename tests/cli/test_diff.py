@@ -125,7 +125,7 @@ def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
     assert run(["in", "--fail-on", "overlap_pct? < 50"]) == 0
 
 
-def test_baselines(tmp_path, capsys):
+def test_baselines(capsys):
     assert run(["baseline", "save", "main", DDP]) == 0
     assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
     assert run(["baseline", "list"]) == 0

@@ -8,7 +8,7 @@ STEPS = [(0, 100), (100, 200), (200, 300)]
 """Host ranges of three steps; the last is open, so two are compared."""
 
 
-def steady(compute, comm=0, idle=0, *, ranks=2, ops_of_step=None):
+def steady(compute, comm=0, idle=0, *, ranks=2):
     """Ranks whose every step computes, communicates and idles for these times."""
     length = compute + comm + idle
     ops = []

@@ -24,14 +24,21 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "collectives": ("collective",),
         "comm_phases": ("phase", "collective"),
         "kernels": ("name", "kind", "activity"),
+        "streams": ("role",),
     }
 )
-"""Keys to join on where a Result's own would tell runs apart by names that each run gives anew (process groups)."""
+"""Keys to join on where a Result's own would tell runs apart by names that each run gives anew (process groups,
+streams)."""
 
-LEFT_OUT = frozenset({"ranks", "headline", "breakdown", "overlap", "steps", "micro_steps"})
-"""Results that metrics and facts show."""
+LEFT_OUT = frozenset(
+    {
+        "ranks", "headline", "breakdown", "overlap", "steps", "micro_steps",
+        "integrity", "matches", "clocks", "stragglers", "instances", "stream_pairs",
+    }
+)  # fmt: skip
+"""Results that metrics and facts show, and those that are about one capture and not about the work in it."""
 
-_TIMES = ("total_ns", "gpu_own_ns", "busy_ns", "comm_ns")
+_TIMES = ("total_ns", "gpu_own_ns", "gpu_ns", "busy_ns", "comm_ns")
 _COUNTS = ("calls", "copies", "kernels", "operations", "count", "launches", "calls_of_unknown_size")
 _NOT_SUMS = re.compile(
     r"(?:min|max|mean|median|std|p\d+|peak|first|last|longest|shortest|start|end)_|.*_(?:start|end)_ns$"
@@ -86,9 +93,11 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     if known is None or "step" in known.keys:
         return None
     keys = tuple(key for key in KEYS.get(name, known.keys) if key != "rank")
-    if not keys or (base.tables[name].empty and other.tables[name].empty):
+    if not keys or not all(set(keys) <= set(capture.tables[name]) for capture in (base, other)):
         return None
-    frames = [_with_rank(capture.tables[name]) for capture in (base, other)]
+    if base.tables[name].empty and other.tables[name].empty:
+        return None
+    frames = [with_rank(capture.tables[name]) for capture in (base, other)]
     sides = [
         _summed(frame, keys, scale.divisor(capture), by_rank)
         for frame, capture in zip(frames, (base, other), strict=True)
@@ -113,7 +122,7 @@ def _split_names(table: TableDiff) -> TableDiff:
     return replace(table, frame=frame)
 
 
-def _with_rank(frame: pd.DataFrame) -> pd.DataFrame:
+def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of the whole run has one row for all ranks."""
     return frame if "rank" in frame else frame.assign(rank=0)
 
@@ -133,6 +142,7 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
 
 def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank: bool) -> pd.DataFrame:
     """Sums of each key per step: of each rank, or their mean over ranks with the time's spread (`_std`)."""
+    frame = _with_bus_bytes(frame)
     sums = [name for name in frame if is_sum(str(name)) and pd.api.types.is_numeric_dtype(frame[name])]
     held = frame.assign(**{key: _plain(frame[key]) for key in keys if key in frame})
     if frame.empty:
@@ -144,6 +154,13 @@ def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank:
     if by_rank:
         return table
     return _over_ranks(table, keys, sums, held["rank"].nunique())
+
+
+def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
+    """With `bus_bytes`, which adds up, where there is a bus bandwidth, which does not: GB/s · ns are bytes."""
+    if not {"busbw_gbps", "transfer_ns"} <= set(frame):
+        return frame
+    return frame.assign(bus_bytes=frame["busbw_gbps"].astype("Float64") * frame["transfer_ns"].astype("Float64"))
 
 
 def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], sums: list[str], ranks: int) -> pd.DataFrame:
@@ -207,20 +224,25 @@ def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFra
 
 
 def _means_and_shares(columns: Mapping[str, pd.Series], time: str) -> dict[str, pd.Series]:
-    """Mean duration of a call, and the share of the table's time with its change in percentage points."""
+    """Mean duration of a call, bus bandwidth, and the share of the time with its change in percentage points."""
     made = {}
     for side in ("base", "other"):
         total = columns[f"{side}_{time}"]
         if f"{side}_calls" in columns:
-            calls = columns[f"{side}_calls"]
-            made[f"{side}_mean_ns"] = (total / calls.where(calls > 0)).astype("Float64")
+            made[f"{side}_mean_ns"] = _ratio(total, columns[f"{side}_calls"])
+        if f"{side}_bus_bytes" in columns:
+            made[f"{side}_busbw_gbps"] = _ratio(columns[f"{side}_bus_bytes"], columns[f"{side}_transfer_ns"])
         made[f"{side}_share_pct"] = _pct(total, pd.Series(total.sum(), index=total.index, dtype="Float64"))
     made["change_share_pct_points"] = made["other_share_pct"] - made["base_share_pct"]
     return made
 
 
 def _pct(part: pd.Series, whole: pd.Series) -> pd.Series:
-    return (100.0 * part / whole.where(whole != 0)).astype("Float64")
+    return 100.0 * _ratio(part, whole)
+
+
+def _ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
+    return (part / whole.where(whole != 0)).astype("Float64")
 
 
 def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | None) -> np.ndarray:

@@ -125,7 +125,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     """A column of a Result: sums per step, anything else as it is."""
     analysis, column = find(gate, {name: list(frame) for name, frame in capture.tables.items()})
     known = result_class(analysis)
-    frame = capture.tables[analysis]
+    frame = joins.with_rank(capture.tables[analysis])
     if known is None or (not capture.is_exact and "step" not in frame):
         return None
     if frame.empty:

@@ -98,8 +98,7 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
     case = "".join(f", {key} {rows[key].iloc[0]}" for key in extra)
     is_absent = rows[column].isna()
     if is_absent.any() and not (gate.is_optional and not is_absent.all()):
-        ranks = ", ".join(str(rank) for rank in rows.loc[is_absent, "rank"].unique())
-        return not_available(gate, run, f"the trace does not tell it for rank {ranks}{case}")
+        return not_available(gate, run, f"the trace does not tell it{_of_ranks(rows[is_absent])}{case}")
     known = rows[~is_absent]
     values = over_ranks(known[column].astype(float), gate.scope)
     failing = fails(gate, values)
@@ -115,6 +114,10 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
         gate.text, run, FAILED if failed else PASSED, f"{gate.metric}{case}: {figure}",
         _rows(picked[[*kept, column]]) if failed else (),
     )  # fmt: skip
+
+
+def _of_ranks(rows: pd.DataFrame) -> str:
+    return f" for rank {', '.join(str(rank) for rank in rows['rank'].unique())}" if "rank" in rows else ""
 
 
 def _rows(frame: pd.DataFrame) -> tuple[dict[str, object], ...]:

@@ -103,7 +103,7 @@ def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:
 
 def _views(comparison: Comparison, run: str) -> list[View]:
     """Communication first, then operators and kernels, then what else there is."""
-    order = {"nccl": 0, "comm_phases": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
+    order = {"collectives": 0, "nccl": 0, "comm_phases": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
     tables = sorted(comparison.tables[run], key=lambda table: order.get(table.analysis, 9))
     return [table_view(table, MOST_ROWS) for table in tables if len(table.frame)]
 

@@ -10,7 +10,7 @@ from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, sca
 
 _NAMES = ("name", "other_name", "operation", "operator")
 
-_SHOWN = ("calls", "copies", "size_bytes")
+_SHOWN = ("calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "busbw_gbps")
 """Sums that are shown beside the time."""
 
 
@@ -119,7 +119,7 @@ def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Column, list[Cell]]]:
     """Base's and other's column in one unit."""
     both = pd.concat([frame[f"base_{name}"], frame[f"other_{name}"]]).abs().dropna()
     shared = scale(name, both.tolist())
-    label = name.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    label = name.removesuffix("_ns").removesuffix("_bytes").replace("_gbps", " GB/s").replace("_", " ")
     return [_one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label} {side}", shared) for side in ("base", "other")]
 
 
