@@ -3,6 +3,9 @@
 import csv
 import html
 import json
+import re
+import shlex
+import shutil
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -203,3 +206,21 @@ def test_a_mistake_is_one_clear_line_and_code_2(capsys, arguments, message):
 def test_help(arguments, capsys):
     assert run([*arguments, "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, capsys):
+    """The commands of the workflow, with samples in place of what the job records."""
+    from traceanalyzer.gate import parse
+
+    page = (SAMPLES.parent / "docs" / "diff.md").read_text()
+    gates = re.findall(r"--fail-on '([^']+)'", page)
+    assert len([parse(gate) for gate in gates]) >= 7
+    script = re.search(r"(analyze-traces diff baseline:main new=.*?)\n      - name", page, re.DOTALL)[1]
+    arguments = shlex.split(script.replace("\\\n", " "))[1:]
+    for number in (1, 2, 3):
+        shutil.copytree(SAMPLES / "ddp", tmp_path / "profile" / f"run{number}")
+    assert run(["baseline", "save", "main", "+".join(f"profile/run{number}" for number in (1, 2, 3))]) == 0
+    assert run(arguments) == 1  # rank 0 of the sample idles for 72 %
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines() if " · new: " in line] == ["PASSED", "PASSED", "FAILED"]
+    assert (tmp_path / "reports" / "performance" / "summary.md").exists()

@@ -32,7 +32,7 @@ class Row:
     label: str
     unit: str
     definition: str
-    values: tuple[Value, ...]
+    cells: tuple[Value, ...]
 
 
 def rows(comparison: Comparison) -> list[Row]:

@@ -41,7 +41,7 @@ def _figures(report: DiffReport) -> list[str]:
     head = ["figure", "unit", runs[0], *(name for run in runs[1:] for name in (run, "change"))]
     lines = [_line(head), "|---|---|" + "---:|" * (len(head) - 2)]
     for row in figures.rows(report.comparison):
-        base, *others = row.values
+        base, *others = row.cells
         cells = [base.text, *(part for one in others for part in (one.text, f"{one.change} {one.change_unit}".strip()))]
         lines.append(_line([row.label, row.unit, *cells]))
     return [*lines, ""]

@@ -36,7 +36,7 @@ def _table(report: DiffReport) -> Table:
             table.add_column("change", justify="right")
     for row in figures.rows(report.comparison):
         if row.metric in _SHOWN:
-            base, *others = row.values
+            base, *others = row.cells
             cells = [cell for one in others for cell in (one.text, f"{one.change} {one.change_unit}".strip())]
             table.add_row(f"{row.label} [dim]{escape(row.unit)}[/]", base.text, *cells)
     return table

@@ -60,7 +60,8 @@ def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
     times = f"{run} takes {text(row['value'], '_ns')} {per(comparison)}, {base} {text(row['value'] - change, '_ns')}"
     if change == 0:
         return f"{times}: the same."
-    how = f"{text(abs(change), '_ns')} ({digits(abs(row['change_pct']))} %) {'longer' if change > 0 else 'shorter'}"
+    share = digits(abs(float(row["change_pct"])))
+    how = f"{text(abs(change), '_ns')} ({share} %) {'longer' if change > 0 else 'shorter'}"
     return f"{times}: {how}. {_noise(comparison, run, row)}"
 
 
@@ -186,7 +187,8 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
             against.append(f"{words} ({_plus(points)} percentage points)")
     if against:
         judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
-        yield f"Contradiction: {judged} by {', '.join(against)}, and yet its step is {but}. Step time decides."
+        looks = f"{', '.join(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
+        yield f"Contradiction: its {looks}, and yet its step is {but}. Step time decides."
 
 
 def _plus(value: float) -> str:
