@@ -137,3 +137,8 @@ def test_lanes_show_the_first_complete_step_from_its_start(tmp_path):
     assert lanes[["rank", "kind", "start_ns", "end_ns", "window_ns", "step"]].to_numpy().tolist() == [
         [0, "compute", 0, 10_000, 100_000, 0]
     ]
+
+
+def test_a_file_is_a_side_too(tmp_path):
+    trace(tmp_path)
+    assert read_side(str(tmp_path / "rank0.json"), OPTIONS).first.steps == (0, 1)

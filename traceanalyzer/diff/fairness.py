@@ -193,6 +193,15 @@ def _micro_steps(capture: Capture) -> str | None:
     return None if batch is None or batch.grad_accum is None else f"{batch.grad_accum}"
 
 
+def _gradient_bytes(capture: Capture) -> str | None:
+    """Bytes of all-reduces and reduce-scatters in a step, by rank if they differ."""
+    frame = capture.table("micro_steps")
+    own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
+    if own is None or own.empty or own["gradient_bytes"].isna().any():
+        return None
+    return " or ".join(f"{size:,}" for size in sorted(own["gradient_bytes"].unique()))
+
+
 def _model(capture: Capture) -> str | None:
     model = capture.info.model if capture.info else None
     return None if not model else ", ".join(f"{name} {value}" for name, value in sorted(model.items()))
@@ -223,6 +232,12 @@ _FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
     ("tokens a step", WORK, "a step is another amount of work.", _tokens),
     ("micro-steps a step", WORK, "a step is another number of forward and backward passes.", _micro_steps),
+    (
+        "bytes of all-reduce and reduce-scatter a step",
+        NOTE,
+        "another model, another element type in the exchange, or another strategy.",
+        _gradient_bytes,
+    ),
     ("ranks with a trace", NOTE, "means over ranks are of these.", _ranks),
     ("steps compared", NOTE, "figures are per step.", _captured),
     ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),

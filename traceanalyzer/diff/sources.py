@@ -21,7 +21,7 @@ from traceanalyzer.diff.captures import (
     shared_steps,
     to_json,
 )  # fmt: skip
-from traceanalyzer.discovery import Found, Run, discover
+from traceanalyzer.discovery import Found, Run, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.loading import LoadOptions, label_of, other_runs
 from traceanalyzer.scale import Summary, summarise
@@ -118,7 +118,7 @@ def _read(source: str, options: SourceOptions) -> list[Capture]:
 
 
 def _of_traces(path: Path, options: SourceOptions) -> list[Capture]:
-    found = discover(path)
+    found = of_files((path,)) if path.is_file() else discover(path)
     label = label_of(path)
     runs = found.runs if options.all_runs else found.runs[-1:]
     notes = () if options.all_runs else other_runs(found)

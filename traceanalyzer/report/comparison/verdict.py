@@ -100,7 +100,9 @@ def _communication(comparison: Comparison, run: str) -> Iterator[str]:
     if table is None:
         return
     for row in table.frame.to_dict("records"):
-        yield from _collective(row, per(comparison), _phases(comparison, run, row["collective"]))
+        is_one = (table.frame["collective"] == row["collective"]).sum() == 1
+        name = str(row["collective"]).replace("_", "-") + ("" if is_one else f" of {row['dtype'] or 'unknown type'}")
+        yield from _collective(name, row, per(comparison), _phases(comparison, run, row["collective"]))
     yield from _overlap(comparison, run)
 
 
@@ -121,8 +123,7 @@ def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, s
     return made
 
 
-def _collective(row: dict[str, object], unit: str, phases: dict[str, str]) -> Iterator[str]:
-    name = str(row["collective"]).replace("_", "-")
+def _collective(name: str, row: dict[str, object], unit: str, phases: dict[str, str]) -> Iterator[str]:
     base, other = (_sums(row, side) for side in ("base", "other"))
     if row["status"] == joins.NEW:
         yield f"{name} is NEW: {other}{phases.get('other', '')}."
@@ -135,7 +136,8 @@ def _collective(row: dict[str, object], unit: str, phases: dict[str, str]) -> It
 def _sums(row: dict[str, object], side: str) -> str:
     calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
     sized = f", {text(size, '_bytes')}" if size is not None and not pd.isna(size) else ""
-    return f"{digits(float(calls))} calls{sized}, {text(row[f'{side}_total_ns'], '_ns')}"  # type: ignore[arg-type]
+    number = f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}"  # type: ignore[arg-type]
+    return f"{number}{sized}, {text(row[f'{side}_total_ns'], '_ns')}"
 
 
 def _bytes(row: dict[str, object]) -> str:
