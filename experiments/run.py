@@ -129,7 +129,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End the run with all its ranks, first politely: they then write what they have recorded."""
     os.killpg(process.pid, signal.SIGTERM)
     try:
-        process.wait(timeout=20)
+        # torchrun gives its ranks half a minute.
+        process.wait(timeout=45)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

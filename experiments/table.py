@@ -24,7 +24,7 @@ def row_of(set_name: str, label: str, seed: int, folder: Path, outcome: str, wal
     batch, time = run["batch"] or {}, (run["step_time_ns"] or {}).get("unprofiled") or {}
     return {
         **row,
-        "status": run["status"],
+        "status": outcome if outcome == "timed out" else run["status"],
         "strategy": run["strategy"],
         "ranks": run["world_size"],
         "global_batch": batch.get("global_batch"),

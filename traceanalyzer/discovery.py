@@ -74,8 +74,9 @@ def discover(folder: Path) -> Found:
     """
     if not folder.exists():
         raise InputError(f"{folder}: no such folder; --trace-dir takes the folder that holds the traces")
-    paths = list(_candidates(folder)) if folder.is_dir() else [folder]
-    captures, skipped = _peeked(paths)
+    if not folder.is_dir() or reader_of(folder):
+        return of_files([folder])
+    captures, skipped = _peeked(list(_candidates(folder)))
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
     by_folder: dict[Path, list[Capture]] = {}
@@ -136,7 +137,7 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
 def _peek(path: Path) -> Header:
     reader = reader_of(path)
     if reader is None:
-        raise NotATraceError(f"{path}: not a trace that this program knows (.json, .json.gz)")
+        raise NotATraceError(f"{path}: not a trace that this program knows (.json, .json.gz, Nsight exports)")
     return reader.peek(path)
 
 
@@ -257,7 +258,8 @@ def _is_same_job(one: Run, other: Run) -> bool:
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     if not skipped:
-        return f"{folder}: no traces here; expected .json or .json.gz files of the PyTorch profiler"
+        expected = "expected .json or .json.gz files of the PyTorch profiler, or exports of Nsight Systems (.sqlite)"
+        return f"{folder}: no traces here; {expected}"
     first = skipped[0]
     more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
     return f"{first.what}: {first.why}{more}"

@@ -56,6 +56,7 @@ HOST_OPS: Mapping[str, str] = MappingProxyType(
         "forward_thread": _MAYBE_INT,  # not 0/NA on operators that autograd runs
         "shapes": _CATEGORY,  # JSON text as recorded: "[[8,512],[]]"
         "dtypes": _CATEGORY,
+        "arguments": _CATEGORY,  # JSON text of the values, of attention and convolution only: strides, is_causal
     }
 )
 """CPU operators, sorted by start."""
@@ -64,6 +65,9 @@ RANGES: Mapping[str, str] = MappingProxyType(
     {"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT, "domain": _CATEGORY}
 )
 """The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
+
+FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
+"""Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`, without built-in functions."""
 
 COMM_ARGS: Mapping[str, str] = MappingProxyType(
     {
@@ -99,6 +103,7 @@ TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "api_calls": API_CALLS,
         "host_ops": HOST_OPS,
         "ranges": RANGES,
+        "frames": FRAMES,
         "comm_args": COMM_ARGS,
         "counters": COUNTERS,
     }
@@ -178,7 +183,7 @@ class Window:
 class RankTrace:
     """One rank's events: one (process, device) of the job.
 
-    `gpu_ops`, `api_calls`, `host_ops`, `ranges`, `comm_args` and `counters` have the columns of `TABLES`;
+    `gpu_ops`, `api_calls`, `host_ops`, `ranges`, `frames`, `comm_args` and `counters` have the columns of `TABLES`;
     `steps` those of `STEPS`. `op_step[i]` is the row in `steps` of `gpu_ops` row i, or -1.
     """
 
@@ -187,6 +192,7 @@ class RankTrace:
     api_calls: pd.DataFrame
     host_ops: pd.DataFrame
     ranges: pd.DataFrame
+    frames: pd.DataFrame
     comm_args: pd.DataFrame
     counters: pd.DataFrame
     steps: pd.DataFrame
@@ -248,6 +254,7 @@ def make_trace(meta: RankMeta, **tables: pd.DataFrame) -> RankTrace:
     frames["api_calls"] = _by_time(frames["api_calls"])
     frames["host_ops"] = _by_time(frames["host_ops"])
     frames["ranges"] = _by_time(frames["ranges"])
+    frames["frames"] = _by_time(frames["frames"])
     frames["counters"] = frames["counters"].sort_values("time_ns", kind="stable", ignore_index=True)
     frames["gpu_ops"], frames["comm_args"] = _sorted_ops(frames["gpu_ops"], frames["comm_args"])
     frames["gpu_ops"] = frames["gpu_ops"].assign(
@@ -277,7 +284,7 @@ def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFra
         name: _column(frame, name, dtype) if name in frame else _absent(len(frame), name, dtype)
         for name, dtype in schema.items()
     }
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)))
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
 
 
 def launch_rows(correlation: pd.Series, call_correlation: pd.Series) -> np.ndarray:

@@ -42,6 +42,14 @@ def test_findings_speak_first():
     assert "sits in all-reduce" in said, "the picture of the bars comes first"
 
 
+def test_findings_of_one_subject_are_one_sentence():
+    findings = (
+        Finding("a", "high", "Rank 0 is late: it idles."),
+        Finding("b", "high", "Rank 0 is late: rank 1 waits."),
+    )
+    assert "Rank 0 is late: it idles; rank 1 waits." in verdict(LATE, WAITING, findings=findings)
+
+
 def test_what_a_finding_says_is_not_said_twice():
     finding = Finding("straggler", "high", "Rank 1 waits 70 ns a step for rank 0.")
     said = verdict(LATE, WAITING, findings=(finding,))

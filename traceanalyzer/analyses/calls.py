@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.inferred import with_inferred
 from traceanalyzer.model import COMM_ARGS, NONE, RankTrace
 
 _ARGUMENTS = (
@@ -42,7 +43,8 @@ class Calls(Result):
         "peers": "Peers of send and receive operations: `send 1, recv 1`.",
         "host_operations": "Host operations that the call carries.",
         "is_uneven": "Whether an all-to-all's split sizes differ.",
-        "arguments": "Where the arguments come from: kernel or host; absent when the trace has none.",
+        "arguments": "Where the arguments come from: kernel, host, or inferred from a later step (for a kernel that "
+        "was launched before the capture); absent when nothing tells.",
     }
 
 
@@ -62,7 +64,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     table["step"] = _step_numbers(trace, rows)
     owner = _owners(trace, rows)
     table = table.join(_merged(trace.comm_args, owner))
-    return _completed(table)[trace.counted[rows]].reset_index(drop=True)
+    return with_inferred(_completed(table))[trace.counted[rows]].reset_index(drop=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
@@ -127,7 +129,7 @@ def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
 
 def sizes(args: pd.DataFrame) -> pd.Series:
     """Size in bytes of each operation's full array; NA when elements or dtype are unknown."""
-    element = args["dtype"].astype("object").map(kinds.dtype_bytes).astype("Int64")
+    element = args["dtype"].astype("object").map(kinds.dtype_bytes, na_action="ignore").astype("Int64")
     gathers = (args["collective"] == "all_gather").to_numpy()
     elements = args["out_elements"].where(gathers, args["in_elements"])
     return (elements * element).astype("Int64")

@@ -43,7 +43,7 @@ class Headline(Result):
 def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
     """Sum the complete steps that every rank has; without such steps take the breakdown of what is looked at."""
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
-    shared = _shared(complete, set(breakdown.table["rank"]))
+    shared = shared_steps(complete, set(breakdown.table["rank"]))
     if not shared:
         window = ranks.table.set_index("rank")["window"]
         table = breakdown.table.assign(basis=breakdown.table["rank"].map(window), steps=pd.NA, step_std_ns=pd.NA)
@@ -56,7 +56,7 @@ def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Step
     return Headline(table.reset_index().assign(basis=steps_text(shared)))
 
 
-def _shared(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
+def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
     """Numbers of the steps that are complete on every rank."""
     if complete.empty:
         return []

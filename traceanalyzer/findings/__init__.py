@@ -2,40 +2,33 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.findings import communication, copies, efficiency, idle, pipeline, stragglers
+from traceanalyzer.findings.finding import Finding
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a reader should know or change.
-
-    Attributes:
-        rule: the rule's name.
-        severity: `high`, `medium`, `low` or `info`.
-        title: one sentence with its numbers.
-        evidence: the rows behind it, as `Result.rows()` gives them.
-        recommendation: what to do.
-        caveat: when it may not hold.
-        cost_ns: GPU time a step (or of the capture, without steps) that it costs; orders findings.
-        interval_ns: where in the timeline to look.
-    """
-
-    rule: str
-    severity: str
-    title: str
-    evidence: tuple[Mapping[str, Any], ...] = ()
-    recommendation: str | None = None
-    caveat: str | None = None
-    cost_ns: int | None = None
-    interval_ns: tuple[int, int] | None = None
+__all__ = ["RULES", "Finding", "Rule", "find"]
 
 
 Rule = Callable[..., list[Finding]]
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    stragglers.stragglers,
+    communication.little_overlap,
+    communication.low_bandwidth,
+    communication.many_small_collectives,
+    idle.host_bound,
+    idle.short_kernels,
+    idle.synchronising_calls,
+    idle.data_loader,
+    copies.pageable_copies,
+    copies.serial_blocks,
+    pipeline.pipeline_bubble,
+    pipeline.pipeline_imbalance,
+    efficiency.tensor_cores_unused,
+    efficiency.memory_bound_kernels,
+    efficiency.low_mfu,
+)
 """Each takes the Results that it names as parameters."""
 
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.report.call_scatter import call_scatter
+from traceanalyzer.report.icicle import icicle
 from traceanalyzer.report.queue_lines import queue_lines
+from traceanalyzer.report.roofline import roofline
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType(
-    {"calls": call_scatter, "queue_depth": queue_lines}
+    {"calls": call_scatter, "queue_depth": queue_lines, "efficiency": roofline, "operator_kernels": icicle}
 )
 """By the Result that each is of."""
 

@@ -26,7 +26,19 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
-    return [_length(split, shares), *([] if is_said else pair), *found]
+    return [_length(split, shares), *([] if is_said else pair), *_joined(found)]
+
+
+def _joined(titles: list[str]) -> list[str]:
+    """Titles that begin alike become one sentence: `Rank 0's host is late: its GPU idles …; rank 1 waits …`."""
+    made: dict[str, str] = {}
+    for title in titles:
+        subject, colon, rest = title.partition(": ")
+        if colon and subject in made:
+            made[subject] = f"{made[subject].removesuffix('.')}; {rest}"
+        else:
+            made[subject if colon else title] = title
+    return list(made.values())
 
 
 def _shares(split: Split) -> pd.DataFrame:

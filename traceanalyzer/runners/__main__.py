@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,9 @@ def main(arguments: Sequence[str]) -> int:
         if config.profile.profiler == "nsys" and not (config.under_nsys or nsys.is_under_nsys()):
             return _record_with_nsys(config, arguments)
         if config.ranks and config.ranks > 1 and not is_under_torchrun():
-            return subprocess.run(nsys.launch_command(arguments, config.ranks), check=False).returncode  # noqa: S603
+            # This process becomes torchrun, so that whoever ends it ends the ranks.
+            command = nsys.launch_command(arguments, config.ranks)
+            os.execv(command[0], command)  # noqa: S606
         return _run(config)
     except TraceAnalyzerError as error:
         if os.environ.get("RANK", "0") == "0":

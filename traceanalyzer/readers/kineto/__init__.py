@@ -133,7 +133,7 @@ def _meta(
 
 
 def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
-    host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges")}
+    host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
     counters, comm_args = builder.frame("counters"), builder.frame("comm_args")
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     if known.rank is not None and len(devices) > 1:

@@ -1,6 +1,6 @@
 """Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -22,6 +22,13 @@ class Names:
         """Append rows."""
         codes = self.codes
         self.chunks.append(np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32))
+
+    def extend_some(self, count: int, texts: Mapping[int, str | bytes]) -> None:
+        """Append `count` rows of which few have a text."""
+        added = np.full(count, self.codes.setdefault(None, len(self.codes)), dtype=np.int32)
+        for row, text in texts.items():
+            added[row] = self.codes.setdefault(text, len(self.codes))
+        self.chunks.append(added)
 
     def column(self) -> pd.Categorical:
         """All rows; `None` and "" are absent."""
@@ -58,6 +65,10 @@ class Columns:
     def texts(self, column: str, values: Iterable[str | bytes | None]) -> None:
         """A column of texts that repeat, as text or UTF-8; `None` and "" are absent."""
         self._texts.setdefault(column, Names()).extend(values)
+
+    def some_texts(self, column: str, count: int, values: Mapping[int, str | bytes]) -> None:
+        """The same of a column that is absent but for a few of its `count` new rows."""
+        self._texts.setdefault(column, Names()).extend_some(count, values)
 
     def integers(self, column: str, values: list[Any]) -> None:
         """A column of integers; `None` is NA."""

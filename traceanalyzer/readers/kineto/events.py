@@ -32,6 +32,7 @@ class Args(msgspec.Struct, gc=False):
     forward_thread: int | None = msgspec.field(default=None, name="Fwd thread id")
     shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
     dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
+    arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
     collective: str | None = msgspec.field(default=None, name="Collective name")
     in_elements: int | None = msgspec.field(default=None, name="In msg nelems")
     out_elements: int | None = msgspec.field(default=None, name="Out msg nelems")

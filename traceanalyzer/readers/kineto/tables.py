@@ -20,6 +20,8 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 
 _COMM_HOST_OP = "record_param_comms"
 
+_NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
+
 _GPU_MEMORY = 1
 """`Device Type` of memory events on the GPU."""
 
@@ -87,24 +89,32 @@ def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> N
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("host_ops")
     table.times(events)
-    table.texts("name", [event.name for event in events])
+    names = [event.name for event in events]
+    table.texts("name", names)
     table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
     table.texts("shapes", [bytes(arg.shapes) for arg in args])
     table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
+    table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
-    comms = [event for event in events if event.name == _COMM_HOST_OP and _moves_data(event.args)]
+    comms = [events[row] for row, name in enumerate(names) if name == _COMM_HOST_OP and _moves_data(args[row])]
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 
 
-def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> None:
-    table = builder.table("ranges")
+def _add_ranges(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    table = builder.table("frames" if category == "python_function" else "ranges")
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", _threads(events))
+
+
+def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    # Built-in functions are half of all frames and never a module or a source line.
+    kept = [event for event in events if not event.name.startswith("<built-in ")]
+    _add_ranges(builder, category, kept)
 
 
 def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
@@ -119,6 +129,7 @@ _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     "cpu_op": _add_host_ops,
     "operator": _add_host_ops,
     "user_annotation": _add_ranges,
+    "python_function": _add_frames,
     "trace": _add_spans,
 }
 """By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
@@ -157,6 +168,12 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
             table.texts("name", [f"memory_{name}_bytes"] * len(known))
             table.integers("value", [getattr(event.args, name) for event in known])
             table.integers("device", [event.args.device for event in known if event.args])
+
+
+def _arguments(names: list[str], args: list[Args]) -> dict[int, bytes]:
+    """By row, arguments of operators whose work the shapes alone do not tell; of others they are many and unused."""
+    wanted = {name for name in set(names) if _NEEDS_ARGUMENTS.search(name)}
+    return {row: bytes(args[row].arguments) for row, name in enumerate(names) if name in wanted}
 
 
 def _moves_data(args: Args | None) -> bool:

@@ -1,0 +1,94 @@
+"""What is wrong with traces is found, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import rank_trace
+from tests.host_builders import host_trace
+from tests.samples import RUNS, sample
+from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.model import RankMeta
+
+LAUNCH = ("cudaLaunchKernel", 0, 1)
+META = RankMeta(0, "test", ("test.json",), "kineto")
+
+
+def checks(*traces):
+    return {(row["rank"], row["check"]): row["count"] for row in run(traces, ["integrity"])["integrity"].rows()}
+
+
+CASES = {
+    "clean": (host_trace([("gemm", 5, 9, 1)], [LAUNCH]), {}),
+    "a launch whose kernel is missing": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)]), {"launches_without_operation": 1}),
+    "a launch inside a graph capture runs nothing": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaStreamBeginCapture", 10, 11), ("cudaLaunchKernel", 13, 14),
+                                         ("cudaStreamEndCapture", 20, 21)]), {"graph_captures": 2}),
+    "a launch on another GPU of the process": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)],
+                   meta=replace(META, rank_source="order of GPUs in one file")), {}),
+    "a kernel whose launch is missing": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12)], [LAUNCH]), {"operations_without_launch": 1}),
+    "communication without arguments": (
+        host_trace([("nccl", 5, 9, 1)], [LAUNCH]), {"communication_without_arguments": 1}),
+    "a peer copy needs none": (host_trace([("PtoP", 5, 9, 1)], [LAUNCH]), {}),
+    "two operations at once on a stream": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]), {"overlaps_on_a_stream": 1}),
+    "two operations at once on two streams": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
+    "no duration": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 10, 2)], [LAUNCH, LAUNCH]), {"operations_without_duration": 1}),
+    "an operation before its launch": (
+        host_trace([("gemm", 5, 9, 1)], [("cudaLaunchKernel", 7, 8)]), {"operations_before_their_launch": 1}),
+    "a file that is cut off": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, is_truncated=True, events_skipped=7)),
+        {"truncated": 1, "unreadable_events": 7}),
+    "no GPU operations": (host_trace(), {"no_gpu_operations": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("trace", "expected"), CASES.values(), ids=CASES)
+def test_checks_of_one_rank(trace, expected):
+    assert checks(trace) == {(0, check): count for check, count in expected.items()}
+
+
+def test_a_step_that_lost_a_kernel_is_partial():
+    ops, calls = [("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)]
+    trace = host_trace(ops, calls, ranges=[("ProfilerStep#0", 0, 20)])
+    assert checks(trace) == {(0, "launches_without_operation"): 1, (0, "partial_steps"): 1}
+
+
+def test_missing_ranks_are_named():
+    traces = [rank_trace([("compute", 5, 9, 1)], rank=rank, world_size=4) for rank in (0, 3)]
+    (row,) = run(traces, ["integrity"])["integrity"].rows()
+    assert (row["rank"], row["check"], row["count"], row["total"]) == (None, "missing_ranks", 2, 4)
+    assert "missing: 1, 2" in row["sentence"]
+
+
+@pytest.mark.parametrize(("start", "is_different"), [(0, False), (5, False), (50, True), (200, True)])
+def test_captures_that_differ_between_ranks(start, is_different):
+    traces = [rank_trace([("compute", a, a + 100, -1)], rank=rank) for rank, a in enumerate((0, start))]
+    assert ((None, "different_windows") in checks(*traces)) == is_different
+
+
+def test_steps_that_not_every_rank_has():
+    steps = [(0, 10), (10, 20)]
+    full = rank_trace([("compute", 10, 20, 1), ("compute", 20, 30, 11)], steps=steps)
+    short = rank_trace([("compute", 10, 30, 1)], steps=steps[:1], rank=1)
+    assert checks(full, short) == {(None, "different_steps"): 1}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
+    for row in run(sample(name).ranks, ["integrity"])["integrity"].rows():
+        assert set(row["affects"].split(", ")) <= set(ANALYSES)
+        assert row["check"] in {
+            "operations_without_launch", "communication_without_arguments", "inferred_arguments", "different_windows",
+        }  # fmt: skip
+
+
+def test_the_gravest_come_first():
+    meta = replace(META, is_truncated=True)
+    rows = run([host_trace([("gemm", 5, 9), ("gemm", 8, 10)], meta=meta)], ["integrity"])["integrity"].rows()
+    assert [row["severity"] for row in rows] == ["high", "medium", "low"]

@@ -1,0 +1,115 @@
+"""Waits, offsets and stragglers of simulated jobs against what truly happened."""
+
+import pandas as pd
+import pytest
+
+from tests.simulator import Capture, run, scenarios
+from tests.simulator.analysed import analysed, true_waits
+
+MS = 1_000_000
+
+DAMAGED = Capture(dropped={1: (0,), 2: (11,)}, offset_ns={3: 2 * MS})
+"""One event lost at the front of a rank, one in the middle of another, and a third with another clock."""
+
+
+@pytest.fixture(scope="module")
+def damaged():
+    return analysed(
+        scenarios.ddp(8, slow_compute_ns={5: 300_000}), "call_waits", "clocks", "stragglers", "matches", how=DAMAGED
+    )
+
+
+def mixed(calls):
+    """Instances whose calls are truly several collectives."""
+    keys = calls.groupby("instance")["key"]
+    return [*calls["instance"].unique()[keys.min().ne(keys.max())]]
+
+
+def test_losses_change_no_other_wait(damaged):
+    truth, results = damaged
+    calls = true_waits(truth, results["call_waits"].to_frame(), DAMAGED)
+    known = calls[calls["wait_ns"].notna()]
+    assert len(known) == 8 * 30
+    assert mixed(known) == [], "nothing is invented"
+    # The shortest duration holds up to 3 µs of jitter of the ends.
+    off = (known["wait_ns"] - known["true_wait_ns"]).abs()
+    assert (off <= 0.01 * known["true_wait_ns"] + 3_000).all()
+    by_rank = known.groupby("rank")[["wait_ns", "true_wait_ns"]].sum()
+    assert ((by_rank["wait_ns"] - by_rank["true_wait_ns"]).abs() <= 0.01 * by_rank["true_wait_ns"]).all()
+
+
+def test_calls_without_a_partner_are_counted(damaged):
+    frame = damaged[1]["matches"].to_frame().set_index("rank")
+    assert frame["unmatched_calls"].tolist() == [2, 1, 1, 2, 2, 2, 2, 2]
+    assert not frame["is_ambiguous"].any()
+
+
+def test_offsets_are_found(damaged):
+    frame = damaged[1]["clocks"].to_frame().set_index("rank")
+    assert frame["offset_ns"].sub(pd.Series({3: 2 * MS}), fill_value=0).abs().max() < 50_000
+    assert frame["is_significant"].tolist() == [rank == 3 for rank in range(8)]
+    assert (frame["uncertainty_ns"] >= 30_000).all()
+
+
+@pytest.mark.parametrize(
+    ("how", "ways"),
+    [
+        (Capture(has_sequence=True, dropped={0: (3,)}), {"sequence"}),
+        (Capture(arguments="host"), {"step and position"}),
+        (Capture(arguments="none"), {"step and position"}),
+        (Capture(start_ns={0: 6 * MS, 1: 9 * MS}, end_ns={2: 28 * MS}, offset_ns={1: -3 * MS}), {"offset"}),
+        (Capture(start_ns={0: 6 * MS}, has_sequence=True, offset_ns={1: 5_000 * MS}), {"sequence", "offset"}),
+    ],
+    ids=["sequence", "arguments on the host", "no arguments", "ranks start and stop elsewhere", "hosts seconds apart"],
+)
+def test_waits_whatever_is_recorded(how, ways):
+    truth, results = analysed(scenarios.ddp(4, steps=5, slow_compute_ns={2: 250_000}), "call_waits", how=how)
+    calls = true_waits(truth, results["call_waits"].to_frame(), how)
+    known = calls[calls["wait_ns"].notna()]
+    assert len(known) >= 0.5 * len(calls)
+    assert set(known["matched_by"]) & ways
+    assert mixed(known) == []
+    assert ((known["wait_ns"] - known["true_wait_ns"]).abs() <= 0.01 * known["true_wait_ns"] + 3_000).all()
+
+
+def test_kernels_queued_before_the_capture_are_matched_by_what_a_later_step_shows():
+    job = scenarios.ddp(2, steps=6, slow_compute_ns={1: 500_000}, is_synced=False)
+    begin = next(host for host in run(job).host[0] if host.name == "ProfilerStep#1").start_ns + 1
+    how = Capture(start_ns={0: begin, 1: begin})
+    truth, results = analysed(job, "call_waits", "matches", how=how)
+    assert (results["matches"].to_frame()["inferred_calls"] > 0).all()
+    calls = true_waits(truth, results["call_waits"].table, how)
+    inferred = calls[(calls["arguments"] == "inferred") & calls["wait_ns"].notna()]
+    assert len(inferred)
+    assert ((inferred["wait_ns"] - inferred["true_wait_ns"]).abs() <= 0.01 * inferred["true_wait_ns"] + 3_000).all()
+
+
+@pytest.mark.parametrize(
+    ("job", "rank", "cause", "operation"),
+    [
+        (scenarios.ddp(4, slow_compute_ns={2: 400_000}), 2, "compute", "extra_gemm"),
+        (scenarios.ddp(4, slow_host_ns={2: 800_000}), 2, "host", "backward"),
+        (scenarios.ddp(2, slow_compute_ns={0: 400_000}), 0, "compute", "extra_gemm"),
+        (scenarios.pipeline(4, slow_compute_ns={2: 500_000}), 2, "compute", "backward_gemm"),
+        (scenarios.hsdp(slow_compute_ns={5: 200_000}), 5, "compute", "forward_gemm"),
+    ],
+    ids=["ddp, compute", "ddp, host", "two ranks", "pipeline", "hsdp"],
+)
+def test_the_slow_rank_is_named_with_its_cause(job, rank, cause, operation):
+    _, results = analysed(job, "stragglers")
+    first = results["stragglers"].to_frame().iloc[0]
+    assert (first["rank"], first["cause"], first["operation"]) == (rank, cause, operation)
+    assert first["steps_affected"] == first["steps"]
+
+
+def test_chains_beat_direct_blame():
+    _, results = analysed(scenarios.hsdp(slow_compute_ns={5: 200_000}), "stragglers")
+    frame = results["stragglers"].to_frame().set_index("rank")
+    share = frame.loc[5, ["total_wait_ns", "direct_wait_ns"]] / frame["total_wait_ns"].sum()
+    assert share["total_wait_ns"] > 0.95
+    assert share["direct_wait_ns"] < 0.6
+
+
+def test_equal_ranks_make_no_finding():
+    _, results = analysed(scenarios.ddp(4), "stragglers")
+    assert (results["stragglers"].to_frame()["cost_pct"] < 2).all()

@@ -1,0 +1,106 @@
+"""Each rule speaks when its case is there, with the cost of a mean step, and is silent otherwise."""
+
+import inspect
+
+import pytest
+
+import traceanalyzer as ta
+from tests.host_builders import host_trace
+from tests.samples import SAMPLES, sample
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import copies, find, idle, pipeline
+
+MS = 1_000_000
+
+
+def told(rule, traces):
+    return rule(**run(traces, inspect.signature(rule).parameters))
+
+
+def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), blocking=None):
+    """Steps of one 10 ms operation each, with a gap before it in which the host does something."""
+    period = (10 + gap_ms) * MS
+    calls, ops, marks = [], [], []
+    for number in range(steps):
+        start = number * period
+        launch = start - MS // 10
+        calls.append(("cudaLaunchKernel" if name == "gemm" else "cudaMemcpyAsync", launch, launch + 1_000))
+        ops.append((name, start, start + 10 * MS, len(calls), 7, memory))
+        marks.append((f"ProfilerStep#{number}", start - gap_ms * MS, start + 10 * MS))
+        if blocking:
+            calls.append((blocking, start + MS, start + (10 + gap_ms // 2) * MS))
+    more = [(label, mark[1] + MS, mark[2] - 10 * MS - MS) for label in ranges for mark in marks]
+    return host_trace(ops, calls, host_ops=host, ranges=[*marks, *more])
+
+
+@pytest.mark.parametrize(
+    ("rule", "trace", "quiet", "cost_ms"),
+    [
+        (idle.host_bound, train(10), train(0), 9.9),
+        (idle.data_loader, train(10, ranges=["## data ##"]), train(10), 8.0),
+        (
+            idle.synchronising_calls,
+            train(10, blocking="cudaStreamSynchronize"),
+            train(10, blocking="cudaEventQuery"),
+            10.0,
+        ),
+        (copies.pageable_copies, train(0, name="HtoD", memory="pageable"), train(0, name="HtoD"), 10.0),
+    ],
+)
+def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
+    (finding,) = told(rule, [trace])
+    assert finding.cost_ns / MS == pytest.approx(cost_ms, rel=0.02)
+    assert finding.evidence
+    assert finding.recommendation
+    assert finding.caveat
+    assert told(rule, [quiet]) == []
+
+
+def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
+    found = {finding.rule: finding for finding in find(run(sample("ddp").ranks))}
+    assert "Rank 0's host is late: its GPU idles 45.9 ms, 68 % of a step" in found["host_bound"].title
+    assert found["host_bound"].severity == "high"
+    assert found["short_kernels"].title.startswith("56 % of rank 0's 2,826 kernels")
+    assert found["host_bound"].cost_ns > found["short_kernels"].cost_ns
+
+
+def test_a_gpu_bound_run_has_none_of_these():
+    results = run(sample("moe").ranks)
+    for rule in (idle.host_bound, idle.short_kernels, idle.synchronising_calls, idle.data_loader):
+        assert rule(**{name: results[name] for name in inspect.signature(rule).parameters}) == []
+
+
+def test_the_pipeline_sample_is_uneven_and_waits():
+    traces = sample("pp").ranks
+    (uneven,) = told(pipeline.pipeline_imbalance, traces)
+    assert uneven.title.startswith("Stage 1 (rank 1) computes 24 % more than the mean stage, 20.5 ms a step")
+    (bubble,) = told(pipeline.pipeline_bubble, traces)
+    assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title
+    assert "More than the schedule costs" in bubble.recommendation
+
+
+@pytest.mark.parametrize(("name", "count"), [("offload_naive", 1), ("offload_overlap", 0)])
+def test_blocks_one_after_another(name, count):
+    found = told(copies.serial_blocks, ta.load([SAMPLES / "streams" / f"{name}.json.gz"]).ranks)
+    assert len(found) == count
+    assert all("2.45 ms of each block's 5.19 ms" in finding.title for finding in found)
+
+
+@pytest.mark.parametrize("traces", [[], [host_trace()]], ids=["no rank", "an empty rank"])
+def test_nothing_to_say_about_nothing(traces):
+    assert find(run(traces)) == ()
+
+
+def test_what_happens_after_the_last_complete_step_is_no_finding():
+    """The profiler's own synchronisation at the end leaves a gap of 50 ms before a last operation."""
+    ops = [("gemm", number * 10 * MS, (number + 1) * 10 * MS, number + 1) for number in range(3)]
+    calls = [("cudaLaunchKernel", number * 10 * MS - 2_000, number * 10 * MS - 1_000) for number in range(3)]
+    ranges = [
+        (f"ProfilerStep#{number}", number * 10 * MS - 3_000, (number + 1) * 10 * MS - 3_000) for number in range(3)
+    ]
+    calls += [("cudaLaunchKernel", 79 * MS, 80 * MS - 1_000), ("cudaDeviceSynchronize", 25 * MS, 31 * MS)]
+    ops += [("memset", 80 * MS, 81 * MS, 4)]
+    trace = host_trace(ops, calls, ranges=ranges)
+    assert run([trace], ["sync_calls"])["sync_calls"].rows()[0]["cost_ns"] == 50 * MS
+    assert told(idle.synchronising_calls, [trace]) == []
+    assert told(idle.host_bound, [trace]) == []

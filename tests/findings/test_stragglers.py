@@ -1,0 +1,77 @@
+"""What is said of stragglers and of communication."""
+
+import pytest
+
+from tests.samples import sample
+from tests.simulator import scenarios
+from tests.simulator.analysed import analysed
+from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
+from traceanalyzer.findings.stragglers import stragglers
+
+
+def said(job):
+    _, results = analysed(job, "stragglers", "exposed_comm", "waits")
+    return stragglers(**results)
+
+
+def of_sample(name, *names):
+    assert set(names) <= set(ANALYSES)
+    return run(sample(name).ranks, names)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("ddp", "Rank 0's host is late: rank 1 waits 42.6 ms a step for it inside all-reduce."),
+        (
+            "ddp_straggler",
+            "Rank 1 computes longer than the others: rank 0 waits 56.4 ms a step for it inside all-reduce.",
+        ),
+        ("pp", "Rank 1 computes longer than the others: rank 0 waits 57.3 ms a step for it inside send-recv."),
+    ],
+)
+def test_who_is_late_and_who_waits(name, title):
+    found = stragglers(**of_sample(name, "stragglers", "exposed_comm", "waits"))[0]
+    assert found.title == title
+    assert found.severity == "high"
+    assert found.recommendation
+    assert found.caveat
+    start, end = found.interval_ns
+    assert 0 < end - start <= found.cost_ns
+    assert {"rank", "cause", "cost_max_ns"} <= set(found.evidence[0])
+    assert [row["step"] for row in found.evidence[1:]] == [2, 3]
+
+
+def test_many_ranks_wait():
+    title = said(scenarios.ddp(4, slow_compute_ns={2: 400_000}))[0].title
+    assert title.startswith("Rank 2 computes longer than the others: 3 ranks wait for it inside all-reduce, ")
+
+
+def test_equal_ranks_are_left_alone():
+    assert said(scenarios.ddp(4)) == []
+
+
+def test_little_overlap_is_told_where_data_moves():
+    assert little_overlap(**of_sample("ddp", "headline", "exposed_comm")) == []
+    _, results = analysed(scenarios.hsdp(), "headline", "exposed_comm")
+    assert little_overlap(**results) == []
+
+
+def test_waits_are_not_low_bandwidth():
+    assert low_bandwidth(**of_sample("ddp", "collectives")) == []
+
+
+def test_slow_links_are():
+    # 18 MB in 150 µs are 120 GB/s of an H200's 450.
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
+    (found,) = low_bandwidth(**results)
+    assert found.title.startswith("Large all-reduces of group 0 reach ")
+
+
+def test_many_small_collectives():
+    _, results = analysed(scenarios.ddp(2, buckets=60, elements=1_000), "call_waits")
+    (found,) = many_small_collectives(**results)
+    assert "runs 60 all-reduces of at most 1 MiB a step" in found.title
+    _, results = analysed(scenarios.ddp(2, buckets=60), "call_waits")
+    assert many_small_collectives(**results) == []

@@ -1,0 +1,153 @@
+"""NCCL's payloads: bytes, communicator, rank and world size, and which rank that makes each process."""
+
+import struct
+
+import pytest
+
+from tests.nsys_builders import HINT, call, export, gid, kernel, nvtx, payload, read_all, write_sqlite
+from traceanalyzer.readers import nsys_sqlite
+
+ALL_REDUCE, ALL_GATHER, INIT, SEND = 16777221, 16777220, 16777227, 16777240
+REDUCTION = 16777236
+WORLD, PAIR = 0xF00D_0000_0000_0001, 0xBEEF
+
+
+def entry(schema, idx, kind, name, offset):
+    return {"domainId": 1, "schemaId": schema, "idx": idx, "flags": None, "type": kind, "name": name, "offset": offset}
+
+
+# As in a real export: an offset of 0 and an enumeration's value of 0 are left out.
+SCHEMAS = {
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES": [
+        entry(ALL_REDUCE, 0, 18, "NCCL communicator ID", None),
+        entry(ALL_REDUCE, 1, 22, "Message size [bytes]", 8),
+        entry(ALL_REDUCE, 2, REDUCTION, "Reduction operation", 16),
+        entry(ALL_GATHER, 0, 18, "NCCL communicator ID", None),
+        entry(ALL_GATHER, 1, 22, "Message size [bytes]", 8),
+        entry(INIT, 0, 18, "NCCL communicator ID", None),
+        entry(INIT, 1, 5, "No. of ranks", 8),
+        entry(INIT, 2, 5, "Rank", 12),
+        entry(INIT, 3, 5, "CUDA device", 16),
+        entry(SEND, 0, 18, "NCCL communicator ID", None),
+        entry(SEND, 1, 22, "Message size [bytes]", None),
+        entry(SEND, 2, 5, "Peer rank", None),
+    ],
+    "NVTX_PAYLOAD_ENUMS": [{"domainId": 1, "schemaId": REDUCTION, "name": None, "numEntries": 2, "size": 4}],
+    "NVTX_PAYLOAD_ENUM_ENTRIES": [
+        {"domainId": 1, "schemaId": REDUCTION, "idx": 0, "name": "Sum", "value": None},
+        {"domainId": 1, "schemaId": REDUCTION, "idx": 1, "name": "Product", "value": 1},
+    ],
+}
+
+
+def init(process, rank, ranks=2, communicator=WORLD, device=0):
+    body = struct.pack("<Qiiixxxx", communicator, ranks, rank, device)
+    return nvtx(-900, -800, "ncclCommInitRankConfig", process=process, domain=1, data=payload(INIT, body))
+
+
+def all_reduce(size, process=100, communicator=WORLD):
+    body = struct.pack("<QQIxxxx", communicator, size, 0)
+    return nvtx(148, 158, "ncclAllReduce", process=process, domain=1, data=payload(ALL_REDUCE, body))
+
+
+def all_gather(size, process=100, communicator=WORLD):
+    body = struct.pack("<QQ", communicator, size)
+    return nvtx(160, 170, "ncclAllGather", process=process, domain=1, data=payload(ALL_GATHER, body))
+
+
+def two_processes(*events):
+    return export() | SCHEMAS | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 200, process=100), kernel(100, 200, process=200)],
+        "CUPTI_ACTIVITY_KIND_MEMCPY": [], "CUPTI_ACTIVITY_KIND_MEMSET": [],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(90, 95, process=100), call(90, 95, process=200)],
+        "NVTX_EVENTS": list(events),
+    }  # fmt: skip
+
+
+def plain(frame, *columns):
+    values = frame[list(columns)].astype(object)
+    return list(values.where(values.notna(), None).itertuples(index=False, name=None))
+
+
+def test_bytes_and_communicator(tmp_path):
+    tables = two_processes(init(100, 1), init(200, 0), all_reduce(1 << 20), all_gather(1000))
+    second = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[1]
+    assert plain(second.comm_args, "collective", "group", "group_size", "size_bytes") == [
+        ("all_reduce", "0xf00d000000000001", 2, 1 << 20),
+        ("all_gather", "0xf00d000000000001", 2, 2000),  # NCCL states one rank's part
+    ]
+    assert not any("payload" in note for note in second.meta.notes)
+
+
+def test_ranks_come_from_the_largest_communicator(tmp_path):
+    pair = [init(100, 0, 1, PAIR), init(200, 0, 1, PAIR + 1)]
+    path = write_sqlite(tmp_path / "r.sqlite", two_processes(*pair, init(100, 1), init(200, 0)))
+    assert nsys_sqlite.peek(path).ranks == (0, 1)
+    assert nsys_sqlite.peek(path).world_size == 2
+    traces = read_all(path)
+    assert [(t.rank, t.meta.process, t.meta.rank_source, t.meta.world_size) for t in traces] == [
+        (0, 200, "NCCL payload", 2), (1, 100, "NCCL payload", 2),
+    ]  # fmt: skip
+    assert ("0xf00d000000000001", (0, 1)) in [(group.name, group.ranks) for group in traces[0].meta.groups]
+
+
+def test_one_process_with_two_gpus_is_told_by_the_payloads_device(tmp_path):
+    tables = two_processes(init(100, 0, device=1), init(100, 1, device=0)) | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 200), kernel(100, 200, device=1)]
+    }
+    traces = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
+    assert [(t.rank, t.meta.device) for t in traces] == [(0, 1), (1, 0)]
+
+
+def test_a_share_of_an_unknown_communicator_has_no_size(tmp_path):
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(all_reduce(64), all_gather(64))))
+    assert plain(first.comm_args, "collective", "size_bytes") == [("all_reduce", 64), ("all_gather", None)]
+    assert any("The size of 1 of 2 NCCL calls is not known" in note for note in first.meta.notes)
+
+
+def test_fields_without_offset_follow_each_other(tmp_path):
+    body = struct.pack("<QQi", WORLD, 4096, 1)
+    send = nvtx(1, 2, "ncclSend", domain=1, data=payload(SEND, body))
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(send)))
+    assert plain(first.comm_args, "collective", "size_bytes", "peer") == [("send", 4096, 1)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01" * 20, payload(999, bytes(24)), payload(ALL_REDUCE, bytes(10))])
+def test_payloads_that_cannot_be_decoded(tmp_path, data):
+    event = nvtx(1, 2, "ncclAllReduce", domain=1, data=data)
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(event)))
+    assert plain(first.comm_args, "collective", "size_bytes", "group") == [("all_reduce", None, None)]
+    assert any("--include-blobs=true" in note for note in first.meta.notes)
+
+
+def test_mpi_ranks(tmp_path):
+    ranks = [{"globalTid": gid(100, 1), "rank": 5}, {"globalTid": gid(200, 1), "rank": 4}]
+    traces = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes() | {"MPI_RANKS": ranks}))
+    assert [(t.rank, t.meta.process, t.meta.rank_source) for t in traces] == [(4, 200, "MPI"), (5, 100, "MPI")]
+
+
+@pytest.mark.parametrize("text", ["RANK 3", "rank=3", "[rank 3]", "global rank: 3", "rank_3"])
+def test_a_range_that_names_the_rank(tmp_path, text):
+    tables = export()
+    tables["NVTX_EVENTS"].append(nvtx(0, 1, text))
+    (trace,) = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
+    assert (trace.rank, trace.meta.rank_source) == (3, "NVTX range")
+
+
+def test_ranges_that_do_not_name_one_rank(tmp_path):
+    tables = export()
+    tables["NVTX_EVENTS"] += [
+        nvtx(0, 1, "ranking 3"),
+        nvtx(0, 1, "wait for rank 3"),
+        nvtx(0, 1, "rank3"),
+        nvtx(2, 3, "rank4"),
+    ]
+    (trace,) = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
+    assert (trace.rank, trace.meta.rank_source) == (HINT.rank, HINT.source)
+
+
+def test_several_processes_that_nothing_names_are_in_order_of_their_gpus(tmp_path):
+    devices = [{"gpuId": 1, "cudaId": 0, "pid": 100}, {"gpuId": 0, "cudaId": 0, "pid": 200}]
+    path = write_sqlite(tmp_path / "r.sqlite", two_processes() | {"TARGET_INFO_CUDA_DEVICE": devices})
+    assert [(t.rank, t.meta.process) for t in read_all(path)] == [(0, 200), (1, 100)]
+    assert nsys_sqlite.peek(path).ranks is None

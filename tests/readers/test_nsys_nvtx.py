@@ -1,0 +1,89 @@
+"""NVTX ranges: PyTorch's operators told apart from the user's and the libraries' ranges."""
+
+import pytest
+
+from tests.nsys_builders import EPOCH_NS, export, nvtx, read_all, write_sqlite
+
+
+def read(tmp_path, events):
+    (trace,) = read_all(write_sqlite(tmp_path / "report.sqlite", export() | {"NVTX_EVENTS": events}))
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "sequence", "shapes"),
+    [
+        ("aten::mm, seq = 123, op_id = 5", "aten::mm", 123, None),
+        ("aten::empty, op_id = 4", "aten::empty", None, None),
+        ("aten::mm, seq = 0, op_id = 5, sizes = [[8, 512], []], input_op_ids = [(1,0)]", "aten::mm", 0, "[[8,512],[]]"),
+        ("AddmmBackward0, seq = 12, op_id = 9", "AddmmBackward0", 12, None),
+        ("autograd::engine::evaluate_function: MmBackward0, op_id = 1463",
+         "autograd::engine::evaluate_function: MmBackward0", None, None),
+        ("detach, op_id = 3", "detach", None, None),
+    ],
+)  # fmt: skip
+def test_operators(tmp_path, text, name, sequence, shapes):
+    trace = read(tmp_path, [nvtx(0, 10, text)])
+    assert trace.ranges.empty
+    (row,) = trace.host_ops.astype(object).where(trace.host_ops.notna(), None).to_dict("records")
+    assert (row["name"], row["sequence"], row["shapes"]) == (name, sequence, shapes)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("step_0", "step_0"),
+        ("## backward ##, op_id = 7", "## backward ##"),
+        ("DistributedDataParallel.forward, op_id = 17", "DistributedDataParallel.forward"),
+        ("nccl:all_reduce, op_id = 8", "nccl:all_reduce"),
+        ("forward, op_id = 2", "forward"),
+        ("train::step", "train::step"),
+        ("epoch 1, batch 2", "epoch 1, batch 2"),
+        ("line\nbreak, op_id = 2", "line\nbreak"),
+    ],
+)
+def test_ranges(tmp_path, text, name):
+    trace = read(tmp_path, [nvtx(0, 10, text)])
+    assert trace.host_ops.empty
+    assert trace.ranges["name"].tolist() == [name]
+    assert trace.ranges["domain"].isna().all()
+
+
+def test_operators_of_autograd_name_the_forward_thread(tmp_path):
+    trace = read(
+        tmp_path,
+        [
+            nvtx(0, 10, "aten::mm, seq = 5, op_id = 1", thread=100),
+            nvtx(20, 40, "autograd::engine::evaluate_function: MmBackward0, op_id = 2", thread=101),
+            nvtx(22, 38, "MmBackward0, seq = 5, op_id = 3", thread=101),
+            nvtx(24, 30, "aten::mm, op_id = 4", thread=101),
+        ],
+    )
+    assert trace.host_ops["forward_thread"].fillna(0).tolist() == [0, 100, 100, 0]
+
+
+def test_a_domain_is_known_within_its_process(tmp_path):
+    events = [
+        nvtx(-9, None, "NCCL", event=75, domain=1, process=100),
+        nvtx(-9, None, "cuBLAS", event=75, domain=1, process=200),
+        nvtx(0, 5, "one", domain=1, process=100),
+        nvtx(0, 5, "two", domain=1, process=200),
+    ]
+    assert read(tmp_path, events).ranges["domain"].tolist() == ["NCCL"]
+
+
+def test_nccl_is_known_by_name_when_its_domain_is_not_named(tmp_path):
+    trace = read(tmp_path, [nvtx(0, 5, "ncclReduceScatter", domain=4), nvtx(6, 7, "nccl:reduce, op_id = 1")])
+    assert trace.ranges["domain"].astype(object).where(trace.ranges["domain"].notna(), None).tolist() == ["NCCL", None]
+    assert trace.comm_args["collective"].tolist() == ["reduce_scatter"]
+
+
+def test_marks_are_not_ranges_and_start_end_ranges_are(tmp_path):
+    trace = read(tmp_path, [nvtx(3, None, "mark", event=34), nvtx(1, 4, "between", event=60)])
+    assert trace.ranges["name"].tolist() == ["between"]
+
+
+def test_an_open_range_ends_with_the_last_one(tmp_path):
+    trace = read(tmp_path, [nvtx(0, None, "step_0"), nvtx(5, 40, "inner")])
+    assert (trace.ranges["end_ns"] - EPOCH_NS).tolist() == [40, 40]
+    assert any("1 NVTX ranges were open" in note for note in trace.meta.notes)

@@ -1,0 +1,324 @@
+"""Nsight Systems databases: what the tables of a rank hold, whatever the schema's version left out."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from itertools import count
+
+import pytest
+
+from tests.nsys_builders import (
+    EPOCH_NS,
+    call,
+    export,
+    gid,
+    kernel,
+    memcpy,
+    memset,
+    nvtx,
+    read_all,
+    strings,
+    without,
+    write_sqlite,
+)
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import TABLES
+from traceanalyzer.readers import nsys_sqlite, reader_of
+from traceanalyzer.readers.nsys import sqlite
+from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
+
+@pytest.fixture
+def read(tmp_path):
+    number = count()
+    return lambda tables, **more: read_all(write_sqlite(tmp_path / f"report{next(number)}.sqlite", tables), **more)
+
+
+def rows(frame, *columns):
+    plain = frame[list(columns)].astype(object)
+    return list(plain.where(plain.notna(), None).itertuples(index=False, name=None))
+
+
+def test_every_kind_of_operation(read):
+    (trace,) = read(export())
+    assert rows(trace.gpu_ops.assign(start_ns=trace.gpu_ops["start_ns"] - EPOCH_NS), "start_ns", "name", "kind",
+                "activity", "stream", "bytes", "direction", "source_memory", "grid", "launch") == [
+        (50, "Memcpy HtoD (Pinned -> Device)", "copy", "memcpy", 7, 4096, "HtoD", "pinned", None, 0),
+        (70, "Memset (Device)", "copy", "memset", 7, 64, None, None, None, 1),
+        (100, "gemm", "compute", "kernel", 7, None, None, None, "8x2x1", 2),
+        (210, "ncclDevKernel_AllReduce(args)", "comm", "kernel", 9, None, None, None, "8x2x1", 3),
+    ]  # fmt: skip
+    assert rows(trace.api_calls, "name", "thread") == [
+        ("cudaMemcpyAsync", 100), ("cudaMemsetAsync", 100), ("cudaLaunchKernel", 100), ("cudaLaunchKernel", 100),
+    ]  # fmt: skip
+    assert rows(trace.host_ops, "name", "sequence") == [("aten::mm", 7)]
+    assert rows(trace.ranges, "name", "domain") == [("step_0", None), ("ncclAllReduce", "NCCL")]
+    assert rows(trace.comm_args, "collective", "size_bytes", "group") == [("all_reduce", None, None)]
+
+
+def test_meta_of_a_whole_export(read):
+    (trace,) = read(export())
+    meta = trace.meta
+    assert (meta.rank, meta.rank_source, meta.format, meta.device, meta.process) == (0, "test", "nsys", 0, 100)
+    assert meta.device_name == "NVIDIA H200"
+    assert meta.versions == {"nsys": "2025.3.2.0"}
+    assert (meta.capture_start_ns, meta.capture_end_ns) == (EPOCH_NS, EPOCH_NS + 1000)
+
+
+@pytest.mark.parametrize("table", [name for name in export() if name != "CUPTI_ACTIVITY_KIND_KERNEL"])
+def test_any_table_but_the_kernels_may_be_absent(read, table):
+    (trace,) = read(without(export(), table))
+    assert (trace.gpu_ops["activity"] == "kernel").sum() == 2
+    for name, schema in TABLES.items():
+        assert list(trace.table(name).columns) == list(schema)
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "no CUDA API calls"),
+        ("NVTX_EVENTS", "no NVTX ranges"),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "no kernels"),
+        ("TARGET_INFO_SESSION_START_TIME", "no UTC start"),
+    ],
+)
+def test_what_is_absent_is_said(read, table, sentence):
+    (trace,) = read(without(export(), table))
+    assert any(sentence in note for note in trace.meta.notes)
+    (whole,) = read(export())
+    assert not any(sentence in note for note in whole.meta.notes)
+
+
+OPTIONAL = [
+    (table, column)
+    for table, kept in (
+        ("CUPTI_ACTIVITY_KIND_KERNEL", {"start", "end", "globalPid"}),
+        ("CUPTI_ACTIVITY_KIND_MEMCPY", {"start", "end", "globalPid"}),
+        ("CUPTI_ACTIVITY_KIND_MEMSET", {"start", "end", "globalPid"}),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", {"start", "end", "globalTid"}),
+        ("NVTX_EVENTS", {"start", "eventType", "globalTid"}),
+    )
+    for column in export()[table][0]
+    if column not in kept
+]
+
+
+@pytest.mark.parametrize(("table", "column"), OPTIONAL)
+def test_any_column_may_be_absent(read, table, column):
+    (trace,) = read(without(export(), table, column))
+    assert len(trace.gpu_ops) == 4
+    assert (trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]).tolist() == [10, 5, 100, 50]
+    assert len(trace.api_calls) == 4
+
+
+def test_a_schema_of_2022(read):
+    """Without green contexts, graph nodes, memory kind of memsets, device ids of copies, registered strings, blobs."""
+    tables = without(export(), "CUPTI_ACTIVITY_KIND_KERNEL", "greenContextId", "graphNodeId", "mangledName")
+    tables = without(tables, "CUPTI_ACTIVITY_KIND_MEMCPY", "srcDeviceId", "dstDeviceId", "graphNodeId")
+    tables = without(tables, "CUPTI_ACTIVITY_KIND_MEMSET", "memKind", "graphNodeId")
+    tables = without(tables, "NVTX_EVENTS", "binaryData", "endGlobalTid")
+    tables = without(without(tables, "ANALYSIS_DETAILS"), "META_DATA_EXPORT")
+    (trace,) = read(tables)
+    assert trace.gpu_ops["name"].tolist() == [
+        "Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "gemm", "ncclDevKernel_AllReduce(args)",
+    ]  # fmt: skip
+    assert trace.gpu_ops["graph_node"].isna().all()
+    assert trace.comm_args["collective"].tolist() == ["all_reduce"]
+
+
+def test_rows_in_any_order_give_the_same_tables(read):
+    tables = export()
+    (first,) = read(tables)
+    (second,) = read({name: rows[::-1] for name, rows in tables.items()})
+    for name in TABLES:
+        assert first.table(name).astype(object).equals(second.table(name).astype(object)), name
+
+
+def test_negative_times(read):
+    tables = export() | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(-30, 20)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(-80, -70)],
+    }
+    (trace,) = read(tables)
+    assert trace.gpu_ops["start_ns"].iloc[0] == EPOCH_NS - 30
+    assert trace.api_calls["end_ns"].iloc[0] == EPOCH_NS - 70
+    assert trace.gpu_ops["launch"].iloc[0] == 0
+
+
+def test_colliding_correlations_join_within_their_process(read):
+    tables = export() | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 200, process=100), kernel(300, 400, process=200, device=1)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [
+            call(290, 295, process=200, thread=201), call(90, 95, process=100, thread=101),
+        ],
+    }  # fmt: skip
+    traces = read(tables)
+    assert [trace.rank for trace in traces] == [0, 1]
+    assert [trace.api_calls["thread"].tolist() for trace in traces] == [[101], [201]]
+    for trace in traces:
+        of_kernel = trace.gpu_ops[trace.gpu_ops["activity"] == "kernel"]
+        call_start = trace.api_calls["start_ns"].iloc[of_kernel["launch"].iloc[0]]
+        assert of_kernel["start_ns"].iloc[0] - call_start == 10
+
+
+def test_one_process_with_two_gpus_is_two_ranks_that_share_its_calls(read):
+    tables = export()
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"].append(kernel(500, 600, device=1, correlation=5))
+    tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(490, 495, correlation=5))
+    first, second = read(tables)
+    assert (first.meta.device, second.meta.device) == (0, 1)
+    assert (len(first.gpu_ops), len(second.gpu_ops)) == (4, 1)
+    assert len(first.api_calls) == len(second.api_calls) == 5
+    assert second.gpu_ops["launch"].tolist() == [4]
+    assert any("drives 2 GPUs" in note for note in second.meta.notes)
+
+
+def test_absent_names(read):
+    tables = export() | {
+        "StringIds": strings(s9="short"),
+        "CUPTI_ACTIVITY_KIND_KERNEL": [
+            kernel(10, 20, name=None), kernel(30, 40, name=None, shortName=9), kernel(50, 60, name=77),
+        ],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(1, 2, name=None)],
+        "NVTX_EVENTS": [nvtx(0, 10), nvtx(20, 30, text_id=78)],
+    }  # fmt: skip
+    (trace,) = read(tables)
+    kernels = trace.gpu_ops[trace.gpu_ops["activity"] == "kernel"]
+    assert kernels["name"].tolist() == ["(kernel without a name)", "short", "(kernel without a name)"]
+    assert trace.api_calls["name"].tolist() == ["(call without a name)"]
+    assert trace.ranges["name"].tolist() == ["(range without a name)"] * 2
+
+
+def test_text_after_many_rows_of_null(read, monkeypatch):
+    """The driver takes a column's type from its first batch of rows."""
+    monkeypatch.setattr(sqlite, "_BATCH_ROWS", 10)
+    empty = [nvtx(time, time + 1, text_id=5, domain=1) for time in range(2000)]
+    (trace,) = read(export() | {"NVTX_EVENTS": [*empty, nvtx(5000, 5001, "late")]})
+    assert trace.ranges["name"].iloc[-1] == "late"
+    assert len(trace.ranges) == 2001
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    path = write_sqlite(tmp_path / "report.sqlite", export())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE NVTX_EVENTS SET text = CAST(x'73746570ff' AS TEXT) WHERE text = 'step_0'")
+        database.execute("UPDATE StringIds SET value = CAST(x'67656d6dff' AS TEXT) WHERE value = 'gemm'")
+        database.commit()
+    (trace,) = read_all(path)
+    assert "step\N{REPLACEMENT CHARACTER}" in trace.ranges["name"].tolist()
+    assert "gemm\N{REPLACEMENT CHARACTER}" in trace.gpu_ops["name"].tolist()
+
+
+def test_stretches_of_rows_are_read_once_each(tmp_path, monkeypatch):
+    many = [kernel(10 * number, 10 * number + 5, correlation=number) for number in range(1001)]
+    path = write_sqlite(tmp_path / "many.sqlite", export() | {"CUPTI_ACTIVITY_KIND_KERNEL": many})
+    monkeypatch.setattr(sqlite, "_ROWS_WORTH_A_THREAD", 10)
+    for threads in (1, 2, 3):
+        rows_read = SqliteSource(path, threads).read("CUPTI_ACTIVITY_KIND_KERNEL", ints=("correlationId",))
+        assert rows_read["correlationId"].to_pylist() == list(range(1001))
+
+
+def test_times_of_a_normalised_export_are_utc_already(read):
+    tables = export()
+    tables["META_DATA_EXPORT"][1]["value"] = "true"
+    (trace,) = read(tables)
+    assert trace.gpu_ops["start_ns"].min() == 50
+
+
+def test_a_cuda_graph_recorded_whole_is_busy_and_said(read):
+    graph = {"start": 400, "end": 900, "deviceId": 0, "streamId": 7, "correlationId": 9, "globalPid": gid(100),
+             "graphId": 3, "graphExecId": 4}  # fmt: skip
+    tables = export() | {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [graph]}
+    tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(390, 395, correlation=9))
+    (trace,) = read(tables)
+    last = trace.gpu_ops.iloc[-1]
+    assert (last["name"], last["activity"], last["kind"], last["launch"]) == ("CUDA graph 3", "graph", "compute", 4)
+    (note,) = [note for note in trace.meta.notes if "CUDA graph" in note]
+    assert "1 CUDA graph launches (0.001 ms)" in note
+    assert "--cuda-graph-trace=node" in note
+
+
+def test_a_rule_of_the_user_gives_a_graph_its_kind(read):
+    graph = {"start": 400, "end": 900, "deviceId": 0, "streamId": 7, "correlationId": 9, "globalPid": gid(100),
+             "graphId": 3}  # fmt: skip
+    tables = export() | {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [graph]}
+    (trace,) = read(tables, rules=KindRules.parse(("comm=CUDA graph 3",)))
+    assert trace.gpu_ops["kind"].iloc[-1] == "comm"
+
+
+def test_nodes_of_a_cuda_graph_share_their_launch(read):
+    nodes = [kernel(100 + 10 * node, 105 + 10 * node, graphNodeId=(2 << 32) + node) for node in range(3)]
+    (trace,) = read(export() | {"CUPTI_ACTIVITY_KIND_KERNEL": nodes})
+    kernels = trace.gpu_ops[trace.gpu_ops["activity"] == "kernel"]
+    assert kernels["graph_node"].tolist() == [(2 << 32) + node for node in range(3)]
+    assert len(set(kernels["launch"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "kind", "peer"),
+    [
+        (memcpy(1, 2, kind=2, memories=(2, 0)), "Memcpy DtoH (Device -> Pageable)", "copy", None),
+        (memcpy(1, 2, kind=8, memories=(2, 2)), "Memcpy DtoD (Device -> Device)", "copy", None),
+        (
+            memcpy(1, 2, kind=10, memories=(2, 2), srcDeviceId=0, dstDeviceId=3),
+            "Memcpy PtoP (Device -> Device)",
+            "comm",
+            3,
+        ),
+        (
+            memcpy(1, 2, kind=10, memories=(2, 2), srcDeviceId=3, dstDeviceId=0),
+            "Memcpy PtoP (Device -> Device)",
+            "comm",
+            3,
+        ),
+        (memcpy(1, 2, kind=1, memories=(4, 2)), "Memcpy HtoD (Managed -> Device)", "copy", None),
+        (memcpy(1, 2, kind=99, memories=(None, 7)), "Memcpy Unknown (Unknown -> Unknown)", "copy", None),
+    ],
+)
+def test_copies(read, row, name, kind, peer):
+    (trace,) = read(export() | {"CUPTI_ACTIVITY_KIND_MEMCPY": [row]})
+    assert rows(trace.gpu_ops[trace.gpu_ops["activity"] == "memcpy"], "name", "kind", "peer_device") == [
+        (name, kind, peer)
+    ]
+
+
+def test_an_operation_without_end_takes_no_time(read):
+    (trace,) = read(export() | {"CUPTI_ACTIVITY_KIND_MEMSET": [memset(70, None)]})
+    of_memset = trace.gpu_ops[trace.gpu_ops["activity"] == "memset"]
+    assert (of_memset["end_ns"] - of_memset["start_ns"]).tolist() == [0]
+
+
+def test_nothing_is_written_beside_the_file(tmp_path):
+    path = write_sqlite(tmp_path / "report #1?.sqlite", export())
+    before = (path.stat().st_mtime_ns, sorted(tmp_path.iterdir()))
+    assert len(read_all(path)) == 1
+    assert (path.stat().st_mtime_ns, sorted(tmp_path.iterdir())) == before
+
+
+def test_a_database_of_something_else(tmp_path):
+    path = write_sqlite(tmp_path / "other.db", {"notes": [{"id": 1, "value": "x"}]})
+    assert reader_of(path) is nsys_sqlite
+    with pytest.raises(NotATraceError, match=r"other\.db: not an export of Nsight Systems"):
+        nsys_sqlite.peek(path)
+
+
+def test_an_export_without_gpu_operations(tmp_path):
+    tables = {name: rows for name, rows in export().items() if not name.startswith("CUPTI")}
+    path = write_sqlite(tmp_path / "cpu.sqlite", tables)
+    with pytest.raises(NotATraceError, match="no GPU operations; capture with --trace=cuda,nvtx"):
+        read_all(path)
+
+
+def test_a_damaged_database(tmp_path):
+    whole = write_sqlite(tmp_path / "whole.sqlite", export())
+    cut = tmp_path / "cut.sqlite"
+    shutil.copy(whole, cut)
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    with pytest.raises(NotATraceError, match=r"cut\.sqlite"):
+        read_all(cut)
+
+
+def test_peek_says_what_the_content_says(tmp_path):
+    header = nsys_sqlite.peek(write_sqlite(tmp_path / "report.sqlite", export()))
+    assert (header.ranks, header.start_ns) == (None, EPOCH_NS)

@@ -1,0 +1,32 @@
+"""A simulated job, recorded, read back and analysed."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import traceanalyzer as ta
+from tests.simulator import Capture, Job, Run, capture, kineto, run
+from traceanalyzer.analyses import Result
+
+
+def analysed(job: Job, *names: str, how: Capture | None = None) -> tuple[Run, dict[str, Result]]:
+    """The truth of the job, and the named Results from its Kineto files."""
+    truth = run(job)
+    with tempfile.TemporaryDirectory() as folder:
+        kineto.write(capture(truth, how or Capture()), Path(folder))
+        return truth, ta.analyse(ta.load(folder), *names)
+
+
+def true_waits(truth: Run, call_waits: pd.DataFrame, how: Capture | None = None) -> pd.DataFrame:
+    """Each measured call with the true wait of the call that ended then, on the rank's own clock."""
+    offsets = (how or Capture()).offset_ns
+    rows = [
+        (rank, call.op.end_ns + offsets.get(rank, 0), call.wait_ns, str(call.key))
+        for rank, calls in truth.calls.items()
+        for call in calls
+    ]
+    known = pd.DataFrame(rows, columns=["rank", "true_end_ns", "true_wait_ns", "key"])
+    measured = call_waits.assign(true_end_ns=call_waits["end_ns"] - np.int64(kineto.BASE_NS))
+    return measured.merge(known, on=["rank", "true_end_ns"], how="left", validate="one_to_one")

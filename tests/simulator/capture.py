@@ -1,0 +1,83 @@
+"""What a profiler records of a run: windows that cut, clocks that differ, events that are lost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.simulator.engine import GpuOp, HostEvent, Run
+
+
+@dataclass(frozen=True)
+class Capture:
+    """How a run is recorded; times are true ns, by rank.
+
+    Attributes:
+        start_ns: recording begins: earlier GPU operations and host events are missing.
+        end_ns: recording ends: operations that begin later are missing.
+        offset_ns: what the rank's clock shows more than the truth.
+        dropped: communication kernels that are lost, by their place among the rank's calls (negative: from the end).
+        arguments: where communication arguments are: `kernel`, `host` (only there) or `none`.
+        has_sequence: whether calls carry NCCL's sequence numbers.
+    """
+
+    start_ns: Mapping[int, int] = field(default_factory=dict)
+    end_ns: Mapping[int, int] = field(default_factory=dict)
+    offset_ns: Mapping[int, int] = field(default_factory=dict)
+    dropped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    arguments: str = "kernel"
+    has_sequence: bool = False
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One rank's part of a capture, on its own clock: its ops with true times kept in `op`."""
+
+    rank: int
+    offset_ns: int
+    ops: tuple[GpuOp, ...]
+    launched: frozenset[int]
+    """Numbers of the operations whose launch was recorded."""
+    launches: tuple[GpuOp, ...]
+    host: tuple[HostEvent, ...]
+    sequences: Mapping[int, int]
+    """Sequence number within its group of each communication operation, by number."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """All ranks of a capture."""
+
+    run: Run
+    how: Capture
+    ranks: tuple[Recorded, ...]
+
+
+def capture(run: Run, how: Capture = Capture()) -> Captured:
+    """Record a run."""
+    return Captured(run, how, tuple(_rank(run, how, program.rank) for program in run.job.programs))
+
+
+def _rank(run: Run, how: Capture, rank: int) -> Recorded:
+    start, end = how.start_ns.get(rank, 0), how.end_ns.get(rank, 1 << 62)
+    calls = [call.op.number for call in run.calls[rank] if start <= call.op.start_ns < end]
+    lost = {calls[place] for place in how.dropped.get(rank, ())}
+    ops = [op for op in run.ops[rank] if start <= op.start_ns < end and op.number not in lost]
+    launches = tuple(op for op in run.ops[rank] if start <= op.launch_start_ns < end)
+    return Recorded(
+        rank=rank,
+        offset_ns=how.offset_ns.get(rank, 0),
+        ops=tuple(sorted(ops, key=lambda op: op.start_ns)),
+        launched=frozenset(op.number for op in launches),
+        launches=launches,
+        host=tuple(event for event in run.host[rank] if start <= event.start_ns and event.end_ns < end),
+        sequences=_sequences(run.ops[rank]),
+    )
+
+
+def _sequences(ops: list[GpuOp]) -> dict[int, int]:
+    counts: dict[str, int] = {}
+    numbers = {}
+    for op in ops:
+        if op.instruction.comm:
+            group = op.instruction.comm.group.name
+            numbers[op.number] = counts[group] = counts.get(group, 0) + 1
+    return numbers

@@ -1,0 +1,113 @@
+"""Writes a capture as the Kineto files of PyTorch's profiler: one gzip JSON a rank."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.simulator.capture import Captured, Recorded
+from tests.simulator.engine import GpuOp
+from tests.simulator.program import Comm
+
+BASE_NS = 1_790_000_000_000_000_000
+
+KERNELS = {
+    "all_reduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "all_gather": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "reduce_scatter": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "all_to_all": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    "broadcast": "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "send_recv": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+}
+_NAMES = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "reduce_scatter": "_reduce_scatter_base",
+          "all_to_all": "all_to_all", "broadcast": "broadcast"}  # fmt: skip
+
+_HOST_THREAD = 100
+
+
+def write(captured: Captured, folder: Path) -> list[Path]:
+    """`rank<r>.json.gz` of every rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_write(captured, recorded, folder) for recorded in captured.ranks]
+
+
+def _write(captured: Captured, recorded: Recorded, folder: Path) -> Path:
+    path = folder / f"rank{recorded.rank}.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(_document(captured, recorded)).encode(), 1))
+    return path
+
+
+def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
+    groups = [
+        {"pg_name": group.name, "pg_desc": group.description, "backend_config": "cuda:nccl",
+         "pg_size": len(group.ranks), "ranks": list(group.ranks)}
+        for group in captured.run.job.groups
+    ]  # fmt: skip
+    events = [
+        *(_host_event(recorded, event) for event in recorded.host),
+        *(event for op in recorded.launches for event in _launch(captured, recorded, op)),
+        *(_gpu_op(captured, recorded, op) for op in recorded.ops),
+    ]
+    return {
+        "schemaVersion": 1,
+        "distributedInfo": {"backend": "nccl", "rank": recorded.rank, "world_size": len(captured.ranks),
+                            "pg_count": len(groups), "pg_config": groups, "nccl_version": "2.28.9"},
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}],
+        "baseTimeNanoseconds": BASE_NS,
+        "traceEvents": events,
+    }  # fmt: skip
+
+
+def _event(recorded: Recorded, category: str, name: str, start_ns: int, end_ns: int, thread: int,
+           **args: Any) -> dict[str, Any]:  # fmt: skip
+    pid = 0 if category in ("kernel", "gpu_memcpy") else 1000 + recorded.rank
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": thread,
+            "ts": (start_ns + recorded.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000, "args": args}  # fmt: skip
+
+
+def _host_event(recorded: Recorded, event: Any) -> dict[str, Any]:
+    category = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_runtime"}[event.what]
+    return _event(recorded, category, event.name, event.start_ns, event.end_ns, _HOST_THREAD)
+
+
+def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str, Any]]:
+    name = "cudaMemcpyAsync" if op.instruction.kind == "copy" else "cudaLaunchKernel"
+    start, end = op.launch_start_ns, op.launch_end_ns
+    events = [_event(recorded, "cuda_runtime", name, start + 100, end - 100, _HOST_THREAD, correlation=op.number + 1)]
+    comm = op.instruction.comm
+    if comm and captured.how.arguments != "none":
+        texts = _arguments(captured, recorded, op, comm)
+        events += [_event(recorded, "cpu_op", "record_param_comms", start, end, _HOST_THREAD, **each) for each in texts]
+    return events
+
+
+def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]:
+    comm = op.instruction.comm
+    name = KERNELS[comm.collective] if comm else op.instruction.name
+    category = "gpu_memcpy" if op.instruction.kind == "copy" else "kernel"
+    args: dict[str, Any] = {"device": 0, "stream": op.instruction.stream, "correlation": op.number + 1}
+    args |= {"bytes": op.instruction.size_bytes} if category == "gpu_memcpy" else {"grid": [24, 1, 1]}
+    is_described = captured.how.arguments == "kernel" and op.number in recorded.launched
+    if comm and is_described and comm.collective != "send_recv":
+        args |= _arguments(captured, recorded, op, comm)[0]
+    return _event(recorded, category, name, op.start_ns, op.end_ns, op.instruction.stream, **args)
+
+
+def _arguments(captured: Captured, recorded: Recorded, op: GpuOp, comm: Comm) -> list[dict[str, Any]]:
+    """One set for a collective, one for each message of an exchange; peers are numbered within the group."""
+    ranks = comm.group.ranks
+    shared: dict[str, Any] = {
+        "dtype": comm.dtype,
+        "In msg nelems": comm.elements // len(ranks) if comm.collective == "all_gather" else comm.elements,
+        "Out msg nelems": comm.elements // len(ranks) if comm.collective == "reduce_scatter" else comm.elements,
+        "Group size": len(ranks),
+        "Process Group Name": comm.group.name,
+        "Process Group Description": comm.group.description,
+        "Process Group Ranks": str(list(ranks)),
+    }
+    if captured.how.has_sequence:
+        shared["Seq"] = recorded.sequences[op.number]
+    if comm.collective != "send_recv":
+        return [{"Collective name": _NAMES[comm.collective], **shared}]
+    sends = [{"Collective name": "send", "Dst Rank": ranks.index(peer), **shared} for peer in comm.sends]
+    return sends + [{"Collective name": "recv", "Src Rank": ranks.index(peer), **shared} for peer in comm.receives]

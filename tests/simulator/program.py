@@ -1,0 +1,116 @@
+"""What each rank of a simulated job does: its host's instructions in order."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+COMPUTE_STREAM, COMM_STREAM, COPY_STREAM = 7, 17, 21
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group."""
+
+    name: str
+    ranks: tuple[int, ...]
+    description: str = "default_pg"
+
+
+@dataclass(frozen=True)
+class Comm:
+    """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks)."""
+
+    collective: str
+    group: Group
+    elements: int
+    dtype: str = "BFloat16"
+    sends: tuple[int, ...] = ()
+    receives: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One thing that the host does.
+
+    `what` is `host` (work for `ns`), `launch` (of a GPU operation that runs for `ns`), `sync`, `begin` or `end`.
+    """
+
+    what: str
+    ns: int = 0
+    name: str = ""
+    kind: str = ""
+    stream: int = 0
+    after: tuple[int, ...] = ()
+    comm: Comm | None = None
+    size_bytes: int = 0
+
+
+@dataclass
+class Program:
+    """A rank's instructions. GPU operations are numbered in order of launch; `after` names ones to wait for."""
+
+    rank: int
+    instructions: list[Instruction] = field(default_factory=list)
+    launched: int = 0
+
+    def host(self, ns: int, name: str = "aten::something") -> None:
+        """The host is busy."""
+        self.instructions.append(Instruction("host", ns, name))
+
+    def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = ()) -> int:
+        """A compute kernel."""
+        return self._launch(Instruction("launch", ns, name, "compute", stream, after))
+
+    def copy(self, direction: str, size_bytes: int, ns: int, *, stream: int = COPY_STREAM,
+             after: tuple[int, ...] = ()) -> int:  # fmt: skip
+        """A copy: `HtoD`, `DtoH` or `DtoD`."""
+        name = {"HtoD": "Pinned -> Device", "DtoH": "Device -> Pinned", "DtoD": "Device -> Device"}[direction]
+        return self._launch(
+            Instruction("launch", ns, f"Memcpy {direction} ({name})", "copy", stream, after, None, size_bytes)
+        )
+
+    def collective(self, collective: str, group: Group, elements: int, transfer_ns: int, *,
+                   stream: int = COMM_STREAM, after: tuple[int, ...] = ()) -> int:  # fmt: skip
+        """A collective whose data takes `transfer_ns` once all ranks have come."""
+        comm = Comm(collective, group, elements)
+        return self._launch(Instruction("launch", transfer_ns, collective, "comm", stream, after, comm))
+
+    def exchange(self, group: Group, elements: int, transfer_ns: int, *, sends: tuple[int, ...] = (),
+                 receives: tuple[int, ...] = (), stream: int = COMM_STREAM, after: tuple[int, ...] = ()) -> int:  # fmt: skip
+        """Messages to and from other ranks, in one kernel."""
+        comm = Comm("send_recv", group, elements, sends=sends, receives=receives)
+        return self._launch(Instruction("launch", transfer_ns, "send_recv", "comm", stream, after, comm))
+
+    def sync(self) -> None:
+        """The host waits for all of its GPU operations."""
+        self.instructions.append(Instruction("sync", name="cudaDeviceSynchronize"))
+
+    @contextmanager
+    def range(self, name: str) -> Iterator[None]:
+        """A user's range around instructions."""
+        self.instructions.append(Instruction("begin", name=name))
+        yield
+        self.instructions.append(Instruction("end", name=name))
+
+    def _launch(self, instruction: Instruction) -> int:
+        self.instructions.append(instruction)
+        self.launched += 1
+        return self.launched - 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """Programs of all ranks.
+
+    Attributes:
+        jitter: relative standard deviation of every duration.
+        end_jitter_ns: a collective's ends differ by up to this between ranks.
+    """
+
+    programs: tuple[Program, ...]
+    groups: tuple[Group, ...]
+    seed: int = 0
+    jitter: float = 0.02
+    end_jitter_ns: int = 3_000
+    launch_ns: int = 5_000
+    latency_ns: int = 3_000

@@ -1,0 +1,45 @@
+"""Which CUDA API calls each rank's host made, how often and how long they took."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.spread import counted_calls, definitions, spread, with_mean
+from traceanalyzer.model import RankTrace
+
+
+class CudaApi(Result):
+    """One row for each rank and function, longest total first within a rank.
+
+    The columns mean what those of `nsys stats --report cuda_api_sum` mean.
+    """
+
+    title: ClassVar[str] = "CUDA API calls"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "name")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "name": "Function, without the CUDA version that nsys adds (`_v7000`).",
+        "share_pct": "100 · total / sum of the durations of all API calls of the rank.",
+        "calls": "Calls of the function.",
+        **definitions("ns", "the calls' durations on the host"),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        whole = table.groupby("rank")["total_ns"].transform("sum")
+        return with_mean(table, "ns").assign(share_pct=percent(table["total_ns"], whole))
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Group the rank's counted API calls by name; with several GPUs in one process they are of all of them."""
+    calls = trace.api_calls[counted_calls(trace)]
+    if calls.empty:
+        return pd.DataFrame()
+    table = spread(calls["end_ns"] - calls["start_ns"], [calls["name"]], "ns")
+    return table.sort_values("total_ns", ascending=False, kind="stable").rename_axis("name").reset_index()
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:
+    """The ranks' rows under each other."""
+    return CudaApi(stack(parts, tuple(CudaApi.columns)))

@@ -1,0 +1,158 @@
+"""What a host thread was doing at each time: the innermost recorded call, operator or range."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import host_names
+from traceanalyzer.analyses.intervals import Intervals
+from traceanalyzer.model import NONE, RankTrace
+
+NOTHING = "(nothing recorded)"
+
+SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", "range"
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Disjoint stretches of one thread, in order; `row` of `events` is the innermost event in each, or -1."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    row: np.ndarray
+    events: pd.DataFrame
+
+
+def thread_activity(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
+    """The innermost recorded event of a thread at each time, for the events that overlap `busy`.
+
+    Events nest: a call inside an operator inside a range. Where ranges cross instead (NVTX start/end ranges), the
+    one that began last counts as the innermost.
+    """
+    frames = [
+        _within(trace.api_calls, thread, busy, API_CALL),
+        _within(trace.host_ops, thread, busy, OPERATOR),
+        _within(trace.ranges, thread, busy, RANGE),
+    ]
+    events = pd.concat(frames, ignore_index=True)
+    if len(events):
+        is_sync = (events["what"] == API_CALL) & events["name"].map(host_names.is_sync)
+        events["what"] = events["what"].where(~is_sync, SYNC)
+    starts, ends, row = innermost(events["start_ns"].to_numpy(np.int64), events["end_ns"].to_numpy(np.int64))
+    return Activity(starts, ends, row, events)
+
+
+def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut nested intervals into disjoint stretches: their starts, ends, and the innermost interval's position.
+
+    Stretches inside none have position -1; before the first and after the last interval there is none.
+    """
+    rows = np.flatnonzero(ends > starts)
+    count = len(rows)
+    if not count:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
+    times = np.concatenate([starts[rows], ends[rows]])
+    change = np.repeat([1, -1], count)
+    length = np.tile(ends[rows] - starts[rows], 2)
+    # At one time: ends before starts; outer starts first, inner ends first.
+    order = np.lexsort((-change * length, change, times))
+    depth = np.cumsum(change[order])
+    event_row = np.where(change[order] == 1, np.tile(rows, 2)[order], NONE)
+    row = _last_started_at_depth(depth, event_row)
+    cut = times[order]
+    held = cut[1:] > cut[:-1]
+    return cut[:-1][held], cut[1:][held], row[:-1][held]
+
+
+def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
+    """For each disjoint, sorted query [start, end) the name that was innermost for longest: `name`, `what`, `ns`.
+
+    Time in which the thread recorded nothing counts as one name.
+    """
+    query, stretch = _overlapping_pairs(activity, starts, ends)
+    shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
+    row = activity.row[stretch]
+    pairs = pd.DataFrame({"query": query, "row": row, "ns": shared})[row != NONE]
+    named = pairs.assign(
+        name=activity.events["name"].to_numpy()[pairs["row"]], what=activity.events["what"].to_numpy()[pairs["row"]]
+    )
+    totals = named.groupby(["query", "name", "what"], sort=False)["ns"].sum().reset_index()
+    silent = (ends - starts) - totals.groupby("query")["ns"].sum().reindex(range(len(starts)), fill_value=0)
+    nothing = pd.DataFrame({"query": np.arange(len(starts)), "name": NOTHING, "what": None, "ns": silent})
+    both = pd.concat([totals, nothing], ignore_index=True) if len(totals) else nothing
+    best = both.sort_values("ns", ascending=False, kind="stable").drop_duplicates("query")
+    return best.set_index("query").sort_index()[["name", "what", "ns"]]
+
+
+def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
+    answer = np.full(len(times), NONE, dtype=np.int64)
+    of_thread = ranges["thread"].to_numpy()
+    for thread in np.intersect1d(of_thread, threads):
+        own, asked = np.flatnonzero(of_thread == thread), np.flatnonzero(threads == thread)
+        held = ranges.iloc[own]
+        position = innermost_at(held["start_ns"].to_numpy(), held["end_ns"].to_numpy(), times[asked])
+        answer[asked] = np.where(position == NONE, NONE, own[position])
+    return answer
+
+
+def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Name of the innermost event of the same thread that holds each time; `None` where none does."""
+    row = range_around(events, threads, times)
+    names = np.full(len(events) + 1, None, dtype=object)
+    names[:-1] = events["name"].astype("object")
+    around: np.ndarray = names[row]
+    return around
+
+
+def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.ndarray) -> np.ndarray:
+    """The same at the start of API calls, given by their rows; `None` for row -1."""
+    answer = np.full(len(launch), None, dtype=object)
+    has = launch != NONE
+    calls = trace.api_calls.iloc[launch[has]]
+    answer[has] = names_around(events, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
+    return answer
+
+
+def user_ranges(trace: RankTrace) -> pd.DataFrame:
+    """Ranges that say where in the program the host is: neither steps nor communication calls."""
+    is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
+    is_step = trace.ranges["name"].isin(trace.steps["name"].cat.categories).to_numpy()
+    return trace.ranges[is_place & ~is_step].reset_index(drop=True)
+
+
+def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Position of the innermost interval that holds each time, -1 where none does."""
+    stretch_starts, stretch_ends, row = innermost(starts, ends)
+    if not len(stretch_starts):
+        return np.full(len(times), NONE, dtype=np.int64)
+    at = np.searchsorted(stretch_starts, times, side="right") - 1
+    return np.where((at >= 0) & (times < stretch_ends[at]), row[at], NONE)
+
+
+def _within(frame: pd.DataFrame, thread: int, busy: Intervals, what: str) -> pd.DataFrame:
+    starts, ends = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
+    mask = (frame["thread"].to_numpy() == thread) & (busy.covered_ns(starts, ends) > 0)
+    held = frame.loc[mask, ["start_ns", "end_ns", "name"]]
+    return held.assign(name=held["name"].astype("object").fillna("(unnamed)"), what=what)
+
+
+def _last_started_at_depth(depth: np.ndarray, event_row: np.ndarray) -> np.ndarray:
+    """After each event, the last interval that was started at the depth that is left; -1 at depth 0."""
+    order = np.argsort(depth, kind="stable")
+    started = np.where(event_row[order] != NONE, np.arange(len(order)), 0)
+    last = np.maximum.accumulate(started)
+    row = np.empty(len(order), dtype=np.int64)
+    row[order] = event_row[order][last]
+    return np.where(depth == 0, NONE, row)
+
+
+def _overlapping_pairs(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    first = np.searchsorted(activity.ends, starts, side="right")
+    past = np.searchsorted(activity.starts, ends, side="left")
+    count = np.maximum(past - first, 0)
+    query = np.repeat(np.arange(len(starts)), count)
+    offset = np.arange(len(query)) - np.repeat(np.cumsum(count) - count, count)
+    return query, np.repeat(first, count) + offset

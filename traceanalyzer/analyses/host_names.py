@@ -1,0 +1,107 @@
+"""What the name of a host event says: synchronising call, launch, blocking copy, data loading, phase of training."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+PHASES = ("forward", "backward", "optimizer", "data", "communication")
+"""Phases that ranges can name; `communication` is its set-up, and gradient synchronisation written by hand."""
+
+UNATTRIBUTED = "unattributed"
+
+AUTOGRAD_NODE = "autograd::engine::evaluate_function"
+"""Operators of this name run a node of the backward graph."""
+
+_SYNC = re.compile(r"(Stream|Device|Event|Ctx|Thread)Synchronize")
+
+_COPY_CALL = re.compile(r"^(cuda|cu|hip)Memcpy")
+
+# cudaLaunchHostFunc runs on the host and leaves no GPU operation.
+_LAUNCH = re.compile(r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async")
+
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+
+_GRAPH_CAPTURE = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
+
+_DATA = re.compile(
+    r"data_?loader|^data$|^(load|get|next|fetch|read)_?(the_)?(data|batch)|^(data|batch)_?(load|loading|fetch|wait|time)"
+    r"|^input_?pipeline",
+)
+
+_PHASE_PATTERNS = (
+    ("data", _DATA),
+    ("optimizer", re.compile(r"^optim|^optimizer\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update")),
+    ("communication", re.compile(
+        r"grad(ient)?s?_(sync|synchronization|all_?reduce|reduce)|(sync|all_?reduce|reduce)_grad"
+        r"|broadcast_param|init_process_group|^comm(unication)?(_setup|_init)?$"
+    )),
+    ("backward", re.compile(r"backward|^bwd")),
+    ("forward", re.compile(r"forward|^fwd")),
+)  # fmt: skip
+
+
+def is_sync(name: str) -> bool:
+    """A call that returns when the GPU has done earlier work: `cuda…Synchronize` and the like."""
+    return bool(_SYNC.search(name))
+
+
+def is_plain_copy(name: str) -> bool:
+    """A copy call without `Async`: it returns when the copy is done."""
+    return bool(_COPY_CALL.search(name)) and "Async" not in name
+
+
+def is_launch(name: str) -> bool:
+    """A call that starts a kernel, copy or memset without waiting for it."""
+    return bool(_LAUNCH.search(name))
+
+
+def is_graph_launch(name: str) -> bool:
+    """A call that starts a CUDA graph."""
+    return bool(_GRAPH_LAUNCH.search(name))
+
+
+def is_graph_capture(name: str) -> bool:
+    """A call that records a CUDA graph instead of running work."""
+    return bool(_GRAPH_CAPTURE.search(name))
+
+
+def is_data(name: str) -> bool:
+    """A range in which the host waits for, or prepares, the next batch."""
+    return bool(_DATA.search(_plain(name)))
+
+
+def is_autograd_node(name: str) -> bool:
+    """An operator that runs a node of the backward graph."""
+    return name.startswith(AUTOGRAD_NODE)
+
+
+def is_user_range(name: str) -> bool:
+    """A range that says where in the program the host is: neither a profiler step nor a communication call."""
+    return not name.startswith(("ProfilerStep#", "nccl", "gloo:", "c10d:"))
+
+
+def phase(name: str) -> str | None:
+    """Phase that a range's name stands for; `None` when it names none.
+
+    `## forward ##`, `DistributedDataParallel.forward`, `FSDP::post_backward_reduce (blocks.3)`,
+    `Optimizer.step#AdamW.step`, `Optimizer.zero_grad#…`, `enumerate(DataLoader)#…`, `grad_sync`.
+    """
+    if not is_user_range(name):
+        return None
+    plain = _plain(name)
+    return next((known for known, pattern in _PHASE_PATTERNS if pattern.search(plain)), None)
+
+
+def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:
+    """Mask of the rows whose name passes; asks once for each distinct name."""
+    answers = np.array([bool(test(str(name))) for name in names.cat.categories], dtype=bool)
+    codes = names.cat.codes.to_numpy()
+    mask: np.ndarray = np.append(answers, values=False)[codes]
+    return mask
+
+
+def _plain(name: str) -> str:
+    """Lower case, without decoration: `## Get Batch ##` is `get_batch`."""
+    return re.sub(r"[\s-]+", "_", name.strip("#*=<>[] \t").lower())

@@ -1,0 +1,118 @@
+"""Which share of the GPU's peak each step's model FLOPs are: MFU."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.categories import op_categories
+from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree, host_steps
+from traceanalyzer.analyses.operator_work import OperatorWork
+from traceanalyzer.analyses.peaks import element_type, peak_of
+from traceanalyzer.analyses.work import MODEL_FAMILIES
+from traceanalyzer.model import NONE, RankTrace
+
+
+class Mfu(Result):
+    """One row for each rank and step."""
+
+    title: ClassVar[str] = "Model FLOPs utilisation"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Number of the step.",
+        "is_complete": "Neither open nor partial: counts in means.",
+        "model_flops": "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: "
+        "two a multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and the "
+        "scores that flash attention computes again).",
+        "recompute_flops": "What was left out.",
+        "step_ns": "Length of the step that MFU is of.",
+        "step_source": "un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host).",
+        "gpu": "GPU model whose peak it is; absent when not known.",
+        "element_type": "Type of most model FLOPs.",
+        "peak_tflops_per_s": "The GPU's dense peak for that type, 10¹² a second.",
+        "mfu_pct": "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.",
+        "covered_pct": "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. "
+        "Below 100 MFU is a lower bound.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        achieved = ratio(table["model_flops"], table["step_ns"]) / 1000
+        return table.assign(
+            mfu_pct=percent(achieved, table["peak_tflops_per_s"]),
+            covered_pct=percent(table["covered_ns"], table["matrix_ns"]),
+        )
+
+
+def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    """FLOPs of the operators that began in each step, beside the step's GPU window.
+
+    No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
+    """
+    tree = OperatorTree.of(trace)
+    found = OperatorWork.of(trace, tree)
+    known = found.calls[found.calls["family"].isin(MODEL_FAMILIES)]
+    if known.empty or not len(steps):
+        return pd.DataFrame()
+    flops = _flops(trace, tree, known)
+    covered = _covered(trace, tree, found)
+    table = flops.join(covered)
+    table.insert(0, "step", trace.steps["step"].to_numpy()[table.index])
+    wanted = steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]].astype({"step": "int64"})
+    table = table.merge(wanted.rename(columns={"window_ns": "step_ns"}), on="step")
+    return table.assign(step_source="profiled", **_peak(trace, known)).astype({"step": "Int64"})
+
+
+def across(parts: Mapping[int, pd.DataFrame], *, unprofiled_step_ns: int | None = None) -> Mfu:
+    """The ranks' rows under each other, over the step time that the run recorded without the profiler, if it did."""
+    table = stack(parts, (*Mfu.columns, "covered_ns", "matrix_ns"))
+    if unprofiled_step_ns is not None:
+        table = table.assign(step_ns=np.int64(unprofiled_step_ns), step_source="un-profiled")
+    return Mfu(table)
+
+
+def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.DataFrame:
+    """Model and repeated FLOPs by row of `steps`."""
+    rows = known["row"].to_numpy()
+    is_recompute = tree.autograd[rows] == PASSES.index("recompute")
+    table = pd.DataFrame(
+        {
+            "row": host_steps(trace)[rows],
+            "model_flops": known["model_flops"].where(~is_recompute, 0),
+            "flops": known["flops"],
+        }
+    )
+    sums = table[table["row"] != NONE].groupby("row")[["model_flops", "flops"]].sum()
+    sums["recompute_flops"] = sums["flops"] - sums["model_flops"]
+    return sums.drop(columns="flops")
+
+
+def _covered(trace: RankTrace, tree: OperatorTree, found: OperatorWork) -> pd.DataFrame:
+    """GPU time of all matrix work, and of that with known FLOPs, by row of `steps`."""
+    ops = trace.gpu_ops
+    is_matrix = np.isin(np.asarray(op_categories(trace, tree), dtype=object), MATRIX_CATEGORIES)
+    is_model = found.calls["family"].isin(MODEL_FAMILIES).to_numpy()
+    is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
+    durations = (ops["end_ns"] - ops["start_ns"]).where(is_matrix & (trace.op_step != NONE), 0)
+    table = pd.DataFrame({"matrix_ns": durations, "covered_ns": durations.where(is_known, 0)})
+    return table.groupby(trace.op_step).sum().astype("Int64")
+
+
+def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
+    """The peak for the type in which most model FLOPs are done."""
+    kinds = [
+        element_type(dtype, tensor_cores=None if pd.isna(said) else bool(said))
+        for dtype, said in zip(known["dtype"].astype("object"), known["on_tensor_cores"], strict=True)
+    ]
+    weights = known["model_flops"].groupby(pd.Series(kinds, index=known.index, dtype="object")).sum()
+    kind = str(weights.astype("int64").idxmax()) if len(weights) else None
+    peak = peak_of(trace.meta.device_name)
+    rate = peak.tflops.get(kind) if peak and kind else None
+    return {
+        "gpu": peak.gpu if peak else None,
+        "element_type": kind,
+        "peak_tflops_per_s": pd.array([rate], dtype="Float64")[0],
+    }

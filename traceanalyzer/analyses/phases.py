@@ -1,0 +1,106 @@
+"""How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import phase_parts
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.op_phases import NAMES, op_phases
+from traceanalyzer.analyses.phase_parts import PARTS, Share
+from traceanalyzer.model import RankTrace
+
+
+class Phases(Result):
+    """One row for each rank, window (`step` absent: the whole) and phase; the rows of a window add up to it."""
+
+    title: ClassVar[str] = "Phases"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "phase")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step; absent for the whole window.",
+        "phase": "Phase in which the host launched the operation that the time belongs to; unattributed when neither "
+        "the user's ranges nor autograd tell.",
+        "total_ns": "Time of the window that belongs to the phase: the sum of the four parts.",
+        "compute_ns": "Compute. Of kernels that run together the first to start counts.",
+        "exposed_comm_ns": "Communication while no compute runs: the sum of the next three.",
+        "exposed_transfer_ns": "Part of it in which data moves.",
+        "exposed_wait_ns": "Part of it in which a call waits for another rank and none moves data.",
+        "exposed_unmatched_ns": "The remainder: it cannot be told.",
+        "exposed_copy_ns": "Copies while neither runs.",
+        "idle_ns": "Idle time before an operation of the phase.",
+        "operations": "GPU operations of the phase that start in the window.",
+        "share_pct": "100 · total / window.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        total = table[list(PARTS)].sum(axis=1).astype("int64")
+        return table.assign(total_ns=total, share_pct=percent(total, table["window_ns"]))
+
+
+def per_rank(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Each window's parts by the phase that launched what they belong to; checked against the breakdown.
+
+    Phases that hold no time and no operation are left out.
+    """
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    phase, shares = op_phases(trace), phase_parts.shares(trace)
+    rows = [_window(trace, phase, shares, None, trace.window.start_ns, trace.window.length_ns, breakdown.iloc[0])]
+    for _, step in (steps[steps["start_ns"].notna()] if len(steps) else steps).iterrows():
+        start, length = int(step["start_ns"]), int(step["window_ns"])
+        rows.append(_window(trace, phase, shares, int(step["step"]), start, length, step))
+    return pd.concat(rows, ignore_index=True).astype({"step": "Int64"})
+
+
+def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
+    """The ranks' rows under each other, with their exposed communication split into transfer and wait."""
+    table = stack(parts, (*Phases.columns, "window_ns"))
+    if table.empty:
+        return Phases(table)
+    split = _by_phase(exposed_calls.table) if len(exposed_calls) else _by_phase(_NO_STRETCHES)
+    table = table.merge(split, on=list(Phases.keys), how="left")
+    table = table.fillna(dict.fromkeys(_COMM_PARTS, 0)).astype(dict.fromkeys(_COMM_PARTS, "int64"))
+    assert (table[list(_COMM_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
+    return Phases(table)
+
+
+_COMM_PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+
+_NO_STRETCHES = pd.DataFrame(columns=["rank", "step", "phase", "transfer_ns", "wait_ns", "unmatched_ns"])
+
+
+def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
+    """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
+    names = ["transfer_ns", "wait_ns", "unmatched_ns"]
+    stretches = stretches.astype({"rank": "int64", "step": "Int64", "phase": "object", **dict.fromkeys(names, "int64")})
+    in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
+    whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
+    whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")
+    table = pd.concat([whole, in_steps], ignore_index=True) if len(in_steps) else whole
+    return table.rename(columns={name: f"exposed_{name}" for name in names})
+
+
+def _window(
+    trace: RankTrace,
+    phase: np.ndarray,
+    shares: Mapping[str, Share],
+    step: int | None,
+    start_ns: int,
+    length_ns: int,
+    expected: pd.Series,
+) -> pd.DataFrame:
+    table = pd.DataFrame({"phase": NAMES})
+    for part in PARTS:
+        rows, times = shares[part].inside(start_ns, start_ns + length_ns)
+        # Weighted bincount works on floats: exact up to 2⁵³ ns, 104 days.
+        table[part] = np.bincount(phase[rows], weights=times, minlength=len(NAMES)).astype(np.int64)
+        assert table[part].sum() == expected[part], "the phases must add up to the breakdown"
+    starts = trace.gpu_ops["start_ns"].to_numpy()
+    inside = slice(np.searchsorted(starts, start_ns), np.searchsorted(starts, start_ns + length_ns))
+    table["operations"] = np.bincount(phase[inside], minlength=len(NAMES))
+    table = table[(table[[*PARTS, "operations"]] != 0).any(axis=1)]
+    return table.assign(step=step, window_ns=length_ns)

@@ -1,0 +1,80 @@
+"""Which ranks form a pipeline, and in which order: from the peers of their point-to-point calls."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.kinds import POINT_TO_POINT
+
+
+def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls that send to, or receive from, peers that the trace names.
+
+    Kernels without arguments are left out: an all-to-all uses the same kernel.
+    """
+    if calls.empty:
+        return calls
+    return calls[calls["collective"].isin(POINT_TO_POINT) & calls["peers"].notna()]
+
+
+def transfers(calls: pd.DataFrame) -> pd.DataFrame:
+    """One row for each send or receive: `rank`, `step`, `start_ns`, `is_send`, `peer` (global rank).
+
+    A peer is a position in its process group; without the group's ranks it is taken for the global rank.
+    """
+    calls = point_to_point(calls)
+    columns = ["rank", "step", "start_ns", "is_send", "peer"]
+    if calls.empty:
+        return pd.DataFrame(columns=columns)
+    table = calls[["rank", "step", "start_ns", "group_ranks", "peers"]].assign(part=calls["peers"].str.split(", "))
+    table = table.explode("part", ignore_index=True)
+    parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")
+    known = parts["peer"].notna()
+    table, parts = table[known], parts[known]
+    peers = [_global(ranks, int(peer)) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
+    return table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64))[columns]
+
+
+def stages(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
+    """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
+
+    Stages follow the ranks' order; reversed when only the highest rank's first transfer of a step is a send (the
+    first stage sends before it receives).
+    """
+    rows: list[tuple[int, int, int]] = []
+    for number, members in enumerate(_connected(moves, ranks)):
+        order = members[::-1] if _is_reversed(moves, members) else members
+        rows += [(rank, number, stage) for stage, rank in enumerate(order)]
+    return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
+
+
+def _global(group_ranks: object, peer: int) -> int:
+    if not isinstance(group_ranks, str):
+        return peer
+    ranks = group_ranks.split(",")
+    return int(ranks[peer]) if peer < len(ranks) and ranks[peer].isdigit() else peer
+
+
+def _connected(moves: pd.DataFrame, ranks: list[int]) -> list[list[int]]:
+    """Groups of ranks that transfer to each other, directly or not; only ranks that were captured."""
+    group = {rank: rank for rank in ranks if rank in set(moves["rank"])}
+    pairs = moves[["rank", "peer"]].drop_duplicates()
+    for _ in group:  # a pipeline's length bounds the number of passes
+        before = dict(group)
+        for rank, peer in pairs.itertuples(index=False):
+            if rank in group and peer in group:
+                group[rank] = group[peer] = min(group[rank], group[peer])
+        if group == before:
+            break
+    return [sorted(rank for rank in group if group[rank] == first) for first in sorted(set(group.values()))]
+
+
+def _is_reversed(moves: pd.DataFrame, members: list[int]) -> bool:
+    return _sends_first(moves, members[-1]) and not _sends_first(moves, members[0])
+
+
+def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
+    """Whether the rank's steps begin with a send (most of them)."""
+    own = moves[(moves["rank"] == rank) & moves["step"].notna()]
+    own = own if len(own) else moves[moves["rank"] == rank]
+    first = own.sort_values(["start_ns", "is_send"], kind="stable").drop_duplicates("step")
+    return bool(2 * first["is_send"].sum() > len(first))

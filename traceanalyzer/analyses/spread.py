@@ -1,0 +1,52 @@
+"""How durations or sizes spread within each group: the columns that every summary of many calls has."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import ratio
+from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.selection import step_at
+
+STATISTICS = ("total", "median", "min", "max", "std")
+
+
+def definitions(unit: str, what: str) -> Mapping[str, str]:
+    """Columns of `spread` and `with_mean`, for a report."""
+    return {
+        f"total_{unit}": f"Sum of {what}.",
+        f"mean_{unit}": "Total / calls.",
+        f"median_{unit}": f"Median of {what}.",
+        f"min_{unit}": "Smallest.",
+        f"max_{unit}": "Largest.",
+        f"std_{unit}": "Sample standard deviation (divides by calls − 1); absent for a single call.",
+    }
+
+
+def spread(values: pd.Series, keys: Sequence[pd.Series], unit: str) -> pd.DataFrame:
+    """`calls`, and total, median, min, max and sample standard deviation of the values, for each distinct key."""
+    groups = values.groupby(list(keys), observed=True, dropna=False)
+    table = groups.agg(**{name: _AGGREGATES.get(name, name) for name in STATISTICS})
+    table = table.rename(columns={name: f"{name}_{unit}" for name in STATISTICS})
+    table.insert(0, "calls", groups.size())
+    return table.astype({f"std_{unit}": "Float64", f"median_{unit}": "Float64"})
+
+
+_AGGREGATES = {"total": "sum"}
+
+
+def with_mean(table: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """Add the mean that follows from total and calls."""
+    return table.assign(**{f"mean_{unit}": ratio(table[f"total_{unit}"], table["calls"])})
+
+
+def counted_calls(trace: RankTrace) -> np.ndarray:
+    """Mask of the API calls that are counted: all, or those that begin in the selected steps on the host."""
+    starts = trace.api_calls["start_ns"].to_numpy()
+    if trace.window.steps is None:
+        return np.ones(len(starts), dtype=bool)
+    chosen = trace.steps[trace.steps["step"].isin(trace.window.steps)].sort_values("host_start_ns")
+    inside = step_at(chosen["host_start_ns"].to_numpy(), chosen["host_end_ns"].to_numpy(), starts)
+    counted: np.ndarray = inside != NONE
+    return counted

@@ -1,0 +1,125 @@
+"""Communication that could be hidden, faster, or fewer."""
+
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.call_waits import CallWaits
+from traceanalyzer.analyses.collectives import SIZE_CLASSES, Collectives
+from traceanalyzer.analyses.exposed_comm import ExposedComm
+from traceanalyzer.analyses.headline import Headline
+from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.finding import Finding
+
+LEAST_TRANSFER_PCT = 5.0
+"""Exposed transfer below this share of a step is not worth hiding."""
+
+LITTLE_OVERLAP_PCT = 10.0
+
+LOW_PEAK_PCT = 30.0
+"""Of the links' peak. Healthy captures of two GPUs, with compute beside the communication, reach 39 to 55 %."""
+
+SMALL_BYTES = 1 << 20
+MANY_CALLS = 50
+"""Small collectives a step from which bucketing pays."""
+
+_LARGE = SIZE_CLASSES[3:5]
+
+_BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+
+def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Finding]:
+    """Data moves while no compute runs, and hardly any of it under compute."""
+    rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
+    if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
+        return []
+    worst = _per_step(exposed_comm)
+    if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
+        return []
+    overlap = max(row["overlap_pct"] for row in rows)
+    return [
+        Finding(
+            rule="little_overlap",
+            severity=severity(worst["pct"]),
+            title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {milliseconds(worst['ns'])} of a "
+            f"{milliseconds(worst['window_ns'])} step while no compute runs "
+            f"({overlap:.0f} % of communication is hidden).",
+            evidence=tuple(rows),
+            recommendation="Start communication as soon as its data is ready: bucketed gradients during backward, "
+            "prefetched all-gathers, asynchronous collectives that are waited for where their result is used.",
+            caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
+            cost_ns=round(worst["ns"]),
+        )
+    ]
+
+
+def low_bandwidth(collectives: Collectives) -> list[Finding]:
+    """Large collectives whose transfer, waits aside, is far below what the links carry."""
+    frame = collectives.to_frame()
+    slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
+    groups = slow.sort_values("peak_pct").drop_duplicates(["group", "collective"], keep="last")
+    return [_slow(best, collectives) for best in groups.to_dict("records")]
+
+
+def _slow(best: dict[str, Any], collectives: Collectives) -> Finding:
+    group, collective = best["group"], best["collective"]
+    return Finding(
+        rule="low_bandwidth",
+        severity="low",
+        title=f"Large {collective.replace('_', '-')}s of group {group} reach {best['busbw_gbps']:.0f} GB/s, "
+        f"{best['peak_pct']:.0f} % of the links' {best['link_peak_gbps']} GB/s.",
+        evidence=tuple(row for row in collectives.rows() if (row["group"], row["collective"]) == (group, collective)),
+        recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO) and what else used the "
+        "links or the GPU's memory at that time.",
+        caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
+        "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
+    )
+
+
+def many_small_collectives(call_waits: CallWaits) -> list[Finding]:
+    """Many collectives of at most 1 MiB a step: their latency adds up."""
+    calls = call_waits.table
+    if calls.empty:
+        return []
+    is_small = (calls["size_bytes"] <= SMALL_BYTES).fillna(value=False) & calls["collective"].isin(_BUCKETED)
+    small = calls[is_small & calls["step"].notna()]
+    duration = small["end_ns"] - small["start_ns"]
+    shortest = duration.groupby(small["instance"]).transform("min")
+    moved = small["transfer_ns"].fillna(shortest).fillna(duration)
+    steps = moved.groupby([small["collective"], small["rank"], small["step"]]).agg(["size", "sum"])
+    means = steps.groupby(["collective", "rank"]).mean()
+    many = (
+        means[means["size"] >= MANY_CALLS].reset_index().sort_values("size").drop_duplicates("collective", keep="last")
+    )
+    return [_many_small(row) for row in many.to_dict("records")]
+
+
+def _many_small(row: dict[str, float]) -> Finding:
+    name = str(row["collective"]).replace("_", "-")
+    return Finding(
+        rule="many_small_collectives",
+        severity="medium",
+        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB a step, "
+        f"{milliseconds(round(row['sum']))} altogether.",
+        evidence=(
+            {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
+             "time_per_step_ns": round(row["sum"])},
+        ),
+        recommendation="Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small "
+        "collective costs its latency, whatever it carries.",
+        caveat="Where they run under compute they cost launches rather than GPU time.",
+        cost_ns=round(row["sum"]),
+    )  # fmt: skip
+
+
+def _per_step(exposed_comm: ExposedComm) -> pd.Series | None:
+    """The rank with most exposed transfer a step: `rank`, `ns`, `window_ns`, `pct`; the capture's without steps."""
+    table = exposed_comm.table
+    if table.empty:
+        return None
+    complete = table[table["is_complete"].fillna(value=False).astype(bool)]
+    held = complete if len(complete) else table[table["step"].isna()]
+    means = held.groupby("rank")[["exposed_transfer_ns", "window_ns"]].mean().reset_index()
+    means = means.rename(columns={"exposed_transfer_ns": "ns"})
+    means = means.assign(pct=100 * means["ns"] / means["window_ns"].where(means["window_ns"] > 0))
+    return means.sort_values("ns").iloc[-1]

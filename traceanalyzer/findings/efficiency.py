@@ -1,0 +1,152 @@
+"""Rules about a busy GPU that does little: tensor cores unused, memory-bound kernels, low MFU."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.peaks import peak_of
+from traceanalyzer.findings.finding import Finding
+
+MATRIX_PCT = 20.0
+"""Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
+
+MEMORY_BOUND_PCT = 50.0
+LOW_MFU_PCT = 30.0
+
+BUSY_PCT = 70.0
+"""A GPU that computes in this share of its steps is bound by its kernels, not by its host or its peers."""
+
+COVERED_PCT = 90.0
+"""Below, MFU is too much of a lower bound to judge by."""
+
+MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction", "embedding")
+
+_MOST_ROWS = 5
+
+
+def tensor_cores_unused(categories: Result, efficiency: Result, headline: Result, ranks: Result) -> list[Finding]:
+    """Matrix kernels whose names say that they run without tensor cores take a large share of compute."""
+    table = _compute(categories)
+    if table.empty:
+        return []
+    matrix = table[table["category"].isin(MATRIX_CATEGORIES)].astype({"no_tensor_core_ns": "float64"})
+    share = 100 * matrix.groupby("rank")["no_tensor_core_ns"].sum() / table.groupby("rank")["gpu_ns"].sum()
+    share = share.dropna()
+    if share.empty or share.max() < MATRIX_PCT:
+        return []
+    rank = share.idxmax()
+    return [
+        Finding(
+            rule="tensor_cores_unused",
+            severity=_severity(share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)),
+            title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time is matrix work that does not use tensor "
+            "cores.",
+            evidence=_off_tensor_cores(efficiency, rank),
+            recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
+            f'torch.set_float32_matmul_precision("high").{_peaks(ranks, rank)}',
+            caveat="Told by kernels' names. TF32 and bfloat16 round more: check the loss. Double precision and odd "
+            "sizes may have to stay as they are.",
+        )
+    ]
+
+
+def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
+    """A GPU that is busy computing spends most of it in kernels that move data and compute little."""
+    table = _compute(categories)
+    if table.empty:
+        return []
+    moving = table[table["category"].isin(MEMORY_BOUND)].groupby("rank")["gpu_ns"].sum()
+    share = (100 * moving / table.groupby("rank")["gpu_ns"].sum()).loc[lambda s: s.index.isin(_busy(headline))].dropna()
+    if share.empty or share.max() < MEMORY_BOUND_PCT:
+        return []
+    rank = share.idxmax()
+    own = categories.to_frame().loc[
+        lambda frame: frame["rank"] == rank, ["rank", "category", "gpu_ops", "gpu_ns", "share_pct"]
+    ]
+    return [
+        Finding(
+            rule="memory_bound_kernels",
+            severity="medium",
+            title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
+            "similar kernels, which move data and compute little.",
+            evidence=_plain(own.head(_MOST_ROWS)),
+            recommendation="Fuse them: torch.compile, fused norms, losses and optimizers; keep activations in "
+            "bfloat16; avoid copies and casts between layouts and types.",
+            caveat="A small model or batch has little matrix work to begin with.",
+        )
+    ]
+
+
+def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
+    """A GPU that is busy computing does few model FLOPs for its peak."""
+    table = mfu.to_frame()
+    held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
+        value=False
+    )
+    table = table[held & table["rank"].isin(_busy(headline)) & table["mfu_pct"].notna()]
+    if table.empty:
+        return []
+    means = table.groupby("rank")["mfu_pct"].mean()
+    if means.mean() >= LOW_MFU_PCT:
+        return []
+    first = table.iloc[0]
+    return [
+        Finding(
+            rule="low_mfu",
+            severity="medium",
+            title=f"The GPUs are busy, but model FLOPs are {means.mean():.0f} % of the peak of {first['gpu']} in "
+            f"{first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
+            evidence=_plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
+            recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
+            "fused attention and less recomputation raise it.",
+            caveat="Step times are those under the profiler unless the run recorded its own.",
+        )
+    ]
+
+
+def _compute(categories: Result) -> pd.DataFrame:
+    table = categories.to_frame()
+    return table[~table["category"].isin(["communication", "copy"])]
+
+
+def _busy(headline: Result) -> list[int]:
+    """Ranks whose GPU computes most of the time."""
+    return [rank for rank, share in _compute_pct(headline).items() if share >= BUSY_PCT]
+
+
+def _compute_pct(headline: Result) -> Mapping[int, float]:
+    table = headline.to_frame()
+    known = table[table["compute_pct"].notna()]
+    return {int(rank): float(share) for rank, share in zip(known["rank"], known["compute_pct"], strict=True)}
+
+
+def _severity(share_pct: float) -> str:
+    """By the share of the steps' time that could be shorter."""
+    return "high" if share_pct >= 30 else "medium" if share_pct >= 10 else "low"
+
+
+def _off_tensor_cores(efficiency: Result, rank: int) -> tuple[Mapping[str, Any], ...]:
+    table = efficiency.to_frame()
+    off = (table["on_tensor_cores"] == False).fillna(value=False)  # noqa: E712 - absent is neither
+    columns = ["rank", "operator", "shapes", "element_type", "calls", "gpu_ns", "tflops_per_s"]
+    return _plain(table.loc[off & (table["rank"] == rank), columns].head(_MOST_ROWS))
+
+
+def _peaks(ranks: Result, rank: int) -> str:
+    table = ranks.to_frame().set_index("rank")
+    name = table["device_name"].get(rank)
+    peak = peak_of(name if isinstance(name, str) else None)
+    if peak is None:
+        return ""
+    rates = [f"{peak.tflops[kind]:.0f} in {kind.upper()}" for kind in ("fp32", "tf32", "bf16") if kind in peak.tflops]
+    return f" Peak of {peak.gpu} in TFLOP/s: {', '.join(rates)}."
+
+
+def _plain(frame: pd.DataFrame) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        {name: None if pd.isna(value) else value for name, value in row.items()}
+        for row in frame.astype("object").to_dict("records")
+    )

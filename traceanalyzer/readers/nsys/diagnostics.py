@@ -1,0 +1,107 @@
+"""What the capture lacks, in sentences of our own: its diagnostics name files and processes."""
+
+import re
+
+import pandas as pd
+
+from traceanalyzer.readers.nsys.api import RUNTIME
+from traceanalyzer.readers.nsys.gpu_ops import GRAPH, KERNEL
+from traceanalyzer.readers.nsys.nccl import Nccl
+from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx
+from traceanalyzer.readers.nsys.session import Session
+from traceanalyzer.readers.nsys.source import Source, int_values, text_values
+
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+_ERROR = 3
+
+_INCOMPLETE = re.compile(r"Not all (CUDA|NVTX|MPI|OSRT) events might have been collected", re.IGNORECASE)
+_DROPPED = re.compile(r"(\d+)[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.\d]*(\d+)", re.IGNORECASE)
+
+
+def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl) -> tuple[str, ...]:
+    """Sentences that hold for every rank of the export."""
+    return tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_said(source))
+
+
+def plain_diagnostic(text: str | None) -> str:
+    """A diagnostic with nothing in it but what becomes a note."""
+    if match := _INCOMPLETE.search(text or ""):
+        return match[0]
+    match = _DROPPED.search(text or "")
+    return f"{match[1] or match[2]} dropped" if match else ""
+
+
+def notes_of_rank(gpu_ops: pd.DataFrame) -> tuple[str, ...]:
+    """Sentences on one rank's operations."""
+    graphs = gpu_ops[(gpu_ops["activity"] == "graph").to_numpy()]
+    if graphs.empty:
+        return ()
+    busy_ns = int((graphs["end_ns"] - graphs["start_ns"]).sum())
+    return (_WHOLE_GRAPHS.format(count=len(graphs), busy_ms=busy_ns / 1e6),)
+
+
+_WHOLE_GRAPHS = (
+    "{count} CUDA graph launches ({busy_ms:.3f} ms) were recorded whole: the GPU was busy, with what is "
+    "unknown. They count as compute although they may hold communication and copies, so compute may be too "
+    "high and communication too low; capture with --cuda-graph-trace=node to see what ran inside."
+)
+_NO_CLOCK = "The export has no UTC start, so its times cannot be compared with those of other reports."
+_NO_API = (
+    "The export has no CUDA API calls: launches, steps and causes of idle time are not available; "
+    "capture with --trace=cuda,nvtx."
+)
+_NO_NVTX = (
+    "The export has no NVTX ranges: steps, phases and NCCL's calls are not available; capture with --trace=cuda,nvtx."
+)
+_NO_OPERATORS = (
+    "The export has no PyTorch operators: run the steps inside torch.autograd.profiler.emit_nvtx() to have them."
+)
+_NO_KERNELS = "The export has no kernels: only copies and memsets are known."
+_NO_PAYLOADS = (
+    "NCCL's ranges carry no payload, so sizes and bandwidths are not available; "
+    "nsys export --include-blobs=true brings it."
+)
+_SOME_PAYLOADS = (
+    "The size of {missing} of {calls} NCCL calls is not known: the payload is absent, or states one rank's share "
+    "and ncclCommInit, which states the number of ranks, lies outside the capture."
+)
+
+
+def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
+    tables = source.tables
+    absent = {
+        _NO_CLOCK: not session.has_clock,
+        _NO_API: RUNTIME not in tables,
+        _NO_NVTX: NVTX not in tables,
+        _NO_OPERATORS: NVTX in tables and nvtx.operators.empty,
+        _NO_KERNELS: not {KERNEL, GRAPH} & tables,
+    }
+    notes = [sentence for sentence, is_true in absent.items() if is_true]
+    if nvtx.open_ranges:
+        notes.append(f"{nvtx.open_ranges} NVTX ranges were open when the capture ended; they end with its last range.")
+    return notes
+
+
+def _nccl_notes(nccl: Nccl) -> list[str]:
+    if nccl.calls.empty:
+        return []
+    if not nccl.has_payloads:
+        return [_NO_PAYLOADS]
+    missing = int(nccl.calls["size_bytes"].isna().sum())
+    return [_SOME_PAYLOADS.format(missing=missing, calls=len(nccl.calls))] if missing else []
+
+
+def _said(source: Source) -> list[str]:
+    rows = source.read(DIAGNOSTICS, ints=("severity",), texts=("text",))
+    texts = text_values(rows, "text")
+    notes = []
+    kinds = sorted({match[1] for text in texts if (match := _INCOMPLETE.search(text))})
+    if kinds:
+        notes.append(f"Nsight Systems warns that not all {' and '.join(kinds)} events may have been collected.")
+    dropped = [int(match[1] or match[2]) for text in texts if (match := _DROPPED.search(text))]
+    if sum(dropped):
+        notes.append(f"Nsight Systems dropped {sum(dropped)} events: times and counts are too low.")
+    errors = int((int_values(rows, "severity", 0) == _ERROR).sum())
+    if errors:
+        notes.append(f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them.")
+    return notes

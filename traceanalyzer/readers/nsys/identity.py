@@ -1,0 +1,106 @@
+"""Which rank each (process, device) of an export is, and where that is known from."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.readers.base import DEVICE_ORDER, RankHint
+from traceanalyzer.readers.nsys.ids import process_number, process_of
+from traceanalyzer.readers.nsys.session import Session
+from traceanalyzer.readers.nsys.source import Source, int_values
+
+MPI_RANKS = "MPI_RANKS"
+
+RANKS_ARE_NAMED_IN = ("ncclCommInit", "rank")
+"""Words in the names of the ranges that tell ranks: no others are needed to number them."""
+
+_RANK_RANGE = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d+)\W*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A process and the device that it used: one rank."""
+
+    process: int
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A place's rank, the source of that number, and the ranks of the job where something says so."""
+
+    place: Place
+    rank: int
+    source: str
+    world_size: int | None
+
+
+def identify(
+    source: Source,
+    places: Sequence[Place],
+    session: Session,
+    *,
+    members: pd.DataFrame,
+    ranges: pd.DataFrame,
+    hint: RankHint | None,
+) -> list[Identity]:
+    """Ranks of all places, in order of rank; the first source that numbers each place once decides.
+
+    Sources: NCCL's commInit payloads (rank in the largest communicator), MPI, a range such as `RANK 3`, the
+    name of a report with one place (or the hint for it), the order of the devices.
+    """
+    world = _world_size(members)
+    for name, found in (
+        ("NCCL payload", _from_nccl(places, members, world)),
+        ("MPI", _from_mpi(source, places)),
+        ("NVTX range", _from_ranges(places, ranges)),
+    ):
+        if len(found) == len(places) == len(set(found.values())):
+            numbered = [Identity(place, found[place], name, world) for place in places]
+            return sorted(numbered, key=lambda one: one.rank)
+    if len(places) == 1 and hint is not None:
+        return [Identity(places[0], hint.rank, hint.source, world)]
+    ordered = sorted(places, key=lambda place: (session.gpu(process_number(place.process), place.device), place))
+    return [Identity(place, rank, DEVICE_ORDER, world) for rank, place in enumerate(ordered)]
+
+
+def _world_size(members: pd.DataFrame) -> int | None:
+    return int(members["ranks"].max()) if len(members) else None
+
+
+def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None) -> dict[Place, int]:
+    """Rank in the largest communicator, of which the job has one that holds every rank."""
+    largest = members[members["ranks"] == world] if world else members.iloc[:0]
+    found = {}
+    for place in places:
+        own = largest[largest["process"] == place.process]
+        # Several devices of one process: the payload names the device.
+        own = own[own["device"] == place.device] if len(own["device"].unique()) > 1 else own
+        if len(own["rank"].unique()) == 1:
+            found[place] = int(own["rank"].iloc[0])
+    return found
+
+
+def _from_mpi(source: Source, places: Sequence[Place]) -> dict[Place, int]:
+    rows = source.read(MPI_RANKS, ints=("globalTid", "rank"))
+    ranks = dict(
+        zip(
+            process_of(int_values(rows, "globalTid", 0)).tolist(),
+            int_values(rows, "rank").tolist(),
+            strict=True,
+        )
+    )
+    return {place: ranks[place.process] for place in places if place.process in ranks}
+
+
+def _from_ranges(places: Sequence[Place], ranges: pd.DataFrame) -> dict[Place, int]:
+    if not len(ranges):
+        return {}
+    named = {name: _RANK_RANGE.fullmatch(str(name)) for name in ranges["name"].cat.categories}
+    numbers = {name: int(match[1]) for name, match in named.items() if match}
+    stated = ranges.loc[ranges["name"].isin(list(numbers)), ["process", "name"]].astype({"name": str})
+    each = stated.assign(rank=stated["name"].map(numbers)).groupby("process")["rank"].agg(["nunique", "first"])
+    each = each[each["nunique"] == 1]["first"]
+    return {place: int(each[place.process]) for place in places if place.process in each.index}

@@ -1,0 +1,166 @@
+"""The ranks of one export, one after the other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
+from traceanalyzer.readers.nsys.api import read_api_calls
+from traceanalyzer.readers.nsys.counters import read_counters
+from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
+from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
+from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
+from traceanalyzer.readers.nsys.ids import process_number, process_of
+from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
+from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
+from traceanalyzer.readers.nsys.session import Session, read_session
+from traceanalyzer.readers.nsys.source import Source, int_values
+
+_TIMES = ("start_ns", "end_ns", "time_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """Everything that was read, of all ranks; times are the export's own."""
+
+    session: Session
+    gpu_ops: GpuOps
+    api_calls: pd.DataFrame
+    nvtx: Nvtx
+    nccl: Nccl
+    counters: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+def peek(source: Source, path: Path) -> Header:
+    """Ranks, world size and start, from the ids of the GPU operations and the NVTX ranges.
+
+    Raises:
+        NotATraceError: the export has no GPU operations.
+    """
+    places = _places_of_tables(source)
+    if not places:
+        raise _no_gpu_ops(source, path)
+    session, nvtx = read_session(source), read_nvtx(source, RANKS_ARE_NAMED_IN)
+    members = read_nccl(source, nvtx.ranges).members
+    found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=None)
+    return Header(
+        # A number that only follows the devices is no claim: reports of several hosts all begin with 0.
+        ranks=None if found[0].source == DEVICE_ORDER else tuple(one.rank for one in found),
+        world_size=found[0].world_size,
+        start_ns=session.offset_ns or None,
+    )
+
+
+def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
+    """Each rank of the export, in order.
+
+    Raises:
+        NotATraceError: the export has no GPU operations.
+    """
+    gpu_ops = read_gpu_ops(source, rules)
+    if not gpu_ops.parts:
+        raise _no_gpu_ops(source, path)
+    session, nvtx = read_session(source), read_nvtx(source)
+    nccl = read_nccl(source, nvtx.ranges)
+    export = _Export(
+        session, gpu_ops, read_api_calls(source), nvtx, nccl, read_counters(source),
+        notes_of_export(source, session, nvtx, nccl),
+    )  # fmt: skip
+    places = sorted(Place(process, device) for process, device in gpu_ops.places)
+    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
+    for identity in found:
+        yield _trace(export, path, identity, found)
+
+
+def _places_of_tables(source: Source) -> list[Place]:
+    places = set()
+    for table in GPU_TABLES:
+        rows = source.read(table, ints=("globalPid", "deviceId"))
+        process, device = process_of(int_values(rows, "globalPid", 0)), int_values(rows, "deviceId", 0)
+        distinct = pd.DataFrame({"process": process, "device": device}).drop_duplicates()
+        places |= {Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)}
+    return sorted(places)
+
+
+def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
+    if not {"StringIds", NVTX, *GPU_TABLES} & source.tables:
+        return NotATraceError(f"{path}: not an export of Nsight Systems (no table of one)")
+    return NotATraceError(
+        f"{path}: no GPU operations; capture with --trace=cuda,nvtx and export again with nsys export"
+    )
+
+
+def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Identity]) -> RankTrace:
+    place, offset = identity.place, export.session.offset_ns
+    process = place.process
+    gpu_ops = export.gpu_ops.of(process, place.device, offset)
+    gpu = export.session.gpu(process_number(process), place.device)
+    counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
+    return make_trace(
+        _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops)),
+        gpu_ops=gpu_ops,
+        api_calls=_of(export.api_calls, process, offset),
+        host_ops=_of(export.nvtx.operators, process, offset),
+        ranges=_of(export.nvtx.ranges, process, offset),
+        comm_args=_of(export.nccl.calls, process, offset),
+        counters=_shifted(counters, offset),
+    )
+
+
+def _of(frame: pd.DataFrame, process: int, offset_ns: int) -> pd.DataFrame:
+    return _shifted(frame[(frame["process"] == process).to_numpy()], offset_ns)
+
+
+def _shifted(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
+    """Times made absolute, and no name kept that only other ranks use."""
+    named = [name for name in ("name", "domain") if name in frame]
+    return frame.assign(
+        **{name: frame[name] + offset_ns for name in _TIMES if name in frame},
+        **{name: frame[name].cat.remove_unused_categories() for name in named},
+    )
+
+
+def _meta(
+    export: _Export, path: Path, identity: Identity, all_ranks: list[Identity], own_notes: tuple[str, ...]
+) -> RankMeta:
+    session, place = export.session, identity.place
+    number = process_number(place.process)
+    shared = sum(one.place.process == place.process for one in all_ranks)
+    if shared > 1:
+        own_notes += (f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",)
+    return RankMeta(
+        rank=identity.rank,
+        rank_source=identity.source,
+        files=(str(path),),
+        format="nsys",
+        world_size=identity.world_size,
+        device=place.device,
+        device_name=session.gpu_names.get(session.gpu(number, place.device)),
+        process=number,
+        groups=_groups(export.nccl.members, all_ranks),
+        versions=session.versions,
+        capture_start_ns=session.offset_ns if session.has_clock else None,
+        capture_end_ns=session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None,
+        notes=own_notes + export.notes,
+    )
+
+
+def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGroup, ...]:
+    """Communicators all of whose ranks are in this export."""
+    rank_of = {(one.place.process, one.place.device): one.rank for one in all_ranks}
+    # A payload without a device, or of a process with one, means the process's only rank.
+    rank_of |= {(one.place.process, pd.NA): one.rank for one in all_ranks}
+    groups = []
+    for communicator, joined in members.sort_values("rank").groupby("communicator", sort=False):
+        keys = joined[["process", "device"]].itertuples(index=False, name=None)
+        ranks = [rank_of.get((process, device), rank_of.get((process, pd.NA))) for process, device in keys]
+        held = tuple(rank for rank in ranks if rank is not None)
+        if len(set(held)) == int(joined["ranks"].max()):
+            groups.append(ProcessGroup(communicator_name(int(communicator)), "", held))
+    return tuple(groups)
