@@ -93,7 +93,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     if known is None or "step" in known.keys:
         return None
     keys = tuple(key for key in KEYS.get(name, known.keys) if key != "rank")
-    if not keys or not all(set(keys) <= set(capture.tables[name]) for capture in (base, other)):
+    if not keys or any(_is_position(capture.tables[name], keys) for capture in (base, other)):
         return None
     if base.tables[name].empty and other.tables[name].empty:
         return None
@@ -108,6 +108,15 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
         return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), sides)
     return _split_names(_joined(name, known.title, keys, _with_variants(*sides)))
 
+
+def _is_position(frame: pd.DataFrame, keys: tuple[str, ...]) -> bool:
+    """Whether a key is a moment or a number of one capture, or absent: it names nothing that another run has."""
+    missing = not set(keys) <= set(frame)
+    return missing or any(pd.api.types.is_integer_dtype(frame[key]) for key in keys if key not in _NUMBERS)
+
+
+_NUMBERS = ("peer_device",)
+"""Keys that are numbers and yet mean the same in every run."""
 
 _BETWEEN = "\x1f"
 """Stands between the names of variants while they are one row."""
