@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli.baseline import baseline
+from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.report import report
 from traceanalyzer.errors import TraceAnalyzerError
 
@@ -47,12 +49,16 @@ def cli() -> None:
       analyze-traces profile/ddp
       analyze-traces --trace-dir profile/ddp --steps last --open
       analyze-traces --trace-file rank0.json.gz --trace-file rank1.json.gz --output out
+      analyze-traces profile/ddp --fail-on 'exposed_comm_pct > 5' --fail-on 'idle_pct > 10 @ any rank'
+      analyze-traces diff profile/naive profile/ddp
 
     Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug in this program; 130 interrupted.
     """  # noqa: D301 - click wants the character itself
 
 
 cli.add_command(report)
+cli.add_command(diff)
+cli.add_command(baseline)
 
 
 def main(arguments: list[str] | None = None) -> None:

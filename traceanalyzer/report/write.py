@@ -9,6 +9,8 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TABLES
 from traceanalyzer.report import WRITERS, Report
 
+_GATES = ("gate.xml", "gate.md")
+
 _RANK_FILE = re.compile(r"rank_\d+\.parquet")
 
 
@@ -40,6 +42,7 @@ def write(report: Report, folder: Path, formats: Sequence[str]) -> list[Path]:
 
 def _left_over(folder: Path) -> Iterator[Path]:
     """Files by the names that reports give, nothing else."""
+    yield from (path for name in _GATES if (path := folder / name).is_file())
     for name in ANALYSES:
         for suffix in ("csv", "parquet"):
             path = folder / "tables" / f"{name}.{suffix}"
