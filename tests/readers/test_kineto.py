@@ -57,8 +57,10 @@ def test_properties_name_the_rank_groups_device_and_versions(tmp_path):
 
 
 def test_properties_after_the_events_count_too(tmp_path):
-    content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}}
-    assert only(write(tmp_path / "a.json", content)).rank == 2
+    content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}, "baseTimeNanoseconds": 10**18}
+    trace = only(write(tmp_path / "a.json", content))
+    assert trace.rank == 2
+    assert trace.gpu_ops["start_ns"].tolist() == [10**18 + 10_001, 10**18 + 20_000]
 
 
 def test_old_category_names_and_streams_in_tid(tmp_path):
@@ -77,6 +79,11 @@ def test_old_category_names_and_streams_in_tid(tmp_path):
         (0, "1700000000000000", 1_700_000_000_000_000_000),
         (0, "1700000000123456.789", 1_700_000_000_123_456_789),
         (1_790_857_026_000_000_000, "4364160149625.886", 1_795_221_186_149_625_886),
+        (0, "1700000000000001", 1_700_000_000_000_001_000),
+        (0, "4441870693323.765", 4_441_870_693_323_765),
+        (10**18, "4503500000000.001", 1_004_503_500_000_000_001),
+        (0, "8796093022207.999", 8_796_093_022_207_999),
+        (0, "-0.001", -1),
         (0, "12", 12_000),
         (0, "0.001", 1),
     ],

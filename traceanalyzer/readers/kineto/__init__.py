@@ -52,11 +52,12 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """
     text = EventText.open(path)
     decoder = EventDecoder()
-    builder = TableBuilder(base_ns=properties(text.head).base_ns)
+    builder = TableBuilder()
     with _paused_collector():
         for chunk in text.chunks():
             builder.add(decoder.decode(chunk))
     known = properties(text.head, text.tail)
+    builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
     if ops.empty:
         has_host = not builder.frame("host_ops").empty

@@ -28,9 +28,13 @@ _GPU_MEMORY = 1
 
 @dataclass(slots=True)
 class TableBuilder:
-    """Collects the events of one file; `base_ns` is added to every time."""
+    """Collects the events of one file.
 
-    base_ns: int
+    Attributes:
+        base_ns: added to every time of a frame; a file may say it after its events.
+    """
+
+    base_ns: int = 0
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -50,11 +54,11 @@ class TableBuilder:
 
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
-        return self._columns.setdefault(name, Columns(self.base_ns))
+        return self._columns.setdefault(name, Columns())
 
     def frame(self, name: str) -> pd.DataFrame:
         """What has been collected for a table."""
-        return self.table(name).frame()
+        return self.table(name).frame(self.base_ns)
 
 
 def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
