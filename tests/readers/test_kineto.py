@@ -166,9 +166,12 @@ def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "no traceEvents"),
+        (b"", "is empty"),
         (b"hello", "no traceEvents"),
         (b'{"a": 1}', "no traceEvents"),
+        ('{"traceEvents": []}'.encode("utf-16"), "save it as UTF-8"),
+        ('{"traceEvents": []}'.encode("utf-16-be"), "save it as UTF-8"),
+        (b'[{"id": 1}, {"id": 2}]', "no traceEvents"),
         (b'{"traceEvents": []}', "without PyTorch operators"),
         (b'{"traceEvents": [{"ph": "X", "cat": "x", "ts": 1}]}', "without PyTorch operators"),
         (b'{"traceEvents": [{"ph": "X"', "cut off before its first event"),

@@ -14,10 +14,12 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.kineto.events import EventDecoder
+from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import TableBuilder
+
+_UNNAMED = "(unnamed)"
 
 _CPU_ALONE = "has no GPU operations; record it with ProfilerActivity.CUDA, on the rank's own GPU"
 
@@ -90,6 +92,8 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     """The operations with what their names say: kind, and for copies direction and memories."""
     if ops.empty:
         return ops.assign(kind=None)
+    if ops["name"].isna().any():
+        ops = ops.assign(name=ops["name"].cat.add_categories([_UNNAMED]).fillna(_UNNAMED))
     pairs = ops[["name", "activity"]].drop_duplicates()
     facts = [
         (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
@@ -114,6 +118,8 @@ def _meta(
     notes = []
     if text.is_truncated:
         notes.append("The file is cut off at its end: later events are missing, and with them parts of every figure.")
+    if text.file.is_damaged:
+        notes.append("The file's gzip data are damaged: what could be unpacked is used.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(

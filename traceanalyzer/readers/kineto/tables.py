@@ -209,7 +209,7 @@ def _threads(events: list[Any]) -> list[int]:
 
 def _number(text: str | int) -> int:
     """The number in `stream 7` or `thread 12 (python)`, as old traces write them."""
-    digits = re.search(r"\d+", str(text))
+    digits = re.search(r"\d{1,18}", str(text))
     return int(digits[0]) if digits else -1
 
 
