@@ -56,6 +56,46 @@ def test_properties_name_the_rank_groups_device_and_versions(tmp_path):
     assert (meta.device_name, meta.versions) == ("NVIDIA H200", {"cuda_runtime": "13.0", "nccl": "2.28.9"})
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text.replace(b'"sms": 1', b'"sms": NaN'),
+        lambda text: text.replace(b'"sms": 1', b'"sms": 1,,'),
+        lambda text: text.replace(b"H200", b"H\xff200"),
+        lambda text: text.replace(b'"pg_config": []', b'"pg_config": "[]"'),
+        lambda text: text.replace(b'"pg_config": []', b'"pg_config": [{"ranks": [1e99]}]'),
+        lambda text: text.replace(b'"trace_id": "T"', b'"trace_id": 5'),
+        lambda text: text.replace(b'"cuda_driver_version": 13000', b'"cuda_driver_version": 1' + b"0" * 5000),
+        lambda text: text.replace(b'"sms": 1', b'"sms": ' + b"[" * 100_000 + b"]" * 100_000),
+    ],
+    ids=["byte order mark", "NaN", "bad JSON", "invalid UTF-8", "groups as text", "odd group", "odd id", "huge version",
+         "deep"],
+)  # fmt: skip
+def test_an_odd_property_costs_no_other(tmp_path, damage):
+    content = document(EVENTS, rank=1, world_size=4, base_ns=10**18, trace_id="T", cuda_driver_version=13000,
+                       deviceProperties=[{"id": 0, "name": "NVIDIA H200", "sms": 1}])  # fmt: skip
+    whole = json.dumps(content).encode()
+    damaged = damage(whole)
+    assert damaged != whole
+    trace = only(write(tmp_path / "a.json", damaged))
+    assert (trace.rank, trace.meta.world_size, trace.gpu_ops["start_ns"].iloc[0]) == (1, 4, 10**18 + 10_001)
+    header = kineto.peek(tmp_path / "a.json")
+    assert (header.ranks, header.world_size) == ((1,), 4)
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, 10**400])
+def test_a_rank_that_cannot_be_one_is_none(tmp_path, number):
+    trace = only(write(tmp_path / "a.json", document(EVENTS, rank=number)))
+    assert (trace.rank, trace.meta.rank_source, trace.meta.world_size) == (3, "path", 2)
+
+
+@pytest.mark.parametrize("base_ns", [10**19, -(10**19), "soon"])
+def test_a_time_base_out_of_range_is_none(tmp_path, base_ns):
+    trace = only(write(tmp_path / "a.json", document(EVENTS, base_ns=base_ns)))
+    assert trace.gpu_ops["start_ns"].iloc[0] == 10_001
+
+
 def test_properties_after_the_events_count_too(tmp_path):
     content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}, "baseTimeNanoseconds": 10**18}
     trace = only(write(tmp_path / "a.json", content))
@@ -71,6 +111,14 @@ def test_old_category_names_and_streams_in_tid(tmp_path):
     assert trace.gpu_ops["stream"].tolist() == [7, 9]
     assert trace.gpu_ops["kind"].tolist() == ["compute", "copy"]
     assert trace.meta.device == 2
+
+
+def test_old_profilers_wrote_steps_among_the_operators(tmp_path):
+    events = [*EVENTS, *(host(10 * n, 9, name=f"ProfilerStep#{n}", cat="Operator") for n in (1, 2)),
+              host(50, 1, name="aten::add", cat="Operator")]  # fmt: skip
+    trace = only(write(tmp_path / "a.json", document(events)))
+    assert trace.ranges["name"].tolist() == ["ProfilerStep#1", "ProfilerStep#2"]
+    assert trace.host_ops["name"].tolist() == ["aten::mm", "aten::add"]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +200,26 @@ def test_invalid_utf8_in_a_name_costs_nothing(tmp_path):
     assert "odd" in trace.gpu_ops["name"].iloc[0]
 
 
-def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch):
-    events = [kernel(10 * n, 1, name='a "}, {\\"ph\\": " b' if n % 3 else "plain", correlation=n) for n in range(200)]
+ORDERS = {
+    "phase first": lambda event: event,
+    "name first": lambda event: {"name": event["name"], **event},
+    "arguments first": lambda event: {"args": event["args"], **event},
+    "mixed": lambda event: event if event["ts"] else {"name": event["name"], **event},
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch, order):
+    nested = {"list": [{"name": 1}, {"name": {"ts": 2}}, {"cat": 3}]}
+    names = ["plain", 'a "}, {\\"ph\\": " b', ', {"ph": "X"']
+    events = [order(kernel(10 * n, 1, name=names[n % 3], correlation=n, **nested)) for n in range(200)]
     path = write(tmp_path / "a.json", document(events))
     for size in (100, 777, 5000, 1 << 20):
         monkeypatch.setattr(stream, "HEAD_BYTES", 64)
         text = stream.EventText.open(path)
         chunks = list(text.chunks(size))
         assert sum(len(json.loads(b"[" + chunk + b"]")) for chunk in chunks) == 200
+        assert max(map(len, chunks)) < 2 * size + 2000
         assert not text.is_truncated
 
 

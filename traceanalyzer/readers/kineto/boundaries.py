@@ -43,7 +43,7 @@ def cut_near(text: bytes, position: int) -> tuple[int, int] | None:
 def _cuts(text: bytes, begin: int, limit: int) -> Iterator[tuple[int, int]]:
     """Between two events: an event has a phase of its own, which an object in an event's arguments has not."""
     for phase in _PHASE.finditer(text, begin, limit):
-        for match in NEXT_OBJECT.finditer(text, begin, phase.start()):
+        for match in NEXT_OBJECT.finditer(text, begin, phase.start() + 1):  # the phase may be the first key
             if not end_of_object(text, match.end(), phase.start()):
                 yield match.span()
                 break

@@ -1,6 +1,6 @@
 """Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -20,10 +20,12 @@ class Names:
     codes: dict[str | bytes | None, int] = field(default_factory=dict)
     chunks: list[np.ndarray] = field(default_factory=list)
 
-    def extend(self, texts: Iterable[str | bytes | None]) -> None:
+    def extend(self, texts: list[Any]) -> None:
         """Append rows."""
         codes = self.codes
-        self.chunks.append(np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32))
+        for text in dict.fromkeys(texts):
+            codes.setdefault(text, len(codes))
+        self.chunks.append(np.fromiter(map(codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
 
     def extend_some(self, count: int, texts: Mapping[int, str | bytes]) -> None:
         """Append `count` rows of which few have a text."""
@@ -63,7 +65,7 @@ class Columns:
         self._numbers.setdefault("time_ns", []).append(to_ns([event.ts for event in events]))
         self.rows += len(events)
 
-    def texts(self, column: str, values: Iterable[str | bytes | None]) -> None:
+    def texts(self, column: str, values: list[Any]) -> None:
         """A column of texts that repeat, as text or UTF-8; `None` and "" are absent."""
         self._texts.setdefault(column, Names()).extend(values)
 

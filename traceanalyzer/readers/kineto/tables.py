@@ -20,6 +20,8 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 
 _COMM_HOST_OP = "record_param_comms"
 
+_STEP = "ProfilerStep#"
+
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
 
 _GPU_MEMORY = 1
@@ -89,7 +91,11 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
 
 
-def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    if category == "operator":  # old profilers wrote steps among the operators
+        steps = [event for event in events if event.name.startswith(_STEP)]
+        events = [event for event in events if not event.name.startswith(_STEP)]
+        _add_ranges(builder, category, steps)
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("host_ops")
     table.times(events)
