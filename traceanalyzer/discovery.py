@@ -48,14 +48,12 @@ class Run:
     Attributes:
         label: folder below the one that was searched; empty when it is that one.
         info: path of the run.json beside them.
-        is_guessed: some ranks' numbers are only the order of the files.
     """
 
     label: str
     captures: tuple[Capture, ...]
     start_ns: int
     info: Path | None = None
-    is_guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,26 +204,20 @@ def _start_ns(capture: Capture) -> int:
 
 def _run(captures: list[Capture], label: str, place: Path) -> Run:
     info = place / RUN_INFO
-    numbered, is_guessed = _numbered(captures)
     return Run(
         label=label,
-        captures=tuple(numbered),
+        captures=tuple(_numbered(captures)),
         start_ns=min(map(_start_ns, captures)),
         info=info if info.is_file() else None,
-        is_guessed=is_guessed,
     )
 
 
-def _numbered(captures: list[Capture]) -> tuple[list[Capture], bool]:
+def _numbered(captures: list[Capture]) -> list[Capture]:
     """Give the files that name no rank the free numbers, in natural order of their paths."""
     taken = _ranks(captures)
     free = (number for number in range(len(captures) + len(taken)) if number not in taken)
     ordered = sorted(captures, key=lambda capture: _natural(str(capture.path)))
-    numbered = [
-        capture if capture.ranks else replace(capture, hint=RankHint(next(free), FILE_ORDER)) for capture in ordered
-    ]
-    guessed = [capture for capture in numbered if capture.hint and capture.hint.source == FILE_ORDER]
-    return numbered, len(captures) > 1 and any(capture.header.ranks is None for capture in guessed)
+    return [capture if capture.ranks else replace(capture, hint=RankHint(next(free), FILE_ORDER)) for capture in ordered]
 
 
 def _merged(runs: list[Run]) -> list[Run]:

@@ -124,7 +124,7 @@ def notes_of(run: Run, windows: Mapping[int, RankMeta]) -> tuple[str, ...]:
     if missing:
         have = "has" if len(missing) == 1 else "have"
         notes.append(f"{len(missing)} of {size} ranks {have} no trace here: {_listed(missing)}.")
-    if run.is_guessed:
+    if len(run.captures) > 1 and any(meta.rank_source == FILE_ORDER for meta in windows.values()):
         notes.append("Ranks are numbered by file order: neither the traces nor their names say which is which.")
     apart = _apart(windows)
     if apart:

@@ -6,10 +6,12 @@ import json
 import pytest
 
 from tests.builders import document, host, kernel, write
+from traceanalyzer.analyses.integrity_checks import launches_without_operation
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 from traceanalyzer.readers.kineto import stream
+from traceanalyzer.selection import Selection, select
 
 EVENTS = [
     host(0.5, 4, name="aten::mm", **{"External id": 1}),
@@ -253,6 +255,29 @@ def test_a_file_of_two_gpus_without_a_rank_is_two_ranks(tmp_path):
     assert [(t.rank, t.meta.device, len(t.gpu_ops)) for t in (first, second)] == [(0, 0, 1), (1, 1, 2)]
     assert first.comm_args.empty
     assert second.comm_args["gpu_op"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_partial"),
+    [
+        ([("cudaLaunchKernel", 1), ("cudaLaunchKernel", 2)], False),
+        ([("cudaLaunchKernel", 1), ("cuLaunchKernel", 1)], False),
+        ([("cudaMemcpyAsync", 3)], False),
+        ([("cudaLaunchKernel", 0)], False),
+        ([("cudaLaunchKernel", 1), ("cudaLaunchKernel", 3)], True),
+    ],
+    ids=["two GPUs", "runtime and driver", "copy of nothing", "unknown id", "lost"],
+)
+@pytest.mark.parametrize("rank", [None, 0])
+def test_a_step_is_partial_when_no_gpu_of_the_process_answers_a_launch(tmp_path, calls, is_partial, rank):
+    events = [host(0, 90, name="ProfilerStep#1", cat="user_annotation"), kernel(10, 1, device=0, correlation=1),
+              kernel(10, 1, device=1, correlation=2)]  # fmt: skip
+    events += [host(1 + n, 1, name=name, cat="cuda_runtime", correlation=c) for n, (name, c) in enumerate(calls)]
+    traces = read(write(tmp_path / "a.json", document(events, rank=rank)))
+    assert len(traces) == (2 if rank is None else 1)
+    for trace in traces:
+        assert select(trace, Selection()).steps["is_partial"].tolist() == [is_partial]
+        assert bool(launches_without_operation(trace)) == is_partial
 
 
 def test_another_gpus_operations_in_a_ranks_file_are_named(tmp_path):

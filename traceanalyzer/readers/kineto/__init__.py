@@ -157,6 +157,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
                 device=None if device is None else int(device),
                 device_name=known.device_names.get(device if device is not None else -1),
             ),
+            process_ops=ops["correlation"],
             gpu_ops=ops[on_device],
             comm_args=_kept_args(comm_args, on_device),
             counters=counters[_rows_of(counters, device)],
