@@ -217,7 +217,9 @@ def _numbered(captures: list[Capture]) -> list[Capture]:
     taken = _ranks(captures)
     free = (number for number in range(len(captures) + len(taken)) if number not in taken)
     ordered = sorted(captures, key=lambda capture: _natural(str(capture.path)))
-    return [capture if capture.ranks else replace(capture, hint=RankHint(next(free), FILE_ORDER)) for capture in ordered]
+    return [
+        capture if capture.ranks else replace(capture, hint=RankHint(next(free), FILE_ORDER)) for capture in ordered
+    ]
 
 
 def _merged(runs: list[Run]) -> list[Run]:

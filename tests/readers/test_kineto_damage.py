@@ -170,7 +170,24 @@ def test_properties_of_several_megabytes_do_not_hide_the_events(tmp_path):
     assert len(only(path).gpu_ops) == 1
 
 
-ODD_VALUES = (None, HUGE, -HUGE, 1e300, -1, 1.5, "", "x", "NaN", float("nan"), float("inf"), [], [[]], {}, {"ph": "X"}, True)
+ODD_VALUES = (
+    None,
+    HUGE,
+    -HUGE,
+    1e300,
+    -1,
+    1.5,
+    "",
+    "x",
+    "NaN",
+    float("nan"),
+    float("inf"),
+    [],
+    [[]],
+    {},
+    {"ph": "X"},
+    True,
+)
 
 
 def mutated(events, rng):

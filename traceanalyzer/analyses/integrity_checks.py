@@ -49,8 +49,7 @@ def file_damage(trace: RankTrace) -> list[Defect]:
 
 
 def launches_without_operation(trace: RankTrace) -> list[Defect]:
-    """Kernel launches that no GPU operation of the process answers, while a CUDA graph is captured or not.
-    """
+    """Kernel launches that no GPU operation of the process answers, while a CUDA graph is captured or not."""
     calls = trace.api_calls
     is_launch = host_names.matches(calls["name"], host_names.is_launch)
     if trace.gpu_ops.empty or not is_launch.any():

@@ -11,8 +11,8 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace
+from traceanalyzer.kinds import CUT_LIST, KindRules
+from traceanalyzer.model import NONE, ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
@@ -141,7 +141,7 @@ def _meta(
 
 def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
     host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
-    counters, comm_args = builder.frame("counters"), builder.frame("comm_args")
+    counters, comm_args = builder.frame("counters"), _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     if known.rank is not None and len(devices) > 1:
         others = int((ops["device"] != devices[0]).sum())
@@ -163,6 +163,16 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
             counters=counters[_rows_of(counters, device)],
             **host,
         )
+
+
+def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -> pd.DataFrame:
+    """The arguments with their groups' ranks in full: PyTorch writes 30 of them (`0, 1, ..., 63`), or none."""
+    if comm_args.empty:
+        return comm_args
+    ranks = {group.name: ",".join(map(str, group.ranks)) for group in groups if group.ranks}
+    text, full = comm_args["group_ranks"].astype("object"), comm_args["group"].astype("object").map(ranks)
+    is_cut = text.isna() | text.str.contains(CUT_LIST, regex=False).astype("boolean").fillna(value=False)
+    return comm_args.assign(group_ranks=text.mask(is_cut & full.notna(), full).astype("category"))
 
 
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:

@@ -104,7 +104,9 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
         rank=info.rank,
         world_size=info.world_size,
         groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, tuple(g.ranks)) for g in info.pg_config),
-        device_names={device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None},
+        device_names={
+            device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None
+        },
         trace_id=raw.trace_id,
         base_ns=raw.baseTimeNanoseconds,
         versions={name: version for name, version in versions.items() if version},
