@@ -43,7 +43,8 @@ class Calls(Result):
         "root": "Root of a rooted collective.",
         "peers": "Peers of send and receive operations: `send 1, recv 1`.",
         "host_operations": "Host operations that the call carries.",
-        "is_uneven": "Whether an all-to-all's split sizes differ; absent when the trace shows 30 equal ones and left out more.",
+        "is_uneven": "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
+        "but it left some out.",
         "arguments": "Where the arguments come from: kernel, host, or inferred from a later step (for a kernel that "
         "was launched before the capture); absent when nothing tells.",
     }
@@ -118,11 +119,12 @@ def _host_owners(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     return _outermost(held[kept], following.loc[kept, "position"].astype("int64"))
 
 
-def _sends(names: pd.Series) -> np.ndarray:
+def _sends(names: pd.Series) -> pd.arrays.BooleanArray:
     """Whether each kernel sends and receives (`SendRecv`); NA where the name tells no collective."""
     of_name = {name: kinds.collective(name) for name in names.unique()}
     found = names.astype("object").map(of_name)
-    return (found == "send_recv").astype("boolean").mask(found.isna()).array
+    sends: pd.arrays.BooleanArray = (found == "send_recv").astype("boolean").mask(found.isna()).array
+    return sends
 
 
 def _is_sent(host: pd.DataFrame) -> np.ndarray:

@@ -11,7 +11,6 @@ import msgspec
 
 from traceanalyzer.model import ProcessGroup
 
-
 _BASE_NS = 4 * 10**18
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
