@@ -1,3 +1,5 @@
+import dataclasses
+
 import pandas as pd
 import pytest
 
@@ -85,6 +87,17 @@ def test_unknown_bytes_stay_unknown():
     assert pd.isna(row["base_size_bytes"])
     assert row["other_size_bytes"] == 11
     assert pd.isna(row["change_size_bytes"])
+
+
+def test_a_run_without_any_row_of_a_table_and_ranks_without_one():
+    with_comm, without = capture(steady(10, 5)), capture(steady(10))
+    row = joined(without, with_comm, "nccl").frame.iloc[0]
+    assert (row["status"], row["base_calls"], row["other_calls"], row["change_total_ns"]) == ("NEW", 0, 1, 5)
+    row = joined(with_comm, without, "nccl").frame.iloc[0]
+    assert (row["status"], row["base_calls"], row["other_calls"], row["change_total_ns"]) == ("REMOVED", 1, 0, -5)
+    half = {**with_comm.tables, "nccl": with_comm.tables["nccl"].query("rank == 0")}
+    row = joined(dataclasses.replace(with_comm, tables=half), without, "nccl").frame.iloc[0]
+    assert row["base_calls"] == 0.5  # of two ranks one communicates
 
 
 def test_no_tables_of_a_capture_that_is_not_of_its_steps():
