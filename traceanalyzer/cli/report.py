@@ -14,7 +14,8 @@ from traceanalyzer.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from traceanalyzer.discovery import Found, Run
+    from traceanalyzer.clustering import Run
+    from traceanalyzer.discovery import Found
     from traceanalyzer.loading import LoadOptions
 
 FORMATS = ("html", "csv", "json", "parquet")
@@ -94,49 +95,35 @@ def _one(
     console: "Console",
 ) -> tuple[Path, bool]:  # fmt: skip
     """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
-    from traceanalyzer import gate, run_info
-    from traceanalyzer.loading import other_runs
-    from traceanalyzer.report import WRITERS, gates, terminal
-    from traceanalyzer.report.build import build
-    from traceanalyzer.scale import summarise
+    from rich.markup import escape
 
-    _make(target)
+    from traceanalyzer import gate, run_info
+    from traceanalyzer.export.events import write_rank
+    from traceanalyzer.loading import other_runs
+    from traceanalyzer.report import gates, terminal
+    from traceanalyzer.report.build import build
+    from traceanalyzer.report.write import prepare, write
+    from traceanalyzer.scale import summarise, visit
+
+    prepare(target)
     formats = options["formats"] or ("html", "csv", "json")
-    hook = _event_writer(target) if "parquet" in formats else None
     with _progress(console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, jobs=options["jobs"], hook=hook, progress=advance)
+        summary = summarise(found, run, load, jobs=options["jobs"], progress=advance)
     info, info_notes = run_info.read_or_note(run.info)
     notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     outcomes = gate.check_run(options["gates"], made.results, label)
-    written = [path for name in formats for path in WRITERS[name](made, target)]
+    written = write(made, target, formats)
     written += gates.write(outcomes, target) if outcomes else []
+    if "parquet" in formats:
+        visit(run, load, summary.claims, partial(write_rank, folder=target / "events"), jobs=options["jobs"])
     terminal.show(made, console)
     gates.show(outcomes, console)
     if options["verbose"]:
-        console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
+        console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    console.print(f"Report: {escape(str(page))}", highlight=False, soft_wrap=True)
     return page, gate.has_failed(outcomes)
-
-
-_OURS = ("gate.*", "tables/*.csv", "tables/*.parquet", "events/*/rank_*.parquet")
-
-
-def _make(folder: Path) -> None:
-    """Make the folder, without the tables of an earlier report: its ranks and analyses may be others."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in (path for pattern in _OURS for path in folder.glob(pattern)):
-            old.unlink()
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from error
-
-
-def _event_writer(target: Path) -> Any:
-    from traceanalyzer.export.events import write_rank
-
-    return partial(write_rank, folder=target / "events")
 
 
 def _progress(console: "Console", files: int) -> Any:

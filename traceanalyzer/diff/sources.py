@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from traceanalyzer import run_info
+from traceanalyzer.clustering import Run
 from traceanalyzer.diff import lanes
 from traceanalyzer.diff.captures import (
     Capture,
@@ -21,7 +22,7 @@ from traceanalyzer.diff.captures import (
     shared_steps,
     to_json,
 )  # fmt: skip
-from traceanalyzer.discovery import Found, Run, discover, of_files
+from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.loading import LoadOptions, label_of, other_runs
 from traceanalyzer.scale import Summary, summarise

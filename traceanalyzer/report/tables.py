@@ -60,19 +60,20 @@ def _finding(finding: Any) -> dict[str, Any]:
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV that no spreadsheet runs as formulas."""
-    # Leading = + - @ in a name would run as a formula in a spreadsheet: text columns are quoted as they are,
-    # and names of kernels never begin so; a hostile one gets an apostrophe.
-    frame.assign(**{name: frame[name].map(_inert, na_action="ignore") for name in _text_columns(frame)}).to_csv(
-        path, index=False
-    )
+    # Names come from the trace: one that would run gets an apostrophe.
+    texts = {name: frame[name].map(_inert, na_action="ignore") for name in frame if _holds_text(frame[name])}
+    frame.assign(**texts).to_csv(path, index=False)
 
 
-def _text_columns(frame: pd.DataFrame) -> list[str]:
-    return [name for name in frame if pd.api.types.is_string_dtype(frame[name].dtype)]
+def _holds_text(column: pd.Series) -> bool:
+    return isinstance(column.dtype, pd.CategoricalDtype) or not pd.api.types.is_numeric_dtype(column.dtype)
 
 
 def _inert(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value[:1] else value
+    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in _FORMULA and value.strip() else value
+
+
+_FORMULA = ("=", "+", "-", "@")
 
 
 def _subfolder(folder: Path) -> Path:
