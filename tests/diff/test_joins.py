@@ -100,6 +100,21 @@ def test_a_run_without_any_row_of_a_table_and_ranks_without_one():
     assert row["base_calls"] == 0.5  # of two ranks one communicates
 
 
+@pytest.mark.parametrize("column", [[None, None], [None, "Float"]])
+def test_a_key_that_one_format_never_tells_is_not_joined_on(column):
+    def comm(*dtypes):
+        rows = [(0, f"all_reduce{number}", dtype, 1, 10) for number, dtype in enumerate(dtypes)]
+        frame = pd.DataFrame(rows, columns=["rank", "collective", "dtype", "calls", "total_ns"])
+        return Capture("run", "traces", {"nccl": frame}, (1,), is_exact=True)
+
+    frame = joined(comm("Float", "Float"), comm(*column), "nccl").frame
+    if column == [None, None]:
+        assert frame[["collective", "status"]].to_numpy().tolist() == [["all_reduce0", "SAME"], ["all_reduce1", "SAME"]]
+        assert "dtype" not in frame
+    else:  # told by both, absent in one row
+        assert sorted(frame["status"]) == ["NEW", "REMOVED", "SAME"]
+
+
 def test_no_tables_of_a_capture_that_is_not_of_its_steps():
     run = capture(steady(10))
     assert joins.tables(run, Capture("x", "summary.json", run.tables, run.steps, is_exact=False), STEP) == []

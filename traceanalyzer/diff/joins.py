@@ -97,12 +97,20 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
         return None
     if base.tables[name].empty and other.tables[name].empty:
         return None
+    keys = _told_by_both(keys, base.tables[name], other.tables[name])
     sides = _sides([(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, scale, by_rank)
     if not any(is_sum(str(column)) for column in sides[0]):
         return None
     if name != "kernels" or by_rank:
         return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), sides)
     return _split_names(_joined(name, known.title, keys, _with_variants(*sides)))
+
+
+def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:
+    """The keys without those that one run's format never tells (Nsight no element types) and the other's does."""
+    if base.empty or other.empty:
+        return keys
+    return tuple(key for key in keys if base[key].notna().any() == other[key].notna().any()) or keys
 
 
 def _is_position(frame: pd.DataFrame, keys: tuple[str, ...]) -> bool:
@@ -219,8 +227,8 @@ def _plain(column: pd.Series) -> pd.Series:
 
 def _with_variants(base: pd.DataFrame, other: pd.DataFrame) -> list[pd.DataFrame]:
     """Both tables with kernels that are variants of each other under one name; `name` keeps each side's own."""
-    only_base = base[~base["name"].isin(other["name"]) & (base["kind"] == "compute")]
-    only_other = other[~other["name"].isin(base["name"]) & (other["kind"] == "compute")]
+    only_base = base[~base["name"].isin(other["name"]) & (base["activity"] == "kernel")]
+    only_other = other[~other["name"].isin(base["name"]) & (other["activity"] == "kernel")]
     found = variants.pairs(only_base, only_other)
     joint = {name: _BETWEEN.join(map(" + ".join, pair)) for pair in found for name in (*pair[0], *pair[1])}
     return [_renamed(frame, joint) for frame in (base, other)]
@@ -237,6 +245,7 @@ def _renamed(frame: pd.DataFrame, joint: Mapping[str, str]) -> pd.DataFrame:
 def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFrame]) -> TableDiff:
     base, other = sides
     sums = [column for column in base if column not in keys and column in other]
+    base, other = (side.assign(**{key: _plain(side[key]) for key in keys if key != "rank"}) for side in sides)
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()
     side = frame["_merge"].astype("str")
