@@ -309,7 +309,7 @@ def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | Non
 
 def _ordered(frame: pd.DataFrame, time: str | None, keys: tuple[str, ...]) -> pd.DataFrame:
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
-    names = zip(*(frame[key].map(str) for key in keys), strict=True)
+    names = zip(*(frame[key].astype("object").map(str, na_action="ignore").fillna("") for key in keys), strict=True)
     by = pd.Series(["\0".join(parts) for parts in names], index=frame.index, dtype="str")
     size = frame[f"change_{time}"].abs() if time else pd.Series(0.0, index=frame.index)
     order = pd.DataFrame({"size": size.astype("Float64"), "by": by}).sort_values(
