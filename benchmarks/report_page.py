@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import pandas as pd
@@ -39,7 +40,8 @@ def main() -> None:
             [page] = html.write(report, Path(folder))
             seconds = time.perf_counter() - begin
             size = page.stat().st_size / 1e6
-            paint, ready, zoom = opened(page)
+            # The quickest of three: what else the machine does is not the page's doing.
+            paint, ready, zoom = min((opened(page) for _ in range(3)), key=itemgetter(1))
         operations = len(report.results["timeline"])
         print(f"{count:6} {operations:9,} {seconds:8.2f} {size:7.2f} {paint:14.2f} {ready:11.2f} {zoom:8.1f}")
         most_mb, most_s = BUDGETS.get(count, (float("inf"), float("inf")))

@@ -5,7 +5,7 @@
   const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 12, idle: 11 }, PAD = 8, FOLDED = 18;
   TA.AXIS = AXIS;
 
-  TA.gutter = (width) => (width < 560 ? 58 : 96);
+  TA.gutter = (width) => (width < 560 ? 58 : 104);
 
   // y of every row of the page: [{rank, part, y, height}], and the whole height.
   TA.layout = (data, folded) => {

@@ -86,7 +86,37 @@ def test_rank_from_path_else_file_order(tmp_path, names, ranks, source):
         capture(tmp_path, name)
     (run,) = discover(tmp_path).runs
     assert [(c.hint.rank, c.hint.source) for c in run.captures] == [(rank, source) for rank in ranks]
-    assert run.is_guessed == (source == "file order" and len(names) > 1)
+
+
+def test_one_processs_captures_are_one_rank(tmp_path):
+    for process in (100, 20):
+        for start in (0, 40):
+            name = f"host_{process}.{1764843241000 + start}.pt.trace.json"
+            capture(tmp_path, name, start_s=start + process / 1000)
+    found = discover(tmp_path).runs
+    assert [[c.ranks for c in run.captures] for run in found] == [[(0,), (1,)], [(0,), (1,)]]
+
+
+def test_captures_are_paired_by_ordinal_when_clocks_differ(tmp_path):
+    for number in range(3):
+        capture(tmp_path, f"rank_0/{number}.json", 0, start_s=10 * number)
+        capture(tmp_path, f"rank_1/{number}.json", 1, start_s=10 * number + 7)
+    assert runs(tmp_path) == [[(f"rank_0/{n}.json", (0,)), (f"rank_1/{n}.json", (1,))] for n in range(3)]
+
+
+def test_hosts_folders_without_distributed_info_are_one_job(tmp_path):
+    for rank in range(2):
+        write(tmp_path / f"machine-{'ab'[rank]}/rank{rank}.json", document([kernel(rank, 5)], base_ns=10**18))
+    assert len(runs(tmp_path)) == 1
+
+
+def test_a_thousand_captures_of_one_rank(tmp_path):
+    for number in range(1100):
+        write(
+            tmp_path / f"{number}.json",
+            b'{"distributedInfo": {"rank": 0}, "traceEvents": [{"ph": "X", "ts": %d}]}' % (number * 10**6),
+        )
+    assert len(discover(tmp_path).runs) == 1100
 
 
 def test_unnumbered_files_take_free_numbers_in_natural_order(tmp_path):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import traceanalyzer as ta
-from tests.builders import document, kernel, write
+from tests.builders import document, host, kernel, write
 from tests.samples import RUNS, SAMPLES, sample
 from traceanalyzer.analyses import ANALYSES
 
@@ -86,9 +86,31 @@ def test_a_damaged_file_leaves_the_others(tmp_path):
     assert traces.skipped[0].what.endswith("rank1.json")
 
 
+def test_ranks_that_nobody_asked_for_are_not_missing():
+    assert ta.load(SAMPLES / "moe", ranks="1").notes == ()
+    assert ta.load(SAMPLES / "moe", ranks="1,5").notes == ("1 of 2 ranks has no trace here: 5.",)
+
+
+def test_a_vast_world_size_is_no_loop(tmp_path):
+    write(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0, world_size=300_000_000))
+    (note,) = ta.load(tmp_path).notes
+    assert note.startswith("299,999,999 of 300,000,000 ranks have no trace here: 1, 2,")
+
+
+def test_a_rank_without_the_steps_asked_for_leaves_the_others(tmp_path):
+    for rank, name in enumerate(("ProfilerStep#3", "warmup")):
+        events = [host(0, 9, name=name, cat="user_annotation"), host(1, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=5),
+                  kernel(10, 5, correlation=5)]  # fmt: skip
+        write(tmp_path / f"rank{rank}.json", document(events, rank=rank))
+    traces = ta.load(tmp_path, steps="3")
+    assert [trace.rank for trace in traces.ranks] == [0]
+    assert (traces.skipped[0].what, "no such step" in traces.skipped[0].why) == ("rank 1", True)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0, 1"), ({"steps": "x"}, "--steps"),
+    [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0, 1"),
+        ({"ranks": "0-30000000"}, "ranks go up to"), ({"steps": "x"}, "--steps"),
      ({"kind": ["x"]}, "--kind")],
 )  # fmt: skip
 def test_options_that_make_no_sense(options, message):

@@ -1,61 +1,22 @@
-"""Which files of a folder are traces, and which of them were captured together: files → runs and ranks."""
+"""Which files of a folder are traces, and which rank each may be."""
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 
+from traceanalyzer.clustering import RUN_INFO, Capture, Run, merged, natural, numbered, run_of, runs_of
 from traceanalyzer.errors import InputError, NotATraceError
-from traceanalyzer.model import Skipped
-from traceanalyzer.readers import FILE_ORDER, Header, RankHint, reader_of
+from traceanalyzer.model import Skipped, printable
+from traceanalyzer.readers import Header, RankHint, reader_of
 
-RUN_INFO = "run.json"
-
-SAME_RUN_NS = 60 * 10**9
-"""Ranks of one job begin their captures within a minute of each other."""
-
-DISTINCT_NS = 10**6
-"""Two captures of one rank that begin closer than this are copies of one file, not two captures."""
+OURS = (RUN_INFO, "summary.json")
+"""Files that the runners and this program write; no traces."""
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
 
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """One trace file (or folder that a reader takes whole) and what its head says."""
-
-    path: Path
-    header: Header
-    hint: RankHint | None = None
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """Ranks that the file is known to hold: from its head, else from its path."""
-        if self.header.ranks is not None:
-            return self.header.ranks
-        return (self.hint.rank,) if self.hint else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Captures that belong together: one of each rank of one job.
-
-    Attributes:
-        label: folder below the one that was searched; empty when it is that one.
-        info: path of the run.json beside them.
-        is_guessed: some ranks' numbers are only the order of the files.
-    """
-
-    label: str
-    captures: tuple[Capture, ...]
-    start_ns: int
-    info: Path | None = None
-    is_guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +44,11 @@ def discover(folder: Path) -> Found:
     for capture in captures:
         by_folder.setdefault(_run_folder(capture.path, folder), []).append(capture)
     runs = [
-        _run(group, "" if place == folder else str(place.relative_to(folder)), place)
+        run
         for place, members in by_folder.items()
-        for group in _grouped(members)
+        for run in runs_of(members, "" if place == folder else printable(str(place.relative_to(folder))), place)
     ]
-    return Found(tuple(sorted(_merged(runs), key=lambda run: run.start_ns)), tuple(skipped))
+    return Found(tuple(sorted(merged(runs), key=lambda run: run.start_ns)), tuple(skipped))
 
 
 def of_files(paths: Sequence[Path]) -> Found:
@@ -102,26 +63,21 @@ def of_files(paths: Sequence[Path]) -> Found:
     captures, skipped = _peeked(paths)
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
-    return Found((_run(captures, "", paths[0].parent),), tuple(skipped))
+    return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
     """Files that a reader takes by name, in natural order; a folder that one takes whole is not entered."""
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=_natural)
+        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
         for name in list(folders):
             if reader_of(Path(place, name)):
                 folders.remove(name)
                 yield Path(place, name)
-        for name in sorted(files, key=_natural):
+        for name in sorted(files, key=natural):
             path = Path(place, name)
-            if name != RUN_INFO and reader_of(path):
+            if name not in OURS and reader_of(path):
                 yield path
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """rank2 before rank10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
@@ -130,7 +86,7 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
         try:
             captures.append(Capture(path, _peek(path), _hint(path)))
         except NotATraceError as error:
-            skipped.append(Skipped(str(path), _without_path(str(error), path)))
+            skipped.append(Skipped(printable(str(path)), _without_path(str(error), path)))
     return captures, skipped
 
 
@@ -156,104 +112,6 @@ def _run_folder(path: Path, top: Path) -> Path:
     while place not in (top, place.parent) and _RANK_FOLDER.fullmatch(place.name):
         place = place.parent
     return place
-
-
-def _grouped(captures: list[Capture]) -> list[list[Capture]]:
-    """Captures of one folder by run; a file that does not say when it began joins the newest run that lacks it."""
-    timed = [capture for capture in captures if capture.header.start_ns is not None]
-    groups = _split(timed) if timed else []
-    for capture in captures:
-        if capture.header.start_ns is None:
-            lacking = [group for group in groups if not _ranks(group) & set(capture.ranks)]
-            if lacking:
-                lacking[-1].append(capture)
-            else:
-                groups.append([capture])
-    return groups
-
-
-def _ranks(captures: list[Capture]) -> set[int]:
-    return {rank for capture in captures for rank in capture.ranks}
-
-
-def _split(captures: list[Capture]) -> list[list[Capture]]:
-    """Split at the widest pause between starts until no rank occurs twice and all are near in time."""
-    ordered = sorted(captures, key=_start_ns)
-    starts = [_start_ns(capture) for capture in ordered]
-    gaps = [later - earlier for earlier, later in pairwise(starts)]
-    if not gaps or not (max(gaps) > SAME_RUN_NS or _is_mixed(ordered)):
-        return [captures]
-    cut = gaps.index(max(gaps)) + 1
-    return [*_split(ordered[:cut]), *_split(ordered[cut:])]
-
-
-def _is_mixed(captures: list[Capture]) -> bool:
-    sizes = {capture.header.world_size for capture in captures} - {None}
-    if len(sizes) > 1:
-        return True
-    times: dict[int, list[int]] = {}
-    for capture in captures:
-        for rank in capture.ranks:
-            times.setdefault(rank, []).append(_start_ns(capture))
-    return any(max(starts) - min(starts) > DISTINCT_NS for starts in times.values())
-
-
-def _start_ns(capture: Capture) -> int:
-    if capture.header.start_ns is not None:
-        return capture.header.start_ns
-    return capture.path.stat().st_mtime_ns
-
-
-def _run(captures: list[Capture], label: str, place: Path) -> Run:
-    info = place / RUN_INFO
-    numbered, is_guessed = _numbered(captures)
-    return Run(
-        label=label,
-        captures=tuple(numbered),
-        start_ns=min(map(_start_ns, captures)),
-        info=info if info.is_file() else None,
-        is_guessed=is_guessed,
-    )
-
-
-def _numbered(captures: list[Capture]) -> tuple[list[Capture], bool]:
-    """Give the files that name no rank the free numbers, in natural order of their paths."""
-    taken = _ranks(captures)
-    free = (number for number in range(len(captures) + len(taken)) if number not in taken)
-    ordered = sorted(captures, key=lambda capture: _natural(str(capture.path)))
-    numbered = [
-        capture if capture.ranks else replace(capture, hint=RankHint(next(free), FILE_ORDER)) for capture in ordered
-    ]
-    guessed = [capture for capture in numbered if capture.hint and capture.hint.source == FILE_ORDER]
-    return numbered, len(captures) > 1 and any(capture.header.ranks is None for capture in guessed)
-
-
-def _merged(runs: list[Run]) -> list[Run]:
-    """Join runs of different folders that are parts of one job: other ranks, same world size, same time."""
-    joined: list[Run] = []
-    for run in sorted(runs, key=lambda run: run.start_ns):
-        partner = next((other for other in joined if _is_same_job(other, run)), None)
-        if partner is None:
-            joined.append(run)
-        else:
-            joined[joined.index(partner)] = replace(
-                partner, label="", captures=(*partner.captures, *run.captures), info=partner.info or run.info
-            )
-    return joined
-
-
-def _is_same_job(one: Run, other: Run) -> bool:
-    sizes = {capture.header.world_size for run in (one, other) for capture in run.captures}
-    counts = Counter(rank for run in (one, other) for capture in run.captures for rank in capture.ranks)
-    size = next(iter(sizes))
-    return (
-        len(sizes) == 1
-        and size is not None
-        and one.label != other.label
-        and abs(one.start_ns - other.start_ns) <= SAME_RUN_NS
-        and max(counts.values(), default=2) == 1
-        and len(counts) <= size
-    )
 
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 from os import PathLike
 from pathlib import Path
 
-from traceanalyzer.discovery import Capture, Found, Run, discover, of_files
+from traceanalyzer.clustering import Capture
+from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
+from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, reader_of
 from traceanalyzer.selection import Selection, select
 
@@ -29,6 +30,10 @@ class LoadOptions:
     selection: Selection = field(default_factory=Selection)
     rules: KindRules = field(default_factory=KindRules)
 
+
+_MOST_NAMED = 16
+
+_MOST_RANKS = 1_000_000
 
 Source = str | PathLike[str]
 
@@ -71,7 +76,7 @@ def load(
                 traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
     require_ranks(traces, found, skipped)
     ordered = tuple(traces[rank] for rank in sorted(traces))
-    notes = (*other_runs(found), *notes_of(run, {trace.rank: trace.meta for trace in ordered}))
+    notes = (*other_runs(found), *notes_of({trace.rank: trace.meta for trace in ordered}, options.ranks))
     return TraceSet(label, ordered, tuple(skipped), notes)
 
 
@@ -85,9 +90,17 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     try:
         for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
             if options.ranks is None or trace.rank in options.ranks:
-                yield select(trace, options.selection)
+                yield from _selected(trace, options.selection, skipped)
     except InputError as error:
-        skipped.append(Skipped(str(capture.path), str(error).removeprefix(f"{capture.path}: ")))
+        skipped.append(Skipped(printable(str(capture.path)), str(error).removeprefix(f"{capture.path}: ")))
+
+
+def _selected(trace: RankTrace, selection: Selection, skipped: list[Skipped]) -> Iterator[RankTrace]:
+    """The rank with its steps; a rank without those that were asked for is left out, the others go on."""
+    try:
+        yield select(trace, selection)
+    except UsageError as error:
+        skipped.append(Skipped(f"rank {trace.rank}", str(error)))
 
 
 def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skipped: list[Skipped]) -> int | None:
@@ -102,7 +115,7 @@ def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skippe
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
     why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
-    skipped.append(Skipped(str(capture.path), why))
+    skipped.append(Skipped(printable(str(capture.path)), why))
     return None
 
 
@@ -116,17 +129,27 @@ def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) 
     raise UsageError(f"--ranks leaves nothing; this run has ranks {', '.join(map(str, known))}")
 
 
-def notes_of(run: Run, windows: Mapping[int, RankMeta]) -> tuple[str, ...]:
-    """What a reader must know of the files: missing ranks, guessed numbers, captures of different times."""
+def notes_of(metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None) -> tuple[str, ...]:
+    """What a reader must know of the files: missing ranks, guessed numbers, captures of different times.
+
+    Args:
+        metas: the ranks that were read.
+        wanted: those that were asked for; `None` is all. Ranks that nobody asked for are not missing.
+    """
     notes = []
-    size = max((meta.world_size for meta in windows.values() if meta.world_size), default=None)
-    missing = sorted(set(range(size or 0)) - set(windows))
-    if missing:
-        have = "has" if len(missing) == 1 else "have"
-        notes.append(f"{len(missing)} of {size} ranks {have} no trace here: {_listed(missing)}.")
-    if run.is_guessed:
+    size = max((meta.world_size for meta in metas.values() if meta.world_size), default=0)
+    absent = (size - len(metas)) if wanted is None else len(wanted - set(metas))
+    if absent > 0:
+        missing = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in metas)
+        shown = ", ".join(str(rank) for rank in islice(missing, _MOST_NAMED))
+        more = f" and {absent - _MOST_NAMED:,} more" if absent > _MOST_NAMED else ""
+        have = "has" if absent == 1 else "have"
+        notes.append(
+            f"{absent:,} of {size if wanted is None else len(wanted):,} ranks {have} no trace here: {shown}{more}."
+        )
+    if len(metas) > 1 and any(meta.rank_source in GUESSED for meta in metas.values()):
         notes.append("Ranks are numbered by file order: neither the traces nor their names say which is which.")
-    apart = _apart(windows)
+    apart = _apart(metas)
     if apart:
         notes.append(
             f"The captures of ranks {apart[0]} and {apart[1]} do not overlap in time: these may not be ranks of one "
@@ -156,8 +179,8 @@ def label_of(path: Path) -> str:
     """The name of a run: what follows `profile/`, else the folder's (or file's) own name."""
     parts = path.resolve().parts
     if "profile" in parts[:-1]:
-        return "/".join(parts[len(parts) - parts[::-1].index("profile") :])
-    name = path.resolve().name
+        return printable("/".join(parts[len(parts) - parts[::-1].index("profile") :]))
+    name = printable(path.resolve().name)
     return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.nsys-rep$", "", name) or "traces"
 
 
@@ -174,10 +197,8 @@ def parse_ranks(text: str | None) -> frozenset[int] | None:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match:
             raise UsageError(f"--ranks {text!r}: write numbers and ranges such as 0,2-3")
-        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last >= _MOST_RANKS:
+            raise UsageError(f"--ranks {text!r}: ranks go up to {_MOST_RANKS - 1:,}")
+        ranks.update(range(first, last + 1))
     return frozenset(ranks)
-
-
-def _listed(numbers: list[int], most: int = 16) -> str:
-    shown = ", ".join(map(str, numbers[:most]))
-    return shown if len(numbers) <= most else f"{shown} and {len(numbers) - most} more"

@@ -127,6 +127,11 @@ STEPS: Mapping[str, str] = MappingProxyType(
 _FIXED_CATEGORIES = {"kind": KINDS, "activity": ACTIVITIES}
 
 
+def printable(text: str) -> str:
+    """`text` with what a terminal or a file of UTF-8 would choke on (control characters, lone bytes) replaced."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
     """A communicator's name, what it is for, and its global ranks."""

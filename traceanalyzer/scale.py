@@ -1,24 +1,35 @@
 """Which processes run the per-rank work, and how their small tables come together as Results."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
-from traceanalyzer.discovery import Capture, Found, Run
+from traceanalyzer.clustering import Capture, Run
+from traceanalyzer.discovery import Found
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 
 PARALLEL_ABOVE_BYTES = 24 << 20
-"""Below this much input a second process takes longer to start than it saves."""
 
-TraceHook = Callable[[RankTrace], None]
-"""Called with each rank where it is read; must be picklable."""
+PARALLEL_ABOVE_FILES = 16
+"""Below both, a second process takes longer to start than it saves."""
+
+Visitor = Callable[[RankTrace], None]
+"""Called with each rank in the process that read it; must be picklable."""
+
+Claims = Mapping[tuple[Path, int], int]
+"""(file, rank as the file has it) → rank under which the run has it."""
+
+T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Called with files done and files in all."""
@@ -31,6 +42,7 @@ class Summary:
     results: dict[str, Result]
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
+    claims: Claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,6 @@ def summarise(
     *,
     names: Iterable[str] = ANALYSES,
     jobs: int | None = None,
-    hook: TraceHook | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
@@ -60,16 +71,16 @@ def summarise(
         options: what of it.
         names: analyses.
         jobs: processes; `None` takes as many as there are files and cores when the input is large.
-        hook: called with each rank in the process that read it.
         progress: called as files are done.
 
     Raises:
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(_reduce_capture, options=options, names=wanted, hook=hook)
+    work = partial(_reduce_capture, options=options, names=wanted)
     parts: dict[int, dict[str, pd.DataFrame]] = {}
     metas: dict[int, RankMeta] = {}
+    claims: dict[tuple[Path, int], int] = {}
     skipped = list(found.skipped)
     done_files = sorted(_each(work, run.captures, _processes(run, jobs), progress), key=_order(run))
     for done in done_files:
@@ -78,23 +89,34 @@ def summarise(
             rank = claimed_rank(meta, parts, done.capture, skipped)
             if rank is not None:
                 parts[rank], metas[rank] = tables, meta
+                claims[done.capture.path, meta.rank] = rank
     require_ranks(parts, found, skipped)
-    return Summary(combine(parts, wanted), tuple(skipped), notes_of(run, metas))
+    return Summary(combine(parts, wanted), tuple(skipped), notes_of(metas, options.ranks), claims)
 
 
-def _reduce_capture(capture: Capture, options: LoadOptions, names: tuple[str, ...], hook: TraceHook | None) -> _Done:
+def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
+    """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
+    work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
+    for _ in _each(work, run.captures, _processes(run, jobs), None):
+        pass
+
+
+def _reduce_capture(capture: Capture, options: LoadOptions, names: tuple[str, ...]) -> _Done:
     skipped: list[Skipped] = []
-    ranks = []
-    for trace in read_capture(capture, options, skipped):
-        ranks.append((trace.meta, reduce_rank(trace, names)))
-        if hook is not None:
-            hook(trace)
-    return _Done(capture, tuple(ranks), tuple(skipped))
+    ranks = tuple((trace.meta, reduce_rank(trace, names)) for trace in read_capture(capture, options, skipped))
+    return _Done(capture, ranks, tuple(skipped))
+
+
+def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:
+    for trace in read_capture(capture, options, []):
+        rank = claims.get((capture.path, trace.rank))
+        if rank is not None:
+            visitor(trace.renumbered(rank, trace.meta.rank_source))
 
 
 def _each(
-    work: Callable[[Capture], _Done], captures: tuple[Capture, ...], processes: int, progress: Progress | None
-) -> Iterator[_Done]:
+    work: Callable[[Capture], T], captures: tuple[Capture, ...], processes: int, progress: Progress | None
+) -> Iterator[T]:
     report = progress or (lambda _done, _all: None)
     if processes == 1:
         for number, capture in enumerate(captures, 1):
@@ -102,7 +124,7 @@ def _each(
             report(number, len(captures))
         return
     # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_leave_interrupts) as pool:
         futures = [pool.submit(work, capture) for capture in captures]
         try:
             for number, future in enumerate(as_completed(futures), 1):
@@ -113,11 +135,17 @@ def _each(
             raise
 
 
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process of the terminal; the parent alone answers it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _processes(run: Run, jobs: int | None) -> int:
     if jobs is not None:
         return max(1, min(jobs, len(run.captures)))
     size = sum(capture.path.stat().st_size for capture in run.captures)
-    return min(len(run.captures), _cores()) if size > PARALLEL_ABOVE_BYTES else 1
+    is_large = size > PARALLEL_ABOVE_BYTES or len(run.captures) > PARALLEL_ABOVE_FILES
+    return min(len(run.captures), _cores()) if is_large else 1
 
 
 def _cores() -> int:

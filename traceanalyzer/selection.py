@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,16 +26,19 @@ class Selection:
 
     Attributes:
         step_range: name or glob of the ranges that are steps (`step_*`); `None` guesses.
-        steps: `all` (the whole capture), `last` (the last complete step) or `first:last` (by step number, both
-            included; either may be empty).
+        steps: `all` (the whole capture), `last` (the last complete step), `complete` (the rank's complete steps; the
+            whole capture when it has none), `first:last` (by step number, both included; either may be empty), or
+            numbers such as `2,3,5`.
     """
 
     step_range: str | None = None
     steps: str = "all"
 
     def __post_init__(self) -> None:
-        if self.steps not in ("all", "last") and not re.fullmatch(r"\d*:\d*|\d+", self.steps):
-            raise UsageError(f"--steps {self.steps!r}: write all, last, a step's number, or FIRST:LAST such as 2:4")
+        if self.steps not in ("all", "last", "complete") and not re.fullmatch(r"\d*:\d*|\d+(,\d+)*", self.steps):
+            raise UsageError(
+                f"--steps {self.steps!r}: write all, complete, last, a step's number, 2,3, or FIRST:LAST such as 2:4"
+            )
 
 
 def select(trace: RankTrace, selection: Selection) -> RankTrace:
@@ -137,20 +141,32 @@ def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
     if wanted == "all":
         return whole_capture(trace.gpu_ops)
     chosen = _chosen(steps, wanted)
+    if chosen.empty and wanted == "complete":
+        return whole_capture(trace.gpu_ops)
     if chosen.empty:
         raise UsageError(
             f"--steps {wanted}: rank {trace.rank} has no such step with GPU operations; "
             + _some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
         )
     numbers = tuple(int(number) for number in chosen["step"])
-    label = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]} to {numbers[-1]}"
-    return Window(int(chosen["start_ns"].min()), int(chosen["end_ns"].max()), label, numbers)
+    return Window(int(chosen["start_ns"].min()), int(chosen["end_ns"].max()), steps_text(numbers), numbers)
+
+
+def steps_text(numbers: Sequence[int]) -> str:
+    """`step 2`, `steps 2 to 4` or `steps 2, 5`."""
+    if len(numbers) == 1:
+        return f"step {numbers[0]}"
+    is_run = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return f"steps {numbers[0]} to {numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
 
 
 def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
     with_window = steps[steps["start_ns"].notna()]
-    if wanted == "last":
-        return with_window[~with_window["is_open"] & ~with_window["is_partial"]].tail(1)
+    complete = with_window[~with_window["is_open"] & ~with_window["is_partial"]]
+    if wanted in ("last", "complete"):
+        return complete.tail(1) if wanted == "last" else complete
+    if "," in wanted:
+        return with_window[with_window["step"].isin([int(number) for number in wanted.split(",")])]
     first, colon, last = wanted.partition(":")
     low = int(first) if first else 0
     high = (int(last) if last else None) if colon else low

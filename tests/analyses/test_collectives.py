@@ -3,8 +3,10 @@
 import pandas as pd
 import pytest
 
+import traceanalyzer as ta
 from tests.analyses.test_members import rank
-from traceanalyzer.analyses import clocks, collectives, instances, members
+from tests.samples import SAMPLES
+from traceanalyzer.analyses import clocks, collectives, instances, members, run
 from traceanalyzer.analyses.call_waits import across as call_waits_across
 from traceanalyzer.analyses.links import nvlink_peak_gbps
 
@@ -51,7 +53,7 @@ def test_bandwidth_is_of_the_transfer_without_waits():
     table = members.across(
         {0: rank((0, 100, {"size_bytes": 2_000_000})), 1: rank((90, 100, {"size_bytes": 2_000_000}))}
     )
-    frame = collectives.across({}, call_waits_across({}, table), Ranks(0, 1)).to_frame()
+    frame = collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1)).to_frame()
     assert frame["transfer_ns"].tolist() == [10_000, 10_000]
     assert frame["wait_ns"].tolist() == [90_000, 0]
     assert frame["algbw_gbps"].tolist() == frame["busbw_gbps"].tolist() == [200.0, 200.0]
@@ -66,7 +68,7 @@ def test_an_exchange_in_both_directions_is_one_instance_without_a_share_of_the_p
     frame = table.to_frame()
     assert frame["instance"].tolist() == [0, 0]
     assert frame["wait_ns"].tolist() == [60_000, 0]
-    assert collectives.across({}, call_waits_across({}, table), Ranks(0, 1)).to_frame()["peak_pct"].isna().all()
+    assert collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1)).to_frame()["peak_pct"].isna().all()
 
 
 def test_clocks_are_chained_over_groups_and_measured_from_the_median_rank():
@@ -93,3 +95,13 @@ def test_skew_only_where_clocks_allow_it(late, skew):
     (found,) = frame["skew_ns"]
     assert (None if pd.isna(found) else found) == skew
     assert frame[["last_rank", "max_wait_rank", "max_wait_ns", "ranks"]].iloc[0].tolist() == [1, 0, late * 1000, 2]
+
+
+@pytest.mark.parametrize("steps", ["all", "complete"])
+def test_only_calls_of_the_selected_steps_count(steps):
+    results = run(ta.load(SAMPLES / "ddp", steps=steps).ranks, ["collectives", "nccl"])
+    assert (
+        results["collectives"].table["calls"].sum()
+        == results["nccl"].table["calls"].sum()
+        == {"all": 85, "complete": 56}[steps]
+    )

@@ -116,3 +116,26 @@ def test_named_ranges_mark_steps():
     assert [(row["step"], row["operations"]) for row in found] == [(1, 3), (2, 1), (None, 1)]
     with pytest.raises(UsageError, match="names no range"):
         select(named, Selection(step_range="epoch*"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "steps", "label"),
+    [
+        ("complete", (0, 1), "steps 0 to 1"), ("0,2", (0, 2), "steps 0, 2"), ("1", (1,), "step 1"), ("last", (1,), "step 1"),
+        ("0:1", (0, 1), "steps 0 to 1"),
+    ],
+)  # fmt: skip
+def test_selections_of_steps(wanted, steps, label):
+    window = rank_trace(OPS, steps=STEPS, wanted=wanted).window
+    assert (window.steps, window.label) == (steps, label)
+
+
+def test_complete_steps_of_a_capture_without_any_are_the_whole_capture():
+    window = rank_trace(OPS, steps=STEPS[:1], wanted="complete").window
+    assert (window.steps, window.label) == (None, "whole capture")
+
+
+@pytest.mark.parametrize("text", ["x", "1,", "1:2:3", "-1", "complete,1"])
+def test_a_selection_that_makes_no_sense(text):
+    with pytest.raises(UsageError, match="--steps"):
+        Selection(steps=text)

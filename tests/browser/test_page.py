@@ -14,12 +14,17 @@ PAINTED = """() => { const c = document.getElementById('tl-canvas');
 const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
 for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return [...seen]; }"""
 
-IN_VIEW = """() => [...document.querySelectorAll('#tl-window tbody tr')].map(
-row => [...row.cells].slice(1).map(cell => Number(cell.dataset.v)))"""
+IN_VIEW = """() => { const heads = [...document.querySelectorAll('#tl-window thead th')].map(th => th.textContent);
+return [...document.querySelectorAll('#tl-window tbody tr')].map(
+row => Object.fromEntries([...row.cells].slice(1).map((cell, i) => [heads[i + 1], Number(cell.dataset.v)]))); }"""
 
 KINDS = {"compute": (0, 0x72, 0xB2), "comm": (0x56, 0xB4, 0xE9), "copy": (0, 0x9E, 0x73)}
 
-COLUMNS = ["window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]
+COLUMNS = {
+    "time": "window_ns", "compute": "compute_ns", "exposed copy": "exposed_copy_ns", "idle": "idle_ns",
+    "exposed transfer": "exposed_transfer_ns", "exposed wait": "exposed_wait_ns",
+    "exposed, unmatched": "exposed_unmatched_ns",
+}  # fmt: skip
 
 
 def column(page, name, at):
@@ -48,19 +53,23 @@ def on_the_way(colour, kind):
 def test_the_whole_view_has_the_breakdown_of_the_json(written, opened):
     report, path = written("ddp")
     with opened(path) as page:
-        rows = report.results["breakdown"].rows()
-        assert page.evaluate(IN_VIEW) == [[row[name] for name in COLUMNS] for row in rows]
+        comm = [row for row in report.results["exposed_comm"].rows() if row["step"] is None]
+        rows = [row | detail for row, detail in zip(report.results["breakdown"].rows(), comm, strict=True)]
+        assert page.evaluate(IN_VIEW) == [{text: row[name] for text, name in COLUMNS.items()} for row in rows]
 
 
 def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written, opened):
     report, path = written("ddp")
     start = min(row["window_start_ns"] for row in report.results["ranks"].rows())
     with opened(path) as page:
+        comm = {(row["rank"], row["step"]): row for row in report.results["exposed_comm"].rows()}
         for row in [row for row in report.results["steps"].rows() if row["is_complete"]]:
+            expected = row | comm[row["rank"], row["step"]]
             begin, end = row["start_ns"] - start, row["start_ns"] - start + row["window_ns"]
             page.evaluate("([t0, t1]) => TA.showTimeline(t0, t1)", [begin, end])
             page.wait_for_timeout(50)
-            assert page.evaluate(IN_VIEW)[row["rank"]] == [row[name] for name in COLUMNS]
+            seen = page.evaluate(IN_VIEW)[row["rank"]]
+            assert seen == {text: expected[name] for text, name in COLUMNS.items()}
 
 
 def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
@@ -125,7 +134,7 @@ def test_wheel_keys_drag_and_buttons_move_the_view(written, opened):
         page.mouse.down()
         page.mouse.move(canvas["x"] + 500, canvas["y"] + 60, steps=4)
         page.mouse.up()
-        assert span() == pytest.approx((whole[1] - whole[0]) * 200 / (canvas["width"] - 96), rel=0.02)
+        assert span() == pytest.approx((whole[1] - whole[0]) * 200 / (canvas["width"] - 104), rel=0.02)
         page.click("[data-do=step]")
         assert 60e6 < span() < 75e6
         page.click("[data-do=fold]")
@@ -201,10 +210,10 @@ def test_bars_show_per_cent_and_sort(written, opened):
     _, path = written("ddp")
     with opened(path) as page:
         ranks = "() => [...document.querySelectorAll('.bar')].map(row => Number(row.dataset.rank))"
-        page.select_option(".bar-tools label:nth-child(2) select", "exposed_comm_ns")
+        page.select_option(".bar-tools label:nth-child(2) select", "exposed_wait_ns")
         assert page.evaluate(ranks) == [1, 0]
         page.select_option(".bar-tools label:nth-child(1) select", "%")
-        assert "71.7\u202f%" in page.locator(".bar[data-rank='0'] svg").text_content()
+        assert "24.6\u202f%" in page.locator(".bar[data-rank='0'] svg").text_content()
         ends = page.evaluate(
             "() => [...document.querySelectorAll('.bar')].map(row => { const r = [...row.querySelectorAll('g rect')].at(-1);"
             "return parseFloat(r.getAttribute('x')) + parseFloat(r.getAttribute('width')); })"

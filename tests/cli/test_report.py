@@ -42,7 +42,7 @@ def test_json_and_csv_say_the_same(tmp_path):
     assert run([str(SAMPLES / "ddp"), "--output", "out"]) == 0
     found = summary(tmp_path / "out")
     assert list(found) == [
-        "format_version", "label", "created", "version", "command", "ranks", "results", "findings", "skipped", "notes",
+        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "findings", "skipped", "notes",
     ]  # fmt: skip
     assert (found["format_version"], found["label"], found["ranks"]) == (1, "ddp", [0, 1])
     with (tmp_path / "out" / "summary.csv").open() as file:
@@ -64,12 +64,53 @@ def test_parquet_holds_results_and_events(tmp_path):
     assert not (tmp_path / "out" / "summary.html").exists()
 
 
-def test_a_new_report_leaves_no_tables_of_the_old_one(tmp_path):
+def test_a_new_report_clears_only_its_own_tables(tmp_path):
+    mine = [
+        tmp_path / "out" / "tables" / "my_paper.csv",
+        tmp_path / "out" / "events" / "gpu_ops" / "rank_notes.parquet",
+    ]
     assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet"]) == 0
-    (tmp_path / "out" / "notes.txt").write_text("mine")
+    for path in mine:
+        path.write_text("mine")
     assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet", "--ranks", "0"]) == 0
-    assert [path.name for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()] == ["rank_0.parquet"]
-    assert (tmp_path / "out" / "notes.txt").exists()
+    assert sorted(path.name for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()) == [
+        "rank_0.parquet",
+        "rank_notes.parquet",
+    ]
+    assert all(path.exists() for path in mine)
+
+
+def test_nothing_is_removed_when_nothing_can_be_analysed(tmp_path):
+    assert run([str(SAMPLES / "moe"), "--output", "out"]) == 0
+    before = sorted(path.name for path in (tmp_path / "out" / "tables").iterdir())
+    assert run(["nowhere", "--output", "out"]) == 2
+    assert sorted(path.name for path in (tmp_path / "out" / "tables").iterdir()) == before
+
+
+def test_parquet_events_carry_the_ranks_of_the_report(tmp_path):
+    for name, time in (("a", 10), ("b", 20)):
+        events = [kernel(time, 1), kernel(time + 1, 1, device=1)]
+        write(tmp_path / "in" / f"{name}.json", document(events))
+    assert run(["in", "--output", "out", "--format", "parquet"]) == 0
+    starts = {
+        int(path.stem.removeprefix("rank_")): pd.read_parquet(path)["start_ns"].tolist()
+        for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()
+    }
+    assert starts == {0: [10_000], 1: [11_000], 2: [20_000], 3: [21_000]}
+
+
+@pytest.mark.parametrize("name", ["out[/b]x", "out[red]x", "o\x1b[31mut"])
+def test_odd_output_names_are_printed_as_they_are(name, capsys):
+    assert run([str(SAMPLES / "moe"), "--output", name, "--format", "csv"]) == 0
+    assert "[red]x" in capsys.readouterr().out or "red" not in name
+
+
+@pytest.mark.parametrize("name", ["\u00b21.json", "x\udcff.json", "a\x1b[31m.json", "100% \n.json"])
+def test_odd_file_names(tmp_path, name, capsys):
+    write(tmp_path / "in" / name, document([kernel(0, 5)]))
+    write(tmp_path / "in" / ("not " + name), b"nonsense")
+    assert run(["in", "--output", "out"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_all_runs_of_a_folder(tmp_path):

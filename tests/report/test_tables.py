@@ -1,11 +1,14 @@
 """Tables as files: golden JSON, absent values, names that a spreadsheet would run."""
 
+import csv
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.builders import document, kernel, write
+from tests.builders import document, host, kernel, write
 from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
@@ -35,11 +38,21 @@ def test_absent_is_null_and_empty_never_zero(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "summary.csv").read_text().splitlines()[1].endswith(",0,0,")
 
 
-def test_names_cannot_become_formulas(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "\n=1+1", "@SUM(1)", " -1"])
+def test_names_cannot_become_formulas(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5, name="=HYPERLINK(1)")], rank=0, world_size=1))
+    events = [
+        kernel(0, 5, name=name, correlation=5),
+        host(0, 1, name=name),
+        host(0, 1, name=name, cat="cuda_runtime", correlation=5),
+    ]
+    write(tmp_path / "in" / "rank0.json", document(events, rank=0, world_size=1))
     assert command(["in", "--output", "out", "--quiet"]) == 0
-    assert ",=HYPERLINK" not in (tmp_path / "out" / "tables" / "kernels.csv").read_text()
+    for path in (tmp_path / "out" / "tables").iterdir():
+        cells = [cell for row in csv.reader(io.StringIO(path.read_text(), newline="")) for cell in row]
+        assert not [cell for cell in cells if re.match(r"\s*[=+@-]", cell) and not re.fullmatch(r"-[\d.e+-]+", cell)], (
+            path
+        )
 
 
 def test_samples_folder_has_a_readme_for_each():

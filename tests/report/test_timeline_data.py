@@ -38,7 +38,8 @@ def test_varints_refuse_a_negative_value():
 
 
 def test_every_operation_is_carried_exactly():
-    data = timeline_data(run([rank_trace(OPS, steps=[(0, 15)]), rank_trace(OPS, rank=1)]))
+    results = run([rank_trace(OPS, steps=[(0, 15)]), rank_trace(OPS, rank=1)], ["ranks", "steps", "timeline", "calls"])
+    data = timeline_data(results)
     assert data is not None
     assert (data.count, data.ranks, data.left_out) == (6, [0, 1], [])
     meta = json.loads(unpacked(data.meta))

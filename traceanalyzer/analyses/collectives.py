@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.call_waits import CallWaits
+from traceanalyzer.analyses.calls import Calls
 from traceanalyzer.analyses.links import nvlink_peak_gbps
 from traceanalyzer.analyses.ranks import Ranks
 
@@ -52,9 +53,17 @@ class Collectives(Result):
         return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
-def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, ranks: Ranks) -> Collectives:
-    """Sum the calls of the whole capture."""
-    calls = call_waits.table
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks) -> Collectives:
+    """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
+    counted = _same_call(call_waits.table).isin(_same_call(calls.table))
+    return _summed(call_waits.table[counted].reset_index(drop=True), ranks)
+
+
+def _same_call(table: pd.DataFrame) -> pd.MultiIndex:
+    return pd.MultiIndex.from_frame(table[["rank", "call"]])
+
+
+def _summed(calls: pd.DataFrame, ranks: Ranks) -> Collectives:
     if calls.empty:
         return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
     is_split = calls["transfer_ns"].notna()

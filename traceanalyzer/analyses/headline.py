@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.breakdown import Breakdown
 from traceanalyzer.analyses.ranks import Ranks
 from traceanalyzer.analyses.steps import Steps
+from traceanalyzer.selection import steps_text
 
 _SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns")
 
@@ -52,7 +53,7 @@ def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Step
     table = by_rank[list(_SUMMED)].sum().astype("int64")
     table["steps"] = by_rank.size().astype("Int64")
     table["step_std_ns"] = by_rank["window_ns"].std(ddof=1).astype("Float64")
-    return Headline(table.reset_index().assign(basis=_name(shared)))
+    return Headline(table.reset_index().assign(basis=steps_text(shared)))
 
 
 def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
@@ -61,10 +62,3 @@ def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
         return []
     holders = complete.groupby("step")["rank"].nunique()
     return sorted(int(step) for step in holders.index[holders == len(ranks)])
-
-
-def _name(steps: list[int]) -> str:
-    if len(steps) == 1:
-        return f"step {steps[0]}"
-    is_run = steps == list(range(steps[0], steps[-1] + 1))
-    return f"steps {steps[0]} to {steps[-1]}" if is_run else "steps " + ", ".join(map(str, steps))

@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli.baseline import baseline
+from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.report import report
 from traceanalyzer.errors import TraceAnalyzerError
 
@@ -37,7 +39,7 @@ class ReportFirstGroup(click.Group):
 @click.group(cls=ReportFirstGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="analyze-traces")
 def cli() -> None:
-    r"""Say where each rank's time went in a multi-GPU job.
+    """Say where each rank's time went in a multi-GPU job.
 
     `analyze-traces --trace-dir profile/ddp` reads the newest run in the folder and writes
     reports/ddp/summary.html, summary.csv and summary.json.
@@ -47,12 +49,16 @@ def cli() -> None:
       analyze-traces profile/ddp
       analyze-traces --trace-dir profile/ddp --steps last --open
       analyze-traces --trace-file rank0.json.gz --trace-file rank1.json.gz --output out
+      analyze-traces profile/ddp --fail-on 'exposed_comm_pct > 5' --fail-on 'idle_pct > 10 @ any rank'
+      analyze-traces diff profile/naive profile/ddp
 
     Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug in this program; 130 interrupted.
-    """
+    """  # noqa: D301 - click wants the character itself
 
 
 cli.add_command(report)
+cli.add_command(diff)
+cli.add_command(baseline)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -64,14 +70,12 @@ def run(arguments: list[str]) -> int:
     """Run one command; every error is a line on standard error and a code, never a traceback."""
     try:
         result: Any = cli.main(args=arguments, prog_name="analyze-traces", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return USAGE_OR_INPUT
     except click.ClickException as error:
         error.show()
         return USAGE_OR_INPUT
-    except TraceAnalyzerError as error:
-        click.echo(f"Error: {error}", err=True)
+    except (TraceAnalyzerError, OSError) as error:
+        what = f"{error.filename or 'output'}: {error.strerror}" if isinstance(error, OSError) else error
+        click.echo(f"Error: {what}", err=True)
         return USAGE_OR_INPUT
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)

@@ -23,6 +23,34 @@ def talk_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def part_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What of the traces is looked at, where the traces themselves are arguments."""
+    for decorate in reversed(_PART):
+        function = decorate(function)
+    return function
+
+
+def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Conditions under which the exit code is 1."""
+    return click.option(
+        "--fail-on", "gates", multiple=True, metavar="GATE",
+        help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/diff.md).",
+    )(function)  # fmt: skip
+
+
+_PART: tuple[Decorator, ...] = (
+    click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3."),
+    click.option(
+        "--step-range", metavar="NAME",
+        help="Name or pattern of the ranges that mark steps (default: ProfilerStep#*, else a guess).",
+    ),
+    click.option(
+        "--kind", "kinds", multiple=True, metavar="KIND=REGEX",
+        help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
+    ),
+    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
+)  # fmt: skip
+
 _INPUT: tuple[Decorator, ...] = (
     click.option(
         "--trace-dir", type=click.Path(path_type=Path), metavar="FOLDER",
@@ -36,20 +64,11 @@ _INPUT: tuple[Decorator, ...] = (
         "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
         help="Which of several runs in the folder; all writes run_<n>_<timestamp>/ for each.",
     ),
-    click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3."),
     click.option(
         "--steps", default="all", show_default=True, metavar="WHICH",
         help="Part of the capture to look at: all, last (complete) step, a number, or FIRST:LAST.",
     ),
-    click.option(
-        "--step-range", metavar="NAME",
-        help="Name or pattern of the ranges that mark steps (default: ProfilerStep#*, else a guess).",
-    ),
-    click.option(
-        "--kind", "kinds", multiple=True, metavar="KIND=REGEX",
-        help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
-    ),
-    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
+    *_PART,
 )  # fmt: skip
 
 _TALK: tuple[Decorator, ...] = (

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import input_options, talk_options
+from traceanalyzer.cli.options import gate_options, input_options, talk_options
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from traceanalyzer.discovery import Found, Run
+    from traceanalyzer.clustering import Run
+    from traceanalyzer.discovery import Found
     from traceanalyzer.loading import LoadOptions
 
 FORMATS = ("html", "csv", "json", "parquet")
@@ -28,31 +29,36 @@ FORMATS = ("html", "csv", "json", "parquet")
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@gate_options
 @talk_options
-def report(folder: Path | None, **options: Any) -> None:
+def report(folder: Path | None, **options: Any) -> int:
     """Analyse a run and write its report (the default command).
 
-    Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv.
+    Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv; with --fail-on also gate.xml (JUnit)
+    and gate.md.
     """
     from rich.console import Console
 
+    from traceanalyzer import gate
     from traceanalyzer.kinds import KindRules
     from traceanalyzer.loading import LoadOptions, parse_ranks
     from traceanalyzer.selection import Selection
 
     console = Console(quiet=options["quiet"])
+    options["gates"] = [gate.parse(text) for text in options["gates"]]
     found, label = _found(folder, options["trace_dir"], options["trace_files"])
     load = LoadOptions(
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
     )
-    pages = [
+    done = [
         _one(found, run, load, name, target, options, console)
         for run, name, target in _targets(found, label, options["select"], options["output"])
     ]
-    if options["open_page"] and pages:
-        click.launch(str(pages[-1]))
+    if options["open_page"] and done:
+        click.launch(str(done[-1][0]))
+    return int(any(has_failed for _, has_failed in done))
 
 
 def _found(folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...]) -> "tuple[Found, str]":
@@ -87,46 +93,37 @@ def _timestamp(start_ns: int) -> str:
 def _one(
     found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path, options: dict[str, Any],
     console: "Console",
-) -> Path:  # fmt: skip
-    """Analyse one run, write it, print its summary; returns the page (or the folder without one)."""
-    from traceanalyzer.loading import other_runs
-    from traceanalyzer.report import WRITERS, terminal
-    from traceanalyzer.report.build import build
-    from traceanalyzer.scale import summarise
+) -> tuple[Path, bool]:  # fmt: skip
+    """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
+    from rich.markup import escape
 
-    _make(target)
-    formats = options["formats"] or ("html", "csv", "json")
-    hook = _event_writer(target) if "parquet" in formats else None
-    with _progress(console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, jobs=options["jobs"], hook=hook, progress=advance)
-    notes = other_runs(found) if options["select"] == "latest" else ()
-    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]))
-    written = [path for name in formats for path in WRITERS[name](made, target)]
-    terminal.show(made, console)
-    if options["verbose"]:
-        console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
-    page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
-    return page
-
-
-_OURS = ("tables/*.csv", "tables/*.parquet", "events/*/rank_*.parquet")
-
-
-def _make(folder: Path) -> None:
-    """Make the folder, without the tables of an earlier report: its ranks and analyses may be others."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in (path for pattern in _OURS for path in folder.glob(pattern)):
-            old.unlink()
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from error
-
-
-def _event_writer(target: Path) -> Any:
+    from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
+    from traceanalyzer.loading import other_runs
+    from traceanalyzer.report import gates, terminal
+    from traceanalyzer.report.build import build
+    from traceanalyzer.report.write import prepare, write
+    from traceanalyzer.scale import summarise, visit
 
-    return partial(write_rank, folder=target / "events")
+    prepare(target)
+    formats = options["formats"] or ("html", "csv", "json")
+    with _progress(console, len(run.captures)) as advance:
+        summary = summarise(found, run, load, jobs=options["jobs"], progress=advance)
+    info, info_notes = run_info.read_or_note(run.info)
+    notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
+    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
+    outcomes = gate.check_run(options["gates"], made.results, label)
+    written = write(made, target, formats)
+    written += gates.write(outcomes, target) if outcomes else []
+    if "parquet" in formats:
+        visit(run, load, summary.claims, partial(write_rank, folder=target / "events"), jobs=options["jobs"])
+    terminal.show(made, console)
+    gates.show(outcomes, console)
+    if options["verbose"]:
+        console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
+    page = next((path for path in written if path.suffix == ".html"), target)
+    console.print(f"Report: {escape(str(page))}", highlight=False, soft_wrap=True)
+    return page, gate.has_failed(outcomes)
 
 
 def _progress(console: "Console", files: int) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.headline import shared_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,7 @@ def headline_steps(results: Mapping[str, Result]) -> list[int]:
     if headline.empty or steps.empty or headline["steps"].isna().all():
         return []
     complete = steps[steps["is_complete"].fillna(value=False).astype(bool)]
-    holders = complete.groupby("step")["rank"].nunique()
-    return sorted(int(step) for step in holders.index[holders == len(headline)])
+    return shared_steps(complete, set(headline["rank"]))
 
 
 def _divided(

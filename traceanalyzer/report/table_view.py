@@ -21,7 +21,8 @@ MOST_ROWS = 5_000
 _NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation")
 """Columns that hold names of kernels or operators."""
 
-_LONGEST_TEXT = 120
+_LONGEST_TEXT = 400
+"""Characters; the full text is there on hover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,8 @@ def _cell(value: Any, column: str, own: Scale) -> Cell:
                     else own.text(value), repr(value))  # fmt: skip
     full = str(value)
     shown = _shown(full, column)
-    return Cell(
-        shown if len(shown) <= _LONGEST_TEXT else shown[: _LONGEST_TEXT - 1] + "…", full if shown != full else ""
-    )
+    shown = shown if len(shown) <= _LONGEST_TEXT else shown[: _LONGEST_TEXT - 1] + "…"
+    return Cell(shown, full if shown != full else "")
 
 
 def _shown(text: str, column: str) -> str:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from traceanalyzer.report import FORMAT_VERSION, Report
@@ -12,11 +13,11 @@ from traceanalyzer.report import FORMAT_VERSION, Report
 def write_csv(report: Report, folder: Path) -> list[Path]:
     """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
     summary = folder / "summary.csv"
-    _csv(report.results["breakdown"].to_frame(), summary)
+    write_frame(report.results["breakdown"].to_frame(), summary)
     tables = _subfolder(folder)
     paths = [tables / f"{name}.csv" for name in report.results]
     for path, result in zip(paths, report.results.values(), strict=True):
-        _csv(result.to_frame(), path)
+        write_frame(result.to_frame(), path)
     return [summary, *paths]
 
 
@@ -44,6 +45,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "created": report.created,
         "version": report.version,
         "command": report.command,
+        "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
         "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
         "findings": [_finding(finding) for finding in report.findings],
@@ -56,20 +58,22 @@ def _finding(finding: Any) -> dict[str, Any]:
     return {name: getattr(finding, name) for name in finding.__dataclass_fields__}
 
 
-def _csv(frame: pd.DataFrame, path: Path) -> None:
-    # Leading = + - @ in a name would run as a formula in a spreadsheet: text columns are quoted as they are,
-    # and names of kernels never begin so; a hostile one gets an apostrophe.
-    frame.assign(**{name: frame[name].map(_inert, na_action="ignore") for name in _text_columns(frame)}).to_csv(
-        path, index=False
-    )
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV that no spreadsheet runs as formulas."""
+    # Names come from the trace: one that would run gets an apostrophe.
+    texts = {name: frame[name].map(_inert, na_action="ignore") for name in frame if _holds_text(frame[name])}
+    frame.assign(**texts).to_csv(path, index=False)
 
 
-def _text_columns(frame: pd.DataFrame) -> list[str]:
-    return [name for name in frame if pd.api.types.is_string_dtype(frame[name].dtype)]
+def _holds_text(column: pd.Series) -> bool:
+    return isinstance(column.dtype, pd.CategoricalDtype) or not pd.api.types.is_numeric_dtype(column.dtype)
 
 
 def _inert(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value[:1] else value
+    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in _FORMULA and value.strip() else value
+
+
+_FORMULA = ("=", "+", "-", "@")
 
 
 def _subfolder(folder: Path) -> Path:

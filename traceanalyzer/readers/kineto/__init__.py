@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace
+from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace, printable
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.events import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
@@ -118,7 +118,7 @@ def _meta(
     return RankMeta(
         rank=hint.rank if known.rank is None else known.rank,
         rank_source=hint.source if known.rank is None else "distributedInfo",
-        files=(path.name,),
+        files=(printable(path.name),),
         format="kineto",
         world_size=known.world_size,
         trace_id=known.trace_id,

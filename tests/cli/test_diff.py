@@ -1,0 +1,226 @@
+"""Comparisons, gates and baselines, as a user types them."""
+
+import csv
+import html
+import json
+import re
+import shlex
+import shutil
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.builders import document, kernel, write
+from tests.samples import SAMPLES
+from traceanalyzer.cli import run
+
+DDP, FSDP, STRAGGLER = (str(SAMPLES / name) for name in ("ddp", "fsdp_full", "ddp_straggler"))
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def test_writes_every_form(tmp_path, capsys):
+    assert run(["diff", DDP, FSDP]) == 0
+    folder = tmp_path / "reports" / "diff_ddp_fsdp_full"
+    assert {path.name for path in folder.iterdir()} == {
+        "summary.html", "summary.csv", "summary.json", "summary.md", "tables",
+    }  # fmt: skip
+    found = summary(folder)
+    assert (found["base"], found["runs"], found["per"], found["is_fair"]) == (
+        "ddp",
+        ["ddp", "fsdp_full"],
+        "optimizer step",
+        True,
+    )
+    nccl = {row["collective"]: row for row in found["tables"]["fsdp_full"]["nccl"]}
+    assert {name: row["status"] for name, row in nccl.items()} == {
+        "all_reduce": "REMOVED", "all_gather": "NEW", "reduce_scatter": "NEW",
+    }  # fmt: skip
+    assert nccl["all_reduce"]["base_calls"] == 14
+    assert nccl["all_reduce"]["base_size_bytes"] == nccl["reduce_scatter"]["other_size_bytes"] == 650_864_640
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "all-gather is NEW: 26 calls, 651 MB" in printed.replace("\u202f", " ")
+    with (folder / "tables" / "nccl__fsdp_full.csv").open() as file:
+        assert [row["status"] for row in csv.DictReader(file)] == [row["status"] for row in nccl.values()]
+    with (folder / "summary.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "step_ns"]
+    assert float(rows[1]["change"]) == pytest.approx(float(rows[1]["value"]) - float(rows[0]["value"]))
+
+
+def test_the_page_is_whole_and_runs_only_its_own_scripts(tmp_path):
+    assert run(["diff", DDP, FSDP, STRAGGLER, "--format", "html", "--output", "out"]) == 0
+    page = html.unescape((tmp_path / "out" / "summary.html").read_text())
+    assert page.rstrip().endswith("</html>")
+    assert "default-src 'none'" in page
+    assert "ddp → ddp_straggler" in page
+    assert page.count('class="fall"') == 2
+    assert 'data-status="REMOVED"' in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, capsys):
+    gates = ["step_ms +0%", "exposed_comm_pct +0pp @ any rank", "nccl.calls +0", "kernels.total_ns +0% @ all ranks"]
+    assert run(["diff", DDP, DDP, *(part for gate in gates for part in ("--fail-on", gate)), "--output", "out"]) == 0
+    assert "No figure differs." in capsys.readouterr().out
+    found = summary(tmp_path / "out")
+    assert {row["status"] for table in found["tables"]["ddp (2)"].values() for row in table} == {"SAME"}
+    assert {gate["status"] for gate in found["gates"]} == {"passed"}
+
+
+def test_order_only_swaps_signs(tmp_path):
+    for name, order in (("one", [DDP, FSDP]), ("two", [FSDP, DDP])):
+        assert run(["diff", *order, "--output", name, "--format", "json", "-q"]) == 0
+    one, two = summary(tmp_path / "one"), summary(tmp_path / "two")
+    changes = [
+        {
+            row["metric"]: (row["change"], row["change_pct_points"])
+            for row in found["metrics"]
+            if row["run"] != found["base"]
+        }
+        for found in (one, two)
+    ]
+    for metric, values in changes[0].items():
+        assert [None if value is None else -value for value in values] == list(changes[1][metric]), metric
+    swapped = {"NEW": "REMOVED", "REMOVED": "NEW", "CHANGED": "CHANGED", "SAME": "SAME"}
+    for name, rows in one["tables"]["fsdp_full"].items():
+        back = two["tables"]["ddp"][name]
+        assert [swapped[row["status"]] for row in rows] == [row["status"] for row in back], name
+        assert [row["change_total_ns"] for row in rows] == pytest.approx([-row["change_total_ns"] for row in back])
+
+
+def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(tmp_path, capsys):
+    code = run(
+        ["diff", DDP, FSDP, "--fail-on", "step_ms +3% @ any rank", "--fail-on", "overlap_pct? -90pp", "-o", "out"]
+    )
+    assert code == 1
+    printed = capsys.readouterr().out
+    assert "FAILED step_ms +3% @ any rank · fsdp_full" in printed
+    assert "rank 0, base_step_ns" in printed
+    suite = ET.parse(tmp_path / "out" / "gate.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    assert "base_step_ns" in suite.find("testcase/failure").text
+    for name in ("gate.md", "summary.md"):
+        assert "❌ | `step_ms +3% @ any rank`" in (tmp_path / "out" / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"), [("exposed_comm_pct > 5", 1), ("exposed_comm_pct > 99", 0), ("idle_pct > 10 @ any rank", 1)]
+)
+def test_gates_of_the_main_command(tmp_path, gate, code, capsys):
+    assert run([DDP, "--fail-on", gate, "--output", "out", "--format", "json"]) == code
+    assert ("FAILED" in capsys.readouterr().out) == bool(code)
+    assert ET.parse(tmp_path / "out" / "gate.xml").getroot().get("failures") == str(code)
+    assert run([DDP, "--output", "out", "--format", "json", "-q"]) == 0
+    assert not (tmp_path / "out" / "gate.xml").exists()
+
+
+def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert run(["in", "--fail-on", "overlap_pct < 50"]) == 1
+    assert "NOT AVAILABLE overlap_pct < 50" in capsys.readouterr().out
+    assert run(["in", "--fail-on", "overlap_pct? < 50"]) == 0
+
+
+def test_baselines(capsys):
+    assert run(["baseline", "save", "main", DDP]) == 0
+    assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
+    assert run(["baseline", "list"]) == 0
+    assert capsys.readouterr().out == "main\n"
+    assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out"]) == 0
+    assert run(["diff", "baseline:main", FSDP, "--fail-on", "step_ms +3%", "-o", "out"]) == 1
+    assert run(["baseline", "remove", "main"]) == 0
+    assert run(["diff", "baseline:main", DDP]) == 2
+    assert "no such baseline" in capsys.readouterr().err
+
+
+def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
+    for name, tokens in (("small", 1000), ("large", 4000)):
+        for rank in (0, 1):
+            source = SAMPLES / "moe" / f"rank{rank}.json.gz"
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / source.name).write_bytes(source.read_bytes())
+        (tmp_path / name / "run.json").write_text(
+            json.dumps({"dtype": str(tokens), "batch": {"tokens_per_step": tokens}})
+        )
+    assert run(["diff", "small", "large", "-o", "out"]) == 2
+    error = capsys.readouterr().err
+    assert "dtype differs (1000 | 4000)" in error
+    assert "--force" in error
+    assert not (tmp_path / "out").exists()
+    assert run(["diff", "small", "large", "-o", "out", "--force"]) == 0
+    assert "NOT COMPARABLE" in capsys.readouterr().out
+    assert "Not comparable; made with --force." in (tmp_path / "out" / "summary.html").read_text()
+    assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.md").read_text()
+    assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.csv").read_text()
+    assert summary(tmp_path / "out")["is_forced"]
+    for name in ("small", "large"):
+        (tmp_path / name / "run.json").write_text(
+            json.dumps({"batch": {"tokens_per_step": 1000 if name == "small" else 4000}})
+        )
+    assert run(["diff", "small", "large", "-o", "out"]) == 0
+    found = summary(tmp_path / "out")
+    assert found["per"] == "1,000 tokens of a rank"
+    times = {row["run"]: row["value"] for row in found["metrics"] if row["metric"] == "step_ns"}
+    assert times["small"] == pytest.approx(4 * times["large"])
+
+
+def test_the_report_shows_run_json(tmp_path):
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    (tmp_path / "in" / "run.json").write_text('{"strategy": "ddp", "batch": {"global_batch": 16}}')
+    assert run(["in", "-o", "out", "-q"]) == 0
+    found = summary(tmp_path / "out")
+    assert found["run_info"]["strategy"] == "ddp"
+    assert {"fact": "batch.global_batch", "value": "16"} in found["results"]["run_info"]
+    assert run(["diff", "out/summary.json", "in", "-o", "both", "-q"]) == 0
+    assert summary(tmp_path / "both")["facts"][0]["state"] == "not known"
+    (tmp_path / "in" / "run.json").write_text("[")
+    assert run(["in", "-o", "out", "-q"]) == 0
+    assert "not a run.json" in summary(tmp_path / "out")["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["diff", DDP], "Missing argument"), (["diff", "nowhere", DDP], "nowhere: no such folder"),
+        (["diff", DDP, FSDP, "--fail-on", "step_ms 3%"], "METRIC OP NUMBER"),
+        (["diff", DDP, FSDP, "--fail-on", "nonsense > 3"], "nonsense"),
+        (["baseline", "save", "../x", DDP], "plain file name"), ([DDP, "--fail-on", "step_ms +3%"], "needs a base run"),
+        (["baseline", "remove", "x"], "no such baseline"), (["diff", DDP, FSDP, "--steps", "x"], "--steps"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_clear_line_and_code_2(capsys, arguments, message):
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("arguments", [["diff"], ["baseline"], ["baseline", "save"], ["baseline", "list"]])
+def test_help(arguments, capsys):
+    assert run([*arguments, "--help"]) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, capsys):
+    """The commands of the workflow, with samples in place of what the job records."""
+    from traceanalyzer.gate import parse
+
+    page = (SAMPLES.parent / "docs" / "diff.md").read_text()
+    gates = re.findall(r"--fail-on '([^']+)'", page)
+    assert len([parse(gate) for gate in gates]) >= 7
+    script = re.search(r"(analyze-traces diff baseline:main new=.*?)\n      - name", page, re.DOTALL)[1]
+    arguments = shlex.split(script.replace("\\\n", " "))[1:]
+    for number in (1, 2, 3):
+        shutil.copytree(SAMPLES / "ddp", tmp_path / "profile" / f"run{number}")
+    assert run(["baseline", "save", "main", "+".join(f"profile/run{number}" for number in (1, 2, 3))]) == 0
+    assert run(arguments) == 1  # rank 0 of the sample idles for 72 %
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines() if " · new: " in line] == ["PASSED", "PASSED", "FAILED"]
+    assert (tmp_path / "reports" / "performance" / "summary.md").exists()

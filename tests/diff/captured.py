@@ -1,0 +1,31 @@
+"""Captures and sides for tests of comparisons, from literals."""
+
+from tests.builders import rank_trace
+from traceanalyzer import analyses
+from traceanalyzer.diff.captures import Capture, Side, of_results, shared_steps
+
+STEPS = [(0, 100), (100, 200), (200, 300)]
+"""Host ranges of three steps; the last is open, so two are compared."""
+
+
+def steady(compute, comm=0, idle=0, *, ranks=2):
+    """Ranks whose every step computes, communicates and idles for these times."""
+    length = compute + comm + idle
+    ops = []
+    for number in range(3):
+        start = 1000 + number * length
+        ops.append(("compute", start, start + compute, number * 100 + 1))
+        if comm:
+            ops.append(("comm", start + compute, start + compute + comm, number * 100 + 2))
+    return [rank_trace(ops, rank=rank, steps=STEPS, wanted="complete", world_size=ranks) for rank in range(ranks)]
+
+
+def capture(traces, label="run", **more):
+    results = analyses.run(traces)
+    tables = of_results(results)
+    steps = shared_steps(tables["steps"], tables["breakdown"])
+    return Capture(label, "traces", tables, steps, is_exact=True, **more)
+
+
+def side(label, *captures):
+    return Side(label, tuple(captures))

@@ -1,0 +1,137 @@
+import pandas as pd
+import pytest
+
+from tests.diff.captured import capture, side, steady
+from traceanalyzer.diff import compare, fairness
+from traceanalyzer.diff.metrics import value
+from traceanalyzer.errors import UsageError
+from traceanalyzer.run_info import Batch, RunInfo
+
+
+def info(tokens=1000, accumulate=1, **more):
+    return RunInfo(batch=Batch(tokens_per_step=tokens, grad_accum=accumulate), **more)
+
+
+def two(base, other):
+    return [side("base", base), side("other", other)]
+
+
+def change(comparison, metric, column="change"):
+    table = comparison.metrics
+    return table[(table["metric"] == metric) & (table["run"] == "other")][column].iloc[0]
+
+
+def test_parts_of_a_step_and_their_changes():
+    made = compare(two(capture(steady(10, 5, 5)), capture(steady(12, 3, 1))))
+    assert {name: change(made, name) for name in ("step_ns", "compute_ns", "exposed_comm_ns", "idle_ns", "comm_calls")} == {
+        "step_ns": -4, "compute_ns": 2, "exposed_comm_ns": -2, "idle_ns": -4, "comm_calls": 0,
+    }  # fmt: skip
+    assert change(made, "step_ns", "change_pct") == -20
+    assert made.ranking == ["other", "base"]
+
+
+def test_percentages_change_in_points_only():
+    made = compare(two(capture(steady(10, 5, 5)), capture(steady(16, 0, 4))))
+    assert change(made, "compute_pct", "change_pct_points") == 30
+    assert pd.isna(change(made, "compute_pct", "change_pct"))
+    assert pd.isna(change(made, "compute_pct"))
+    assert pd.isna(change(made, "step_ns", "change_pct_points"))
+    assert value(made.metrics, "overlap_pct", "other") is None  # no communication: n/a, not 0
+
+
+def test_a_run_with_itself_is_empty():
+    run = capture(steady(10, 5, 5))
+    assert compare(two(run, run)).is_empty
+    assert not compare(two(run, capture(steady(10, 5, 6)))).is_empty
+
+
+def test_swapping_runs_swaps_signs():
+    sides = two(capture(steady(10, 5, 5)), capture(steady(12, 3, 1)))
+    one = compare(sides)
+    swapped = compare(sides[::-1])
+    for metric in one.metrics["metric"].unique():
+        rows = swapped.metrics[(swapped.metrics["metric"] == metric) & (swapped.metrics["run"] == "base")].iloc[0]
+        for column in ("change", "change_pct_points"):
+            there, back = change(one, metric, column), rows[column]
+            assert (pd.isna(there) and pd.isna(back)) or there == -back
+
+
+def test_repeats_give_a_test_and_one_capture_none():
+    base = side("base", *(capture(steady(10, idle=idle)) for idle in (0, 1, 2)))
+    other = side("other", *(capture(steady(30, idle=idle)) for idle in (0, 1, 2)))
+    row = compare([base, other]).metrics.query("metric == 'step_ns' and run == 'other'").iloc[0]
+    assert (row["repeats"], row["value"], row["std"], row["values"], row["significance"]) == (
+        3,
+        31,
+        1,
+        "30, 31, 32",
+        "differs",
+    )
+    assert row["p_value"] < 1e-4
+    assert change(compare([base, side("other", capture(steady(30)))]), "step_ns", "significance") == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "refusal"),
+    [
+        ({"dtype": "bf16"}, {"dtype": "fp32"}, "dtype differs (bf16 | fp32)"),
+        ({"model": {"layers": 12}}, {"model": {"layers": 24}}, "model differs"),
+        ({"gpu": {"name": "A"}}, {"gpu": {"name": "B"}}, "GPU differs (A | B)"),
+    ],
+)
+def test_what_is_refused(base, other, refusal):
+    sides = two(capture(steady(10), info=info(**base)), capture(steady(10), info=info(**other)))
+    with pytest.raises(UsageError) as error:
+        compare(sides)
+    assert refusal in str(error.value)
+    assert "--force" in str(error.value)
+    forced = compare(sides, force=True)
+    assert forced.is_forced
+    assert refusal in forced.fairness.refusals[0]
+
+
+def test_another_batch_without_tokens_is_refused_and_with_tokens_given_per_token():
+    base, other = capture(steady(10), info=info(1000)), capture(steady(30), info=info(4000))
+    made = compare(two(base, other))
+    assert made.fairness.scale.per_token
+    # 10 ns for 500 tokens of each rank against 30 ns for 2,000: 20 and 15 ns per 1,000.
+    assert [value(made.metrics, "step_ns", run) for run in made.runs] == [20, 15]
+    with pytest.raises(UsageError, match="world size differs"):
+        compare(two(capture(steady(10)), capture(steady(10, ranks=4))))
+
+
+def test_other_micro_steps_of_the_same_tokens_are_told_and_compared():
+    made = compare(two(capture(steady(10), info=info(1000, 1)), capture(steady(10), info=info(1000, 4))))
+    assert not made.fairness.scale.per_token
+    assert any("micro-steps a step differs (1 | 4)" in note for note in made.fairness.notes)
+
+
+def test_a_step_is_not_compared_with_a_capture():
+    from tests.builders import rank_trace
+
+    whole = capture([rank_trace([("compute", 0, 10)], rank=rank, world_size=2) for rank in range(2)])
+    with pytest.raises(UsageError, match="marks no complete step"):
+        compare(two(capture(steady(10)), whole))
+    made = compare(two(whole, whole))
+    assert "whole captures are compared" in made.fairness.notes[0]
+
+
+def test_what_is_not_known_is_said():
+    made = compare(two(capture(steady(10)), capture(steady(10))))
+    assert any(
+        "not checked: GPU, model, dtype, tokens a step, micro-steps a step" in note for note in made.fairness.notes
+    )
+    states = {fact.name: fact.state for fact in made.fairness.facts}
+    assert (states["world size"], states["model"]) == (fairness.SAME, fairness.UNKNOWN)
+
+
+def test_a_run_that_never_exchanged_gradients_is_refused():
+    ops = steady(10, 5), steady(10)
+    sides = two(capture(ops[0], info=info()), capture(ops[1], info=info()))
+    with pytest.raises(UsageError, match="other launched no all-reduce"):
+        compare(sides)
+
+
+def test_one_run_is_no_comparison():
+    with pytest.raises(UsageError, match="at least two"):
+        compare([side("base", capture(steady(10)))])

@@ -1,0 +1,49 @@
+import pytest
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.gate import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "op", "number", "unit", "scope"),
+    [
+        ("exposed_comm_pct > 5", "exposed_comm_pct", ">", 5, "", "mean"),
+        ("idle_pct>10@any rank", "idle_pct", ">", 10, "", "any rank"),
+        ("headline.idle_pct >= 10.5 % @ max", "headline.idle_pct", ">=", 10.5, "%", "max"),
+        ("step_ms > 70", "step_ns", ">", 70, "ms", "mean"),
+        ("step_ns > 70 ms", "step_ns", ">", 70, "ms", "mean"),
+        ("nccl.overlap_pct[collective=all_reduce, dtype=Float] < 50 @ all ranks",
+         "nccl.overlap_pct[collective=all_reduce,dtype=Float]", "<", 50, "", "all ranks"),
+        ("step_ms +3%", "step_ns", None, 3, "%", "mean"),
+        ("step_ms +1", "step_ns", None, 1, "ms", "mean"),
+        ("overlap_pct -2pp @ min", "overlap_pct", None, -2, "pp", "min"),
+        ("comm_calls +10", "comm_calls", None, 10, "", "mean"),
+        ("tokens_per_s -1%", "tokens_per_s", None, -1, "%", "mean"),
+        ("peak_reserved_gb > 70", "peak_reserved_bytes", ">", 70, "GB", "mean"),
+        ("comm_bytes > 1e3 MiB", "comm_bytes", ">", 1000, "MiB", "mean"),
+    ],
+)  # fmt: skip
+def test_reads(text, metric, op, number, unit, scope):
+    gate = parse(text)
+    assert (gate.metric, gate.op, gate.number, gate.unit, gate.scope) == (metric, op, number, unit, scope)
+    assert not gate.is_optional
+
+
+def test_a_question_mark_makes_it_optional():
+    assert parse("overlap_pct? < 50").is_optional
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "METRIC OP NUMBER"), ("idle_pct", "METRIC OP NUMBER"), ("idle_pct > x", "METRIC OP NUMBER"),
+        ("idle_pct > 5 @ some rank", "METRIC OP NUMBER"), ("idle_pct =+ 5", "METRIC OP NUMBER"),
+        ("idle_pct > 5; rm", "METRIC OP NUMBER"),
+        ("idle_pct +3%", "write pp"), ("idle_pct +3", "write pp"), ("idle_pct > 5 pp", "does not fit"),
+        ("step_ns +3", "needs its unit"), ("step_ms +3pp", "does not fit"), ("step_ms > 3 GB", "does not fit"),
+        ("comm_calls > 3 ms", "it has no unit"), ("nccl.calls[all_reduce] > 3", "KEY=VALUE"),
+    ],
+)  # fmt: skip
+def test_refuses(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse(text)

@@ -1,0 +1,90 @@
+import pytest
+
+from tests.builders import rank_trace
+from traceanalyzer import analyses
+from traceanalyzer.errors import UsageError
+from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, check_run, has_failed, parse
+
+STEPS = [(0, 20), (20, 40), (40, 60)]
+
+
+def rank(number, idle):
+    """Two complete steps of 10 ns compute, then communication of 10 − idle, then nothing."""
+    ops = []
+    for step in range(3):
+        start = 100 + 20 * step
+        ops.append(("compute", start, start + 10, 20 * step + 1))
+        if idle < 10:
+            ops.append(("comm", start + 10, start + 20 - idle, 20 * step + 2))
+    return rank_trace(ops, rank=number, steps=STEPS, world_size=2)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return analyses.run([rank(0, 2), rank(1, 8)])  # idle 10 % and 40 %
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "rows"),
+    [
+        ("idle_pct > 24", FAILED, 2), ("idle_pct > 25", PASSED, 0), ("idle_pct >= 25", FAILED, 2),
+        ("idle_pct > 25 @ any rank", FAILED, 1), ("idle_pct > 25 @ all ranks", PASSED, 0), ("idle_pct > 9 @ all ranks", FAILED, 2),
+        ("idle_pct > 39 @ max", FAILED, 2), ("idle_pct < 11 @ min", FAILED, 2), ("idle_pct > 40 @ any rank", PASSED, 0),
+        ("step_ns == 20", FAILED, 2), ("step_ns != 20", PASSED, 0), ("step_us > 0.019", FAILED, 2), ("step_ns > 1 µs", PASSED, 0),
+        ("headline.idle_ns > 9", FAILED, 2), ("breakdown.window_ns > 0", FAILED, 2),
+        ("steps.window_ns > 20 @ any rank", PASSED, 0),  # the open step is not judged
+        ("nccl.calls[collective=all_reduce] > 2", FAILED, 2),
+    ],
+)  # fmt: skip
+def test_limits(results, text, status, rows):
+    (outcome,) = check_run([parse(text)], results, "run")
+    assert (outcome.status, len(outcome.rows)) == (status, rows), outcome
+    assert has_failed([outcome]) == (status == FAILED)
+
+
+def test_the_failing_rows_are_those_of_the_ranks(results):
+    (outcome,) = check_run([parse("idle_pct > 25 @ any rank")], results, "run")
+    assert outcome.rows == ({"rank": 1, "idle_pct": 40.0},)
+    assert "1 of 2 ranks" in outcome.message
+
+
+def test_every_key_is_judged_by_itself(results):
+    outcomes = check_run([parse("kernels.calls > 2 @ any rank")], results, "run")
+    assert len(outcomes) == 2  # gemm and the all-reduce
+    assert {outcome.status for outcome in outcomes} == {FAILED}
+
+
+@pytest.mark.parametrize(("text", "status"), [("overlap_pct < 50", NOT_AVAILABLE), ("overlap_pct? < 50", SKIPPED)])
+def test_a_figure_that_is_not_there_fails_unless_optional(text, status):
+    results = analyses.run([rank(0, 10)])
+    (outcome,) = check_run([parse(text)], results, "run")
+    assert outcome.status == status
+    assert "not available" in outcome.message
+    assert has_failed([outcome]) == (status == NOT_AVAILABLE)
+
+
+def test_a_figure_that_one_rank_lacks_fails_unless_optional():
+    results = analyses.run([rank(0, 10), rank(1, 2)])
+    (outcome,) = check_run([parse("overlap_pct >= 0 @ any rank")], results, "run")
+    assert (outcome.status, "rank 0" in outcome.message) == (NOT_AVAILABLE, True)
+    (outcome,) = check_run([parse("overlap_pct? > 50 @ any rank")], results, "run")
+    assert outcome.status == PASSED
+
+
+def test_no_row_is_not_available():
+    (outcome,) = check_run([parse("nccl.calls > 2")], analyses.run([rank(0, 10)]), "run")
+    assert outcome.status == NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("idle_pc > 5", "did you mean idle_pct"), ("nope.idle_pct > 5", "no table is called nope"),
+        ("headlin.idle_pct > 5", "did you mean headline"), ("nccl.idle_pct > 5", "no column idle_pct"),
+        ("step_ms +3%", "needs a base run"), ("nccl.calls[collectiv=all_reduce] > 2", "did you mean collective"),
+        ("headline.basis > 5", "no number"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_none(results, text, message):
+    with pytest.raises(UsageError, match=message):
+        check_run([parse(text)], results, "run")

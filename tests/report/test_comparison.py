@@ -1,0 +1,145 @@
+"""A comparison in words and pictures: waterfall, verdict, page, Markdown, JUnit."""
+
+import dataclasses
+import html as html_module
+from xml.etree import ElementTree as ET
+
+import pandas as pd
+import pytest
+
+from tests.diff.captured import capture, side, steady
+from traceanalyzer.diff import compare
+from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+from traceanalyzer.report import gates
+from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, verdict, waterfall
+
+HOSTILE = "<img src=x onerror=alert(1)>|`a`\u202e"
+
+
+def comparison(base, other, *, force=False):
+    return compare([side("base", base), side("other", other)], force=force)
+
+
+def test_the_waterfall_adds_up_to_the_step():
+    made = comparison(capture(steady(10, 5, 5)), capture(steady(12, 3, 1)))
+    parts = waterfall.parts(made, "other")
+    assert [(part.metric, part.change_ns) for part in parts] == [
+        ("compute_ns", 2), ("exposed_comm_ns", -2), ("idle_ns", -4),
+    ]  # fmt: skip
+    assert sum(part.change_ns for part in parts) == -4
+
+
+def split(run, transfer, wait):
+    """The capture with exposed communication told apart in both compared steps of each rank."""
+    table = pd.DataFrame(
+        [{"rank": rank, "step": step, "exposed_transfer_ns": transfer, "exposed_wait_ns": wait, "exposed_unmatched_ns": 0}
+         for rank in (0, 1) for step in (0, 1)]
+    )  # fmt: skip
+    return dataclasses.replace(run, tables={**run.tables, "exposed_comm": table})
+
+
+def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
+    base, other = capture(steady(10, 5, 5)), capture(steady(10, 7, 5))
+    both = waterfall.parts(comparison(split(base, 4, 1), split(other, 4, 3)), "other")
+    assert [(part.kind, part.change_ns) for part in both] == [("compute", 0), ("transfer", 0), ("wait", 2), ("idle", 0)]
+    one = waterfall.parts(comparison(split(base, 4, 1), other), "other")
+    assert [part.kind for part in one] == ["compute", "comm", "idle"]
+    # Parts that do not add up are not shown as if they did.
+    wrong = waterfall.parts(comparison(split(base, 9, 9), split(other, 4, 3)), "other")
+    assert [part.kind for part in wrong] == ["compute", "comm", "idle"]
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "said"),
+    [
+        ((10, 5, 5), (10, 5, 15), "other takes 30 ns a step, base 20 ns: 10 ns (50 %) longer."),
+        ((10, 5, 5), (10, 5, 15), "Most of it is idle: +10 ns a step (5 ns → 15 ns)"),
+        ((10, 5, 5), (5, 5, 5), "other takes 15 ns a step, base 20 ns: 5 ns (25 %) shorter."),
+        (
+            (10, 0, 10),
+            (30, 0, 0),
+            "Contradiction: its compute share (+50 percentage points), idle share (−50 percentage points) look better",
+        ),
+        ((10, 5, 5), (10, 5, 15), "n = 1 and 1: one capture cannot tell a difference from noise"),
+        ((10, 5, 5), (10, 5, 5), "No figure differs."),
+    ],
+)
+def test_the_verdict(base, other, said):
+    sentences = " ".join(verdict.sentences(comparison(capture(steady(*base)), capture(steady(*other)))))
+    assert said in sentences.replace("\u202f", " ")
+
+
+def test_the_verdict_ranks_three_runs():
+    made = compare([side(name, capture(steady(time))) for name, time in (("a", 30), ("b", 10), ("c", 20))])
+    assert (
+        verdict.sentences(made)[0].replace("\u202f", " ") == "Fastest first, by time a step: b 10 ns, c 20 ns, a 30 ns."
+    )
+
+
+def test_bucketing_is_said_as_such():
+    base, other = capture(steady(10, 5, 5)), capture(steady(10, 5, 5))
+    tables = [
+        pd.DataFrame(
+            [{"rank": rank, "collective": "all_reduce", "dtype": "Float", "calls": 2 * calls, "total_ns": 10, "size_bytes": 8000}
+             for rank in (0, 1)]
+        )
+        for calls in (100, 4)
+    ]  # fmt: skip
+    base, other = (
+        dataclasses.replace(run, tables={**run.tables, "nccl": table})
+        for run, table in zip((base, other), tables, strict=True)
+    )
+    said = " ".join(verdict.sentences(comparison(base, other))).replace("\u202f", " ")
+    assert "all-reduce: 100 → 4 calls a step, the same 4 kB in fewer, larger calls (40 B → 1 kB each)." in said
+
+
+def test_per_cent_and_points_are_never_mixed():
+    made = comparison(capture(steady(10, 5, 5)), capture(steady(16, 0, 4)))
+    others = {row.metric: row.cells[1] for row in figures.rows(made)}
+    units = {metric: cell.change_unit for metric, cell in others.items() if cell.change}
+    assert units["compute_pct"] == units["idle_pct"] == "pp"
+    assert units["step_ns"] == units["compute_ns"] == "%"
+
+
+def test_bars_of_a_table_are_of_its_largest_change():
+    made = comparison(capture(steady(10, 5, 5)), capture(steady(8, 9, 5)))
+    view = rows.table_view(next(table for table in made.tables["other"] if table.analysis == "kernels"))
+    assert [(row.status, row.at, row.width, row.grows) for row in view.rows] == [
+        ("CHANGED", 50, 50, True), ("CHANGED", 25, 25, False),
+    ]  # fmt: skip
+
+
+def hostile():
+    made = compare([side("base", capture(steady(10))), side(HOSTILE, capture(steady(12)))])
+    outcomes = [Outcome("idle_pct > 5", HOSTILE, FAILED, f"\x01{HOSTILE}", ({"rank": 0, "x": HOSTILE},))]
+    return DiffReport(made, outcomes, command="analyze-traces <script>")
+
+
+def test_hostile_names_stay_text():
+    page = html.page(hostile())
+    assert "<img" not in page
+    assert "<script>\n" not in page.replace('<script>"use strict"', "")
+    assert HOSTILE in html_module.unescape(page)
+    text = markdown.as_markdown(hostile())
+    assert "<img" not in text
+    assert not [line for line in text.splitlines() if line.startswith("|") and HOSTILE in line]  # pipes are escaped
+    suite = ET.fromstring(gates.junit(hostile().outcomes))
+    assert suite.find("testcase").get("classname") == HOSTILE
+
+
+def test_junit_counts():
+    outcomes = [Outcome("g", "run", status, "m") for status in (PASSED, FAILED, FAILED, NOT_AVAILABLE, SKIPPED)]
+    suite = ET.fromstring(gates.junit(outcomes))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5", "failures": "2", "errors": "1", "skipped": "1",
+    }  # fmt: skip
+    assert [case[0].tag if len(case) else None for case in suite] == [None, "failure", "failure", "error", "skipped"]
+
+
+def test_a_page_of_captures_without_anything():
+    bare = capture(steady(10))
+    empty = dataclasses.replace(bare, tables={name: frame.iloc[:0] for name, frame in bare.tables.items()}, steps=())
+    made = compare([side("base", empty), side("other", empty)])
+    report = DiffReport(made)
+    assert "its time cannot be compared" in html.page(report)
+    assert markdown.as_markdown(report)

@@ -1,0 +1,90 @@
+"""How many micro-steps each optimizer step has, and in how many of them gradients were exchanged."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.selection import step_at
+
+GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")
+"""What data parallelism and sharding exchange gradients with."""
+
+# "backward", "## backward ##", "Backward pass": but not "FSDP::pre_backward" or "backward_prefetch".
+_BACKWARD = re.compile(r"[\W_]*backward(?:[\W_]+pass)?[\W_]*", re.IGNORECASE)
+_FORWARD = re.compile(r"[\W_]*forward(?:[\W_]+pass)?[\W_]*|DistributedDataParallel\.forward", re.IGNORECASE)
+
+
+class MicroSteps(Result):
+    """One row for each rank and step of the selection."""
+
+    title: ClassVar[str] = "Micro-steps and gradient exchange"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step's number.",
+        "micro_steps": "Ranges called backward (else forward) on the host in the step; n/a when nothing marks them.",
+        "synchronising_micro_steps": "Micro-steps after whose beginning, and before the next one's, an all-reduce or "
+        "reduce-scatter was launched.",
+        "gradient_calls": "All-reduces and reduce-scatters that the step launched.",
+        "gradient_bytes": "Sum of their sizes; n/a when one is unknown.",
+    }
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """Count the micro-steps of each step, and those that launched gradient collectives."""
+    steps = trace.steps
+    if trace.window.steps is not None:
+        steps = steps[steps["step"].isin(trace.window.steps)]
+    if steps.empty:
+        return pd.DataFrame()
+    begins = _begins(trace)
+    of_step = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), begins)
+    gradients = calls[calls["collective"].isin(GRADIENT_COLLECTIVES)] if len(calls) else calls
+    rows = [_row(trace, int(number), begins[of_step == row], gradients) for row, number in enumerate(steps["step"])]
+    return pd.DataFrame(rows).astype(_TYPES)
+
+
+_TYPES = dict.fromkeys(("micro_steps", "synchronising_micro_steps", "gradient_calls", "gradient_bytes"), "Int64")
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
+    """The ranks' rows under each other."""
+    return MicroSteps(stack(parts, tuple(MicroSteps.columns)))
+
+
+def _begins(trace: RankTrace) -> np.ndarray:
+    """Starts of the ranges that mark micro-steps, in order; nested ones count once."""
+    names = trace.ranges["name"].cat.categories
+    for pattern in (_BACKWARD, _FORWARD):
+        own = trace.ranges[trace.ranges["name"].isin([name for name in names if pattern.fullmatch(name)])]
+        if len(own):
+            reach = own["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
+            begins: np.ndarray = own.loc[own["start_ns"] >= reach, "start_ns"].to_numpy()
+            return begins
+    return np.empty(0, dtype=np.int64)
+
+
+def _row(trace: RankTrace, number: int, begins: np.ndarray, gradients: pd.DataFrame) -> dict[str, object]:
+    own = gradients[gradients["step"] == number] if len(gradients) else gradients
+    sizes = own["size_bytes"] if len(own) else pd.Series(dtype="Int64")
+    return {
+        "step": number,
+        "micro_steps": len(begins) or None,
+        "synchronising_micro_steps": _synchronising(trace, begins, own) if len(begins) else None,
+        "gradient_calls": len(own),
+        "gradient_bytes": None if sizes.isna().any() else int(sizes.sum()),
+    }
+
+
+def _synchronising(trace: RankTrace, begins: np.ndarray, calls: pd.DataFrame) -> int:
+    if calls.empty:
+        return 0
+    launch = trace.gpu_ops["launch"].to_numpy()[calls["gpu_op"].to_numpy()]
+    times = trace.api_calls["start_ns"].to_numpy()[launch[launch != NONE]]
+    held = np.searchsorted(begins, times, side="right") - 1
+    return len(np.unique(held[held >= 0]))

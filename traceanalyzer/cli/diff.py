@@ -1,0 +1,115 @@
+"""`analyze-traces diff`: runs beside each other."""
+
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer import __version__
+from traceanalyzer.cli.options import gate_options, part_options, talk_options
+from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.diff import Side
+    from traceanalyzer.diff.sources import SourceOptions
+
+FORMATS = ("html", "csv", "json", "md")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("base")
+@click.argument("others", nargs=-1, required=True, metavar="OTHER...")
+@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Where to write (default: reports/diff_<base>_<other>).")  # fmt: skip
+@click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
+              help=f"What to write: {', '.join(FORMATS)}; repeatable (default: all).")  # fmt: skip
+@click.option("--force", is_flag=True, help="Compare runs that did not do the same work; the report says so.")
+@click.option("--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
+              help="Which of several runs in a folder; all takes each as a repeat.")  # fmt: skip
+@click.option("--steps", default="complete", show_default=True, metavar="WHICH",
+              help="Steps to compare; of these the complete ones that all ranks have.")  # fmt: skip
+@part_options
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@gate_options
+@talk_options
+def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
+    r"""Compare runs, per optimizer step: what each part of the step costs, and which operations are new or gone.
+
+    BASE and OTHER are folders of traces, a summary.json, or baseline:NAME. Write a+b+c for several captures of one
+    strategy (their spread tells noise from difference), and NAME=… to name a run.
+
+    \b
+    Examples:
+      analyze-traces diff profile/naive profile/ddp
+      analyze-traces diff before=runs/1+runs/2+runs/3 after=runs/4+runs/5+runs/6
+      analyze-traces diff baseline:main profile/new --fail-on 'step_ms +3%' --fail-on 'exposed_comm_pct +2pp'
+
+    Writes summary.html, summary.csv, summary.json, summary.md and tables/; with --fail-on also gate.xml (JUnit) and
+    gate.md. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable.
+    """
+    from rich.console import Console
+
+    from traceanalyzer import gate
+    from traceanalyzer.diff import compare
+    from traceanalyzer.diff.sources import read_sides
+    from traceanalyzer.report import gates
+    from traceanalyzer.report.comparison import DIFF_WRITERS, DiffReport, terminal
+
+    console = Console(quiet=options["quiet"])
+    wanted = [gate.parse(text) for text in options["gates"]]
+    sides = read_sides((base, *others), source_options(options))
+    comparison = compare(sides, force=options["force"])
+    outcomes = gate.check_comparison(wanted, comparison)
+    report = DiffReport(
+        comparison, outcomes, shlex.join(["analyze-traces", *sys.argv[1:]]),
+        datetime.now(UTC).isoformat(timespec="seconds"), __version__,
+    )  # fmt: skip
+    target = options["output"] or Path("reports", _folder(sides))
+    _make(target)
+    written = [path for name in options["formats"] or FORMATS for path in DIFF_WRITERS[name](report, target)]
+    written += gates.write(outcomes, target) if outcomes else []
+    terminal.show(report, console)
+    gates.show(outcomes, console)
+    if options["verbose"]:
+        console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
+    page = next((path for path in written if path.suffix == ".html"), target)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    if options["open_page"]:
+        click.launch(str(page))
+    return int(gate.has_failed(outcomes))
+
+
+def source_options(options: dict[str, Any]) -> "SourceOptions":
+    """How sources are read, from the command's options."""
+    from traceanalyzer.diff.sources import SourceOptions
+    from traceanalyzer.kinds import KindRules
+    from traceanalyzer.loading import LoadOptions, parse_ranks
+    from traceanalyzer.selection import Selection
+
+    load = LoadOptions(
+        ranks=parse_ranks(options["ranks"]),
+        selection=Selection(options["step_range"], options["steps"]),
+        rules=KindRules.parse(options["kinds"]),
+    )
+    return SourceOptions(load, options["select"] == "all", options["jobs"])
+
+
+def _folder(sides: "Sequence[Side]") -> str:
+    from traceanalyzer.report.comparison.tables import plain_name
+
+    return "_".join(["diff", *(plain_name(side.label) for side in sides)])[:200]
+
+
+def _make(folder: Path) -> None:
+    """Make the folder, without the tables of an earlier comparison."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in (path for pattern in ("gate.*", "tables/*__*.csv") for path in folder.glob(pattern)):
+            old.unlink()
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from error

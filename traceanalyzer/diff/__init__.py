@@ -1,0 +1,92 @@
+"""Results of several runs beside each other: what differs, in what, and whether the comparison is fair."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.diff import fairness, joins, metrics
+from traceanalyzer.diff.captures import Capture, Side
+from traceanalyzer.diff.fairness import Fairness
+from traceanalyzer.diff.joins import TableDiff
+from traceanalyzer.errors import UsageError
+
+__all__ = ["Capture", "Comparison", "Fairness", "Side", "TableDiff", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs beside each other; the first is the base.
+
+    Attributes:
+        sides: the runs.
+        fairness: what differs between them.
+        metrics: a row for each figure and run, with its difference to the base (`diff.metrics.COLUMNS`).
+        tables: for each other run its tables joined with the base's.
+        by_rank: the same for each rank.
+        is_forced: made although it is not fair.
+    """
+
+    sides: tuple[Side, ...]
+    fairness: Fairness
+    metrics: pd.DataFrame
+    tables: dict[str, list[TableDiff]]
+    by_rank: dict[str, list[TableDiff]]
+    is_forced: bool = False
+
+    @property
+    def base(self) -> Side:
+        """The run that others are compared with."""
+        return self.sides[0]
+
+    @property
+    def others(self) -> tuple[Side, ...]:
+        """The other runs."""
+        return self.sides[1:]
+
+    @property
+    def runs(self) -> list[str]:
+        """Names of all runs, base first."""
+        return [side.label for side in self.sides]
+
+    @property
+    def ranking(self) -> list[str]:
+        """Runs by step time (or time per token), shortest first."""
+        steps = self.metrics[self.metrics["metric"] == "step_ns"].set_index("run")["value"]
+        return sorted(self.runs, key=lambda run: (pd.isna(steps[run]), steps[run]) if run in steps else (True, 0.0))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no figure and no table of any other run differs from the base's."""
+        changes = self.metrics[["change", "change_pct_points"]].fillna(0)
+        statuses = {status for tables in self.tables.values() for table in tables for status in table.frame["status"]}
+        return not changes.to_numpy(dtype=float).any() and statuses <= {joins.SAME}
+
+
+def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
+    """Compare runs with the first of them.
+
+    Args:
+        sides: two or more runs.
+        force: compare even what did not do the same work.
+
+    Raises:
+        UsageError: fewer than two runs, or they are not comparable and `force` is not set.
+    """
+    if len(sides) < 2:
+        raise UsageError("diff takes at least two runs: BASE OTHER [OTHER…]")
+    judged = fairness.judge(sides)
+    if not judged.is_fair and not force:
+        reasons = "".join(f"\n  - {reason}" for reason in judged.refusals)
+        raise UsageError(
+            f"these runs did not do the same work:{reasons}\n--force compares them all the same, and says so."
+        )
+    base = sides[0].first
+    return Comparison(
+        sides=tuple(sides),
+        fairness=judged,
+        metrics=metrics.table(sides, judged.scale),
+        tables={side.label: joins.tables(base, side.first, judged.scale) for side in sides[1:]},
+        by_rank={side.label: joins.tables(base, side.first, judged.scale, by_rank=True) for side in sides[1:]},
+        is_forced=not judged.is_fair,
+    )

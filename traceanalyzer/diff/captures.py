@@ -1,0 +1,164 @@
+"""One capture reduced to what a comparison needs: its Results over complete steps, and what ran."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from traceanalyzer.analyses import ANALYSES, Result
+from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.errors import InputError
+from traceanalyzer.run_info import RunInfo
+from traceanalyzer.selection import steps_text
+
+FORMAT = "traceanalyzer-capture"
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The small tables of one capture of one run.
+
+    Attributes:
+        label: name of the run.
+        source: `traces`, `summary.json` or `baseline`.
+        tables: `Result.to_frame()` by analysis, without tables that have a row for each event.
+        steps: numbers of the steps that are complete on every rank; none when the capture is compared as a whole.
+        is_exact: whether tables without a step column are of exactly `steps` (or of a whole capture without steps).
+        info: the run.json beside the traces.
+        lanes: stretches of one step by rank and kind, for a picture; `None` when only tables are known.
+        notes: what a reader must know of this capture.
+    """
+
+    label: str
+    source: str
+    tables: Mapping[str, pd.DataFrame]
+    steps: tuple[int, ...]
+    is_exact: bool
+    info: RunInfo | None = None
+    lanes: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def basis(self) -> str:
+        """What the figures are of, for people."""
+        return steps_text(self.steps) if self.steps else "whole capture"
+
+    @property
+    def per(self) -> int:
+        """By what sums are divided: the number of steps, 1 for a whole capture."""
+        return len(self.steps) or 1
+
+    def table(self, analysis: str) -> pd.DataFrame | None:
+        """The analysis's rows; `None` when it is not there or has none."""
+        frame = self.tables.get(analysis)
+        return frame if frame is not None and len(frame) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One strategy in a comparison: one capture, or several repeats of it."""
+
+    label: str
+    captures: tuple[Capture, ...]
+
+    @property
+    def first(self) -> Capture:
+        """The capture from which tables and facts are taken; repeats add to metrics only."""
+        return self.captures[0]
+
+
+def shared_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None) -> tuple[int, ...]:
+    """Numbers of the steps that are complete on every rank."""
+    if steps is None or steps.empty or ranks is None:
+        return ()
+    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)]
+    holders = complete.groupby("step")["rank"].nunique()
+    return tuple(sorted(int(step) for step in holders.index[holders == ranks["rank"].nunique()]))
+
+
+def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: tuple[int, ...]) -> bool:
+    """Whether every rank was analysed over exactly these steps (without any: as a whole)."""
+    if steps is None or steps.empty or ranks is None:
+        return not wanted
+    by_rank = {int(rank): own["step"] for rank, own in steps.groupby("rank")}
+    if not wanted:  # whole captures, of steps that are not complete on every rank
+        return all(int(rank) not in by_rank or by_rank[int(rank)].isna().any() for rank in ranks["rank"])
+    return all(
+        int(rank) in by_rank
+        and not by_rank[int(rank)].isna().any()
+        and tuple(sorted(int(step) for step in by_rank[int(rank)])) == wanted
+        for rank in ranks["rank"]
+    )
+
+
+def result_class(analysis: str) -> type[Result] | None:
+    """The Result that an analysis gives; `None` for a name that this version does not know."""
+    if analysis not in ANALYSES:
+        return None
+    made: type[Result] = inspect.signature(ANALYSES[analysis].across).return_annotation
+    return made
+
+
+def of_results(results: Mapping[str, Result]) -> dict[str, pd.DataFrame]:
+    """Frames of all Results that are not a row for each event."""
+    return {name: result.to_frame() for name, result in results.items() if not result.is_detail}
+
+
+def of_rows(results: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Frames of the `results` of a JSON file."""
+    frames = {}
+    for name, rows in results.items():
+        known = result_class(name)
+        columns = list(known.columns) if known and not rows else None
+        frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
+    return frames
+
+
+def to_json(capture: Capture) -> dict[str, Any]:
+    """A capture as plain values; `of_json` reads it again. The picture of a step is left out."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "label": capture.label,
+        "steps": list(capture.steps),
+        "is_exact": capture.is_exact,
+        "info": msgspec.to_builtins(capture.info) if capture.info else None,
+        "notes": list(capture.notes),
+        "results": {name: _rows(frame) for name, frame in capture.tables.items()},
+    }
+
+
+def of_json(content: Mapping[str, Any], where: str) -> Capture:
+    """A capture from what `to_json` gave.
+
+    Raises:
+        InputError: it is something else, or of a newer format.
+    """
+    if content.get("format") != FORMAT or content.get("format_version", FORMAT_VERSION + 1) > FORMAT_VERSION:
+        raise InputError(f"{where}: not a baseline that this version can read; save it again with `baseline save`")
+    info = msgspec.convert(content["info"], RunInfo) if content.get("info") else None
+    return Capture(
+        label=content["label"],
+        source="baseline",
+        tables=of_rows(content["results"]),
+        steps=tuple(content["steps"]),
+        is_exact=content["is_exact"],
+        info=info,
+        notes=tuple(content["notes"]),
+    )
+
+
+def labelled(capture: Capture, label: str) -> Capture:
+    """The same under another name."""
+    return dataclasses.replace(capture, label=label)
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    plain = {str(name): plain_values(frame[name]) for name in frame}
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]

@@ -1,0 +1,283 @@
+"""Tables of two runs joined on their keys: what is new, removed, changed or the same, per optimizer step."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.diff import variants
+from traceanalyzer.diff.captures import Capture, result_class
+from traceanalyzer.diff.scales import Scale
+
+NEW, REMOVED, CHANGED, SAME = "NEW", "REMOVED", "CHANGED", "SAME"
+
+CHANGED_PCT = 5.0
+"""A row counts as changed when its time differs by more than this per cent of the larger one (so that the order of
+the runs does not matter), or its calls or bytes differ at all."""
+
+KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "nccl": ("collective", "dtype"),
+        "collectives": ("collective",),
+        "comm_phases": ("phase", "collective"),
+        "kernels": ("name", "kind", "activity"),
+        "streams": ("role",),
+    }
+)
+"""Keys to join on where a Result's own would tell runs apart by names that each run gives anew (process groups,
+streams)."""
+
+LEFT_OUT = frozenset(
+    {
+        "ranks", "headline", "breakdown", "overlap", "steps", "micro_steps",
+        "integrity", "matches", "clocks", "stragglers", "instances", "stream_pairs",
+    }
+)  # fmt: skip
+"""Results that metrics and facts show, and those that are about one capture and not about the work in it."""
+
+_TIMES = ("total_ns", "gpu_own_ns", "gpu_ns", "busy_ns", "comm_ns")
+_COUNTS = ("calls", "copies", "kernels", "operations", "count", "launches", "calls_of_unknown_size")
+_NOT_SUMS = re.compile(
+    r"(?:min|max|mean|median|std|p\d+|peak|first|last|longest|shortest|start|end)_|.*_(?:start|end)_ns$"
+)
+_SUM = re.compile(r".*_(?:ns|bytes|flops)$")
+
+
+@dataclass(frozen=True, slots=True)
+class TableDiff:
+    """One table of two runs, joined.
+
+    Attributes:
+        analysis: the Result that it is of; `kernel_operations` adds kernels up by operation.
+        keys: columns that name a row.
+        time: column of the time that rows are ordered and judged by; `None` where a table has none.
+        frame: keys, `status`, and for each sum `base_<sum>`, `other_<sum>`, `change_<sum>`; for times and counts
+            `change_<sum>_pct`; with the spread over ranks of the time, and shares with their change in points.
+    """
+
+    analysis: str
+    title: str
+    keys: tuple[str, ...]
+    time: str | None
+    frame: pd.DataFrame
+
+    def counts(self) -> dict[str, int]:
+        """Rows by status."""
+        found = self.frame["status"].value_counts()
+        return {status: int(found.get(status, 0)) for status in (NEW, REMOVED, CHANGED, SAME)}
+
+
+def tables(base: Capture, other: Capture, scale: Scale, *, by_rank: bool = False) -> list[TableDiff]:
+    """Every table that both captures have, and kernels added up by operation.
+
+    Nothing when a capture's tables are not of exactly its steps.
+    """
+    if not (base.is_exact and other.is_exact):
+        return []
+    names = [name for name in base.tables if name in other.tables and name not in LEFT_OUT]
+    made = [_table(name, base, other, scale, by_rank) for name in names]
+    kernels = [_operations(base, other, scale, by_rank)] if "kernels" in names else []
+    return [table for table in (*made, *kernels) if table is not None]
+
+
+def is_sum(column: str) -> bool:
+    """Whether a column adds up over rows and steps, by its name: times, bytes, FLOPs and counts, not extremes."""
+    return not _NOT_SUMS.match(column) and (column in _COUNTS or bool(_SUM.match(column)))
+
+
+def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
+    known = result_class(name)
+    if known is None or "step" in known.keys:
+        return None
+    keys = tuple(key for key in KEYS.get(name, known.keys) if key != "rank")
+    if not keys or any(_is_position(capture.tables[name], keys) for capture in (base, other)):
+        return None
+    if base.tables[name].empty and other.tables[name].empty:
+        return None
+    frames = [with_rank(capture.tables[name]) for capture in (base, other)]
+    sides = [
+        _summed(frame, keys, scale.divisor(capture), by_rank)
+        for frame, capture in zip(frames, (base, other), strict=True)
+    ]
+    if not any(is_sum(str(column)) for column in sides[0]):
+        return None
+    if name != "kernels" or by_rank:
+        return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), sides)
+    return _split_names(_joined(name, known.title, keys, _with_variants(*sides)))
+
+
+def _is_position(frame: pd.DataFrame, keys: tuple[str, ...]) -> bool:
+    """Whether a key is a moment or a number of one capture, or absent: it names nothing that another run has."""
+    missing = not set(keys) <= set(frame)
+    return missing or any(pd.api.types.is_integer_dtype(frame[key]) for key in keys if key not in _NUMBERS)
+
+
+_NUMBERS = ("peer_device",)
+"""Keys that are numbers and yet mean the same in every run."""
+
+_BETWEEN = "\x1f"
+"""Stands between the names of variants while they are one row."""
+
+
+def _split_names(table: TableDiff) -> TableDiff:
+    """`name` is base's, `other_name` the other's where a row pairs variants."""
+    parts = table.frame["name"].str.partition(_BETWEEN)
+    is_pair = parts[1] == _BETWEEN
+    frame = table.frame.assign(name=parts[0])
+    frame.insert(1, "other_name", parts[2].where(is_pair, None))
+    return replace(table, frame=frame)
+
+
+def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of the whole run has one row for all ranks."""
+    return frame if "rank" in frame else frame.assign(rank=0)
+
+
+def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
+    if base.tables["kernels"].empty or other.tables["kernels"].empty:
+        return None
+    sides = []
+    for capture in (base, other):
+        frame = capture.tables["kernels"]
+        frame = frame[frame["activity"] == "kernel"]
+        own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
+        sides.append(_summed(own, ("operation", "kind"), scale.divisor(capture), by_rank))
+    keys = (*(("rank",) if by_rank else ()), "operation", "kind")
+    return _joined("kernel_operations", "Kernels by operation", keys, sides)
+
+
+def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank: bool) -> pd.DataFrame:
+    """Sums of each key per step: of each rank, or their mean over ranks with the time's spread (`_std`)."""
+    frame = _with_bus_bytes(frame)
+    sums = [name for name in frame if is_sum(str(name)) and pd.api.types.is_numeric_dtype(frame[name])]
+    held = frame.assign(**{key: _plain(frame[key]) for key in keys if key in frame})
+    if frame.empty:
+        return pd.DataFrame(columns=[*(("rank",) if by_rank else ()), *keys, *sums])
+    groups = held.groupby(["rank", *keys], dropna=False, sort=False)
+    # A sum with an unknown part is unknown.
+    table = groups[sums].sum(min_count=1).where(groups[sums].count().eq(groups.size(), axis=0))
+    table = (table.astype("Float64") / divisor).reset_index()
+    if by_rank:
+        return table
+    return _over_ranks(table, keys, sums, held["rank"].nunique())
+
+
+def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
+    """With `bus_bytes`, which adds up, where there is a bus bandwidth, which does not: GB/s · ns are bytes."""
+    if not {"busbw_gbps", "transfer_ns"} <= set(frame):
+        return frame
+    return frame.assign(bus_bytes=frame["busbw_gbps"].astype("Float64") * frame["transfer_ns"].astype("Float64"))
+
+
+def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], sums: list[str], ranks: int) -> pd.DataFrame:
+    """Mean over all ranks of the run (a rank without the row counts as 0), and the time's standard deviation."""
+    groups = table.groupby(list(keys), dropna=False, sort=False)
+    known = groups[sums].count().eq(groups.size(), axis=0)
+    mean = groups[sums].sum().where(known) / ranks
+    time = next((name for name in _TIMES if name in sums), None)
+    if time:
+        squares = (table[time] ** 2).groupby([table[key] for key in keys], dropna=False, sort=False).sum()
+        spread = (squares / ranks - mean[time] ** 2).clip(lower=0) ** 0.5
+        mean[f"{time.removesuffix('_ns')}_std_ns"] = spread.where(known[time])
+    return mean.reset_index()
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Keys as plain objects with `None`, so that two sources' dtypes join."""
+    values = column.astype("object")
+    return values.where(values.notna(), None)
+
+
+def _with_variants(base: pd.DataFrame, other: pd.DataFrame) -> list[pd.DataFrame]:
+    """Both tables with kernels that are variants of each other under one name; `name` keeps each side's own."""
+    only_base = base[~base["name"].isin(other["name"]) & (base["kind"] == "compute")]
+    only_other = other[~other["name"].isin(base["name"]) & (other["kind"] == "compute")]
+    found = variants.pairs(only_base, only_other)
+    joint = {name: _BETWEEN.join(map(" + ".join, pair)) for pair in found for name in (*pair[0], *pair[1])}
+    return [_renamed(frame, joint) for frame in (base, other)]
+
+
+def _renamed(frame: pd.DataFrame, joint: Mapping[str, str]) -> pd.DataFrame:
+    own = frame.assign(pair=[joint.get(name, name) for name in frame["name"]])
+    sums = [name for name in own if is_sum(str(name)) or str(name).endswith("_std_ns")]
+    groups = own.groupby(["pair", "kind", "activity"], sort=False)
+    table = groups[sums].sum(min_count=1)
+    return table.reset_index().rename(columns={"pair": "name"})
+
+
+def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFrame]) -> TableDiff:
+    base, other = sides
+    sums = [column for column in base if column not in keys and column in other]
+    frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
+    joined = frame[list(keys)].copy()
+    side = frame["_merge"].astype("str")
+    time = next((column for column in _TIMES if column in sums), None)
+    columns: dict[str, pd.Series] = {}
+    for column in sums:
+        one, two = frame[f"{column}_base"].astype("Float64"), frame[f"{column}_other"].astype("Float64")
+        if is_sum(column):  # a row that one run does not have took no time there
+            one, two = one.mask(side == "right_only", 0.0), two.mask(side == "left_only", 0.0)
+        columns |= {f"base_{column}": one, f"other_{column}": two}
+        if is_sum(column):
+            columns[f"change_{column}"] = two - one
+    for column in (time, next((count for count in _COUNTS if count in sums), None)):
+        if column:
+            columns[f"change_{column}_pct"] = _pct(columns[f"change_{column}"], columns[f"base_{column}"])
+    if time:
+        columns |= _means_and_shares(columns, time)
+    joined = joined.assign(status=_statuses(side, columns, time), **columns)
+    return TableDiff(name, title, keys, time, _ordered(joined, time, keys))
+
+
+def _means_and_shares(columns: Mapping[str, pd.Series], time: str) -> dict[str, pd.Series]:
+    """Mean duration of a call, bus bandwidth, and the share of the time with its change in percentage points."""
+    made = {}
+    for side in ("base", "other"):
+        total = columns[f"{side}_{time}"]
+        if f"{side}_calls" in columns:
+            made[f"{side}_mean_ns"] = _ratio(total, columns[f"{side}_calls"])
+        if f"{side}_bus_bytes" in columns:
+            made[f"{side}_busbw_gbps"] = _ratio(columns[f"{side}_bus_bytes"], columns[f"{side}_transfer_ns"])
+        made[f"{side}_share_pct"] = _pct(total, pd.Series(total.sum(), index=total.index, dtype="Float64"))
+    made["change_share_pct_points"] = made["other_share_pct"] - made["base_share_pct"]
+    return made
+
+
+def _pct(part: pd.Series, whole: pd.Series) -> pd.Series:
+    return 100.0 * _ratio(part, whole)
+
+
+def _ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
+    return (part / whole.where(whole != 0)).astype("Float64")
+
+
+def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | None) -> np.ndarray:
+    changed = np.zeros(len(side), dtype=bool)
+    for column in columns:
+        name = column.removeprefix("base_")
+        if name == column or not is_sum(name) or name.endswith("_ns"):
+            continue
+        larger = np.maximum(columns[column], columns[f"other_{name}"])
+        changed |= (columns[f"change_{name}"].abs() > 1e-9 * larger).fillna(value=False).to_numpy(dtype=bool)
+    if time:
+        larger = np.maximum(columns[f"base_{time}"], columns[f"other_{time}"])
+        changed |= (
+            (columns[f"change_{time}"].abs() > CHANGED_PCT / 100 * larger).fillna(value=False).to_numpy(dtype=bool)
+        )
+    return np.select(
+        [(side == "right_only").to_numpy(), (side == "left_only").to_numpy(), changed], [NEW, REMOVED, CHANGED], SAME
+    )
+
+
+def _ordered(frame: pd.DataFrame, time: str | None, keys: tuple[str, ...]) -> pd.DataFrame:
+    """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
+    names = zip(*(frame[key].map(str) for key in keys), strict=True)
+    by = pd.Series(["\0".join(parts) for parts in names], index=frame.index, dtype="str")
+    size = frame[f"change_{time}"].abs() if time else pd.Series(0.0, index=frame.index)
+    order = pd.DataFrame({"size": size.astype("Float64"), "by": by}).sort_values(
+        ["size", "by"], ascending=[False, True]
+    )
+    return frame.loc[order.index].reset_index(drop=True)

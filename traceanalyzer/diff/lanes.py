@@ -1,0 +1,58 @@
+"""One step of each rank as a picture: where compute, communication and copies run, from the step's start."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.intervals import Intervals
+
+KINDS = ("compute", "comm", "copy")
+
+RESOLUTION = 1500
+"""Gaps shorter than the step divided by this are drawn closed."""
+
+MOST_RANKS = 8
+
+
+def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.DataFrame | None:
+    """Columns `rank`, `kind`, `start_ns`, `end_ns` (from the step's start), `step`, `window_ns`.
+
+    The step is the first complete one, else the whole capture; at most eight ranks. `None` without a timeline.
+    """
+    if "timeline" not in results or not len(results["timeline"]):
+        return None
+    windows = _windows(results, steps)
+    ops = results["timeline"].to_frame()
+    frames = [
+        _stretches(ops[(ops["rank"] == rank) & (ops["kind"] == kind)], kind, int(rank), int(start), int(length))
+        for rank, start, length in windows[:MOST_RANKS]
+        for kind in KINDS
+    ]
+    step = steps[0] if steps else pd.NA
+    return pd.concat(frames, ignore_index=True).assign(step=step) if frames else None
+
+
+def _windows(results: Mapping[str, Result], steps: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Rank, start and length of the window that is drawn."""
+    if steps:
+        table = results["steps"].to_frame()
+        chosen = table[table["step"] == steps[0]][["rank", "start_ns", "window_ns"]]
+    else:
+        table = results["ranks"].to_frame()[["rank", "window_start_ns", "window_ns"]]
+        chosen = table.dropna()
+    return [tuple(map(int, row)) for row in chosen.itertuples(index=False)]  # type: ignore[misc]
+
+
+def _stretches(ops: pd.DataFrame, kind: str, rank: int, start_ns: int, length_ns: int) -> pd.DataFrame:
+    """The union of the operations inside the window, with gaps that nobody could see closed."""
+    union = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()).clip(start_ns, start_ns + length_ns)
+    starts, ends = union.starts, union.ends
+    if len(starts):
+        is_apart = np.append(True, starts[1:] - ends[:-1] > length_ns // RESOLUTION)
+        first = np.flatnonzero(is_apart)
+        starts, ends = starts[first], ends[np.append(first[1:] - 1, len(ends) - 1)]
+    return pd.DataFrame(
+        {"rank": rank, "kind": kind, "start_ns": starts - start_ns, "end_ns": ends - start_ns, "window_ns": length_ns}
+    )

@@ -1,0 +1,230 @@
+"""The figures that runs are compared by: step time, its parts, communication, memory, throughput; with their noise."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.diff import welch
+from traceanalyzer.diff.captures import Capture, Side
+from traceanalyzer.diff.scales import Scale
+
+WHOLE_RUN = -1
+"""Stands for a rank where a figure is of the whole run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure. `per_step` sums are divided by the comparison's scale; `better` is -1 if less is better, +1 if more.
+
+    The name ends in the unit, as everywhere: `_ns` and `_bytes` of a step, `_pct` of something.
+    """
+
+    name: str
+    definition: str
+    read: Callable[[Capture], pd.Series | None]
+    per_step: bool = True
+    better: int = -1
+    part: bool = False
+    """Whether it is one of the parts that add up to `step_ns`."""
+
+
+COLUMNS = {
+    "metric": "Figure; its name ends in its unit.",
+    "run": "Run.",
+    "value": "Mean over ranks (and repeats).",
+    "rank_min": "Least of the ranks' values.",
+    "rank_max": "Greatest of the ranks' values.",
+    "repeats": "Captures of this run.",
+    "std": "Sample standard deviation of the repeats; absent with fewer than two.",
+    "values": "Each repeat's value.",
+    "change": "Difference to the base run, in the figure's unit; absent for percentages.",
+    "change_pct": "The same as per cent of the base's value; absent for percentages.",
+    "change_pct_points": "Difference of percentages in percentage points; absent for other figures.",
+    "p_value": "Two-sided p of Welch's t test over the repeats; absent where it cannot be made.",
+    "significance": "differs, within noise, equal, or cannot tell (fewer than two repeats of a run).",
+    "definition": "What the figure means.",
+}
+
+
+def measured(capture: Capture, metric: Metric, scale: Scale) -> pd.Series | None:
+    """The metric by rank; `None` when this capture cannot tell."""
+    values = metric.read(capture)
+    if values is None or values.isna().all():
+        return None
+    return values.astype("Float64") / (scale.divisor(capture) if metric.per_step else 1.0)
+
+
+def table(sides: Sequence[Side], scale: Scale) -> pd.DataFrame:
+    """One row for each metric that some run has and each run, the first run being the base."""
+    rows = []
+    for metric in METRICS:
+        of_sides = [[measured(capture, metric, scale) for capture in side.captures] for side in sides]
+        if all(values is None for own in of_sides for values in own):
+            continue
+        known = [[value for value in own if value is not None] for own in of_sides]
+        rows += [_row(metric, side, len(side.captures), own, known[0]) for side, own in zip(sides, known, strict=True)]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
+
+
+def value(table: pd.DataFrame, metric: str, run: str) -> Any:
+    """One cell of the table's `value`; `None` when it is not known."""
+    found = table.loc[(table["metric"] == metric) & (table["run"] == run), "value"]
+    return None if found.empty or pd.isna(found.iloc[0]) else found.iloc[0]
+
+
+def _row(metric: Metric, side: Side, repeats: int, own: list[pd.Series], base: list[pd.Series]) -> dict[str, object]:
+    values = [float(series.mean()) for series in own]
+    base_values = [float(series.mean()) for series in base]
+    by_rank = pd.concat(own, axis=1).mean(axis=1) if own else pd.Series(dtype="Float64")
+    ranks = by_rank[by_rank.index != WHOLE_RUN]
+    return {
+        "metric": metric.name,
+        "run": side.label,
+        "value": statistics.fmean(values) if values else None,
+        "rank_min": ranks.min() if len(ranks) else None,
+        "rank_max": ranks.max() if len(ranks) else None,
+        "repeats": repeats,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "values": ", ".join(f"{one:.6g}" for one in values),
+        **_change(metric, values, base_values),
+        "definition": metric.definition,
+    }
+
+
+def _change(metric: Metric, values: list[float], base: list[float]) -> dict[str, object]:
+    if not values or not base:
+        return {}
+    one, two = statistics.fmean(base), statistics.fmean(values)
+    verdict = welch.compare(base, values)
+    is_share = metric.name.endswith("_pct")
+    return {
+        "change": None if is_share else two - one,
+        "change_pct": 100 * (two - one) / one if one and not is_share else None,
+        "change_pct_points": two - one if is_share else None,
+        "p_value": verdict.p,
+        "significance": verdict.says,
+    }
+
+
+def _column(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]:
+    """A column of a Result with one row a rank."""
+
+    def read(capture: Capture) -> pd.Series | None:
+        frame = capture.table(analysis)
+        return frame.set_index("rank")[column] if frame is not None and column in frame else None
+
+    return read
+
+
+def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]:
+    """The sum over the compared steps of a Result with a row for each step (the whole capture's row without steps)."""
+
+    def read(capture: Capture) -> pd.Series | None:
+        frame = capture.table(analysis)
+        if frame is None or column not in frame:
+            return None
+        own = frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
+        return own.groupby("rank")[column].sum(min_count=1) if len(own) else None
+
+    return read
+
+
+def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
+    """A sum over the rank's rows of communication; 0 for ranks without any."""
+
+    def read(capture: Capture) -> pd.Series | None:
+        frame, ranks = capture.tables.get("nccl"), capture.table("breakdown")
+        if frame is None or ranks is None or not capture.is_exact:
+            return None
+        if frame.empty:
+            return pd.Series(0, index=ranks["rank"].to_numpy())
+        groups = frame.groupby("rank")[column]
+        sums = groups.sum(min_count=1).where(groups.count() == groups.size())
+        return sums.reindex(ranks["rank"].to_numpy(), fill_value=0)
+
+    return read
+
+
+def _unprofiled(capture: Capture) -> pd.Series | None:
+    timed = capture.info.unprofiled if capture.info else None
+    return None if timed is None or timed.mean is None else pd.Series({WHOLE_RUN: timed.mean})
+
+
+def _tokens_per_s(capture: Capture) -> pd.Series | None:
+    known = capture.info.tokens_per_s if capture.info else None
+    return None if known is None else pd.Series({WHOLE_RUN: known})
+
+
+def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
+    """Peak bytes of each rank: a `memory` Result, else run.json's counters."""
+
+    def read(capture: Capture) -> pd.Series | None:
+        of_trace = _column("memory", column)(capture)
+        if of_trace is not None:
+            return of_trace
+        memory = capture.info.memory if capture.info and capture.info.memory else ()
+        known = {rank: own.get(column) for rank, own in enumerate(memory) if isinstance(own, dict)}
+        values = pd.Series({rank: value for rank, value in known.items() if isinstance(value, int)}, dtype="Int64")
+        return values if len(values) else None
+
+    return read
+
+
+def _time(name: str, definition: str, analysis: str = "headline", column: str = "", *, part: bool = False) -> Metric:
+    """A time of a step: of the headline, else of a Result with a row for each step."""
+    column = column or name
+    read = _column(analysis, column) if analysis == "headline" else _of_steps(analysis, column)
+    return Metric(name, definition, read, part=part)
+
+
+def _share(name: str, definition: str, better: int = -1) -> Metric:
+    return Metric(name, definition, _column("headline", name), per_step=False, better=better)
+
+
+_IDLE = {
+    "sync": "the host was inside a synchronising call",
+    "data": "the host was in the data loader",
+    "host": "the host was busy otherwise",
+    "launch": "launch latency",
+    "unknown": "of unknown cause",
+    "between_kernels": "gaps under 5 µs",
+}
+
+METRICS: tuple[Metric, ...] = (
+    _time("step_ns", "Length of a step's GPU window (of the capture, without steps).", column="window_ns"),
+    Metric(
+        "step_std_ns",
+        "Sample standard deviation of the steps' lengths inside a capture.",
+        _column("headline", "step_std_ns"),
+        per_step=False,
+        better=0,
+    ),
+    _time("compute_ns", "Time in which a compute kernel runs.", part=True),
+    _time("exposed_transfer_ns", "Communication that moves data while no compute runs.", "exposed_comm", part=True),
+    _time("exposed_wait_ns", "Communication that only waits for a rank, no compute runs.", "exposed_comm", part=True),
+    _time("exposed_unmatched_ns", "Exposed communication that is neither known.", "exposed_comm", part=True),
+    _time("exposed_comm_ns", "Time in which communication but no compute runs.", part=True),
+    _time("exposed_copy_ns", "Time in which a copy but no compute or communication runs.", part=True),
+    _time("idle_ns", "Time in which nothing runs on the GPU.", part=True),
+    *(_time(f"idle_{cause}_ns", f"Idle time: {why}.", "idle", f"{cause}_ns") for cause, why in _IDLE.items()),
+    _share("compute_pct", "100 · compute / window.", better=1),
+    _share("exposed_comm_pct", "100 · exposed communication / window."),
+    _share("exposed_copy_pct", "100 · exposed copies / window."),
+    _share("idle_pct", "100 · idle / window."),
+    _share("overlap_pct", "100 · (comm − exposed comm) / comm; n/a without communication.", better=1),
+    _time("comm_ns", "Time in which communication runs."),
+    Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), better=0),
+    Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), better=0),
+    Metric("unprofiled_step_ns", "Step time without a profiler, as the run recorded it.", _unprofiled, per_step=False),
+    Metric(
+        "tokens_per_s", "Tokens a second of the job, as the run recorded it.", _tokens_per_s, per_step=False, better=1
+    ),
+    Metric("peak_allocated_bytes", "Peak of allocated memory.", _peak_memory("peak_allocated_bytes"), per_step=False),
+    Metric("peak_reserved_bytes", "Peak of reserved memory.", _peak_memory("peak_reserved_bytes"), per_step=False),
+)
+"""In the order in which they are shown."""
+
+BY_NAME = {metric.name: metric for metric in METRICS}

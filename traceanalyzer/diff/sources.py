@@ -1,0 +1,220 @@
+"""Where the sides of a comparison come from: folders of traces, saved summaries, baselines."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from traceanalyzer import run_info
+from traceanalyzer.clustering import Run
+from traceanalyzer.diff import lanes
+from traceanalyzer.diff.captures import (
+    Capture,
+    Side,
+    is_of_steps,
+    labelled,
+    of_json,
+    of_results,
+    of_rows,
+    shared_steps,
+    to_json,
+)  # fmt: skip
+from traceanalyzer.discovery import Found, discover, of_files
+from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.loading import LoadOptions, label_of, other_runs
+from traceanalyzer.scale import Summary, summarise
+from traceanalyzer.selection import Selection
+
+BASELINES = Path(".traceanalyzer", "baselines")
+"""Folder of baselines, below the current one."""
+
+BASELINE = "baseline:"
+
+SUMMARY_VERSIONS = (1,)
+"""Formats of summary.json that are understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What of each source is read.
+
+    Attributes:
+        load: ranks, steps and rules of names; steps are complete ones unless the user names some.
+        all_runs: take every run of a folder as a repeat instead of the newest only.
+        jobs: processes.
+        baselines: folder of baselines.
+    """
+
+    load: LoadOptions = field(default_factory=lambda: LoadOptions(selection=Selection(steps="complete")))
+    all_runs: bool = False
+    jobs: int | None = None
+    baselines: Path = BASELINES
+
+
+def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
+    """The sides in order, each under a name of its own."""
+    sides = [read_side(source, options) for source in sources]
+    return tuple(_named_apart(sides))
+
+
+def read_side(source: str, options: SourceOptions) -> Side:
+    """One side: a source, or several repeats of one strategy written `a+b+c`; `NAME=source` names it.
+
+    A source is a folder (or file) of traces, a `summary.json`, or `baseline:NAME`.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    name, separator, rest = source.partition("=")
+    given = name if separator and not Path(source).exists() else None
+    parts = _parts(rest if given is not None else source)
+    captures = [capture for part in parts for capture in _read(part, options)]
+    label = given or captures[0].label
+    return Side(label, tuple(labelled(capture, label) for capture in captures))
+
+
+def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
+    """Write a side's captures as `NAME.json` and return the path.
+
+    Raises:
+        UsageError: the name is not a plain file name.
+    """
+    path = baseline_path(name, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"label": side.label, "captures": [to_json(capture) for capture in side.captures]}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+    partial.replace(path)
+    return path
+
+
+def baseline_path(name: str, folder: Path = BASELINES) -> Path:
+    """Path of a baseline.
+
+    Raises:
+        UsageError: the name is not a plain file name.
+    """
+    if not name or name != Path(name).name or name.startswith("."):
+        raise UsageError(f"{name!r}: a baseline's name is a plain file name such as main or ddp-2gpu")
+    return folder / f"{name}.json"
+
+
+def _parts(source: str) -> list[str]:
+    """`a+b` in its parts, unless a path really is called so."""
+    return [source] if "+" not in source or Path(source).exists() else [part for part in source.split("+") if part]
+
+
+def _read(source: str, options: SourceOptions) -> list[Capture]:
+    if source.startswith(BASELINE):
+        return _of_baseline(source.removeprefix(BASELINE), options.baselines)
+    path = Path(source)
+    if path.suffix == ".json" and path.is_file():
+        content = _decoded(path)
+        if "results" in content:
+            return [_of_summary_file(path, content)]
+    return _of_traces(path, options)
+
+
+def _of_traces(path: Path, options: SourceOptions) -> list[Capture]:
+    found = of_files((path,)) if path.is_file() else discover(path)
+    label = label_of(path)
+    runs = found.runs if options.all_runs else found.runs[-1:]
+    notes = () if options.all_runs else other_runs(found)
+    return [_of_run(found, run, label, notes, options) for run in runs]
+
+
+def _of_run(found: Found, run: Run, label: str, notes: tuple[str, ...], options: SourceOptions) -> Capture:
+    """One run over the steps that all its ranks completed; read once more when the ranks completed others."""
+    summary = summarise(found, run, options.load, jobs=options.jobs)
+    steps, ranks = (summary.results[name].to_frame() for name in ("steps", "breakdown"))
+    shared = shared_steps(steps, ranks)
+    if not is_of_steps(steps, ranks, shared):
+        wanted = ",".join(map(str, shared)) if shared else "all"
+        selection = replace(options.load.selection, steps=wanted)
+        summary = summarise(found, run, replace(options.load, selection=selection), jobs=options.jobs)
+    info, more = run_info.read_or_note(run.info)
+    return _capture(summary, label, shared, info, (*notes, *more))
+
+
+def _capture(
+    summary: Summary, label: str, shared: tuple[int, ...], info: run_info.RunInfo | None, notes: tuple[str, ...]
+) -> Capture:
+    skipped = tuple(f"{item.what}: {item.why}" for item in summary.skipped)
+    results = summary.results
+    return Capture(
+        label=label,
+        source="traces",
+        tables=of_results(results),
+        steps=shared,
+        is_exact=True,
+        info=info,
+        lanes=lanes.of_results(results, shared),
+        notes=(*notes, *summary.notes, *skipped),
+    )
+
+
+def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
+    if content.get("format_version") not in SUMMARY_VERSIONS:
+        raise InputError(f"{path}: a summary.json of another version; make it again, or compare the traces")
+    tables = of_rows(content["results"])
+    steps, ranks = tables.get("steps"), tables.get("breakdown")
+    shared = shared_steps(steps, ranks)
+    is_exact = is_of_steps(steps, ranks, shared)
+    info, more = _info_of(path, content)
+    why = () if is_exact else (
+        (
+            f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
+            "Compare the traces, or save a baseline of them."
+        ),
+    )  # fmt: skip
+    return Capture(
+        label=str(content.get("label") or path.parent.name),
+        source="summary.json",
+        tables=tables,
+        steps=shared,
+        is_exact=is_exact,
+        info=info,
+        notes=(*content.get("notes", ()), *why, *more),
+    )
+
+
+def _info_of(path: Path, content: Mapping[str, Any]) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+    """What ran, from the summary itself, else from a run.json beside it."""
+    if content.get("run_info"):
+        return msgspec.convert(content["run_info"], run_info.RunInfo), ()
+    beside = path.with_name("run.json")
+    return run_info.read_or_note(beside if beside.is_file() else None)
+
+
+def _of_baseline(name: str, folder: Path) -> list[Capture]:
+    path = baseline_path(name, folder)
+    if not path.is_file():
+        there = sorted(file.stem for file in folder.glob("*.json"))
+        have = f"there are {', '.join(there)}" if there else f"there are none in {folder}"
+        raise InputError(f"baseline:{name}: no such baseline; {have}")
+    try:
+        return [replace(of_json(one, str(path)), label=name) for one in _decoded(path)["captures"]]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a baseline; save it again with `baseline save`") from error
+
+
+def _decoded(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _named_apart(sides: list[Side]) -> list[Side]:
+    """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
+    seen: dict[str, int] = {}
+    made = []
+    for side in sides:
+        seen[side.label] = seen.get(side.label, 0) + 1
+        label = side.label if seen[side.label] == 1 else f"{side.label} ({seen[side.label]})"
+        made.append(Side(label, tuple(labelled(capture, label) for capture in side.captures)))
+    return made

@@ -1,0 +1,18 @@
+"""Conditions on figures under which a build fails: `--fail-on`, for one run and for a comparison."""
+
+from collections.abc import Sequence
+
+from traceanalyzer.gate.grammar import Gate, parse
+from traceanalyzer.gate.of_comparison import check_comparison
+from traceanalyzer.gate.of_run import check_run
+from traceanalyzer.gate.outcomes import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+
+__all__ = [
+    "FAILED", "NOT_AVAILABLE", "PASSED", "SKIPPED", "Gate", "Outcome",
+    "check_comparison", "check_run", "has_failed", "parse",
+]  # fmt: skip
+
+
+def has_failed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the build fails: a condition holds, or its figure is not there."""
+    return any(outcome.status in (FAILED, NOT_AVAILABLE) for outcome in outcomes)

@@ -1,0 +1,150 @@
+"""The text of a gate: which figure, how much of it is too much, over which ranks.
+
+    METRIC[?][[KEY=VALUE,…]] OP NUMBER[UNIT] [@ SCOPE]        fails when the comparison holds
+    METRIC[?][[KEY=VALUE,…]] ±NUMBER[UNIT] [@ SCOPE]          (diff) fails when it grows or falls by more
+
+METRIC is `column` or `analysis.column`; OP one of > >= < <= == !=; SCOPE any rank, all ranks, mean, max, min.
+`?` skips the gate when the figure is not available, which otherwise fails.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from traceanalyzer.errors import UsageError
+
+SCOPES = ("any rank", "all ranks", "mean", "max", "min")
+
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
+    {">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
+)
+
+UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "ns": {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
+        "bytes": {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+        "pct": {"%": 1},
+    }
+)
+"""By the unit that a column's name ends in."""
+
+_WRITTEN_AS = {"_us": ("_ns", "us"), "_ms": ("_ns", "ms"), "_s": ("_ns", "s"),
+               "_kb": ("_bytes", "kB"), "_mb": ("_bytes", "MB"), "_gb": ("_bytes", "GB")}  # fmt: skip
+
+_NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_GATE = re.compile(
+    rf"""\s*(?:(?P<analysis>[a-z_]\w*)\.)?(?P<column>[a-z_]\w*)(?P<maybe>\?)?
+    (?:\[(?P<where>[^\]]*)\])?\s*
+    (?:(?P<op>>=|<=|==|!=|>|<)\s*(?P<number>-?{_NUMBER})|(?P<change>[+-]{_NUMBER}))
+    \s*(?P<unit>%|[A-Za-zµ]+)?\s*(?:@\s*(?P<scope>any\ rank|all\ ranks|mean|max|min))?\s*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+_EXAMPLES = "such as 'exposed_comm_pct > 5', 'idle_pct > 10 @ any rank', or for diff 'step_ms +3%', 'overlap_pct -2pp'"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One condition.
+
+    Attributes:
+        text: as the user wrote it.
+        analysis: the Result; `None` takes the first that has the column.
+        column: with the unit that results use: `step_ms` is `step_ns`.
+        where: wanted values of key columns.
+        op: comparison; `None` for a change against the base.
+        number: limit, in `unit`; with its sign for a change.
+        grows: whether a change fails when it is more than the limit (`+`), else when it is less (`-`).
+        unit: `%`, `pp`, a unit of `UNITS`, or empty for a plain number.
+        scope: one of `SCOPES`.
+        is_optional: a figure that is not available does not fail.
+    """
+
+    text: str
+    analysis: str | None
+    column: str
+    where: tuple[tuple[str, str], ...]
+    op: str | None
+    number: float
+    grows: bool
+    unit: str
+    scope: str
+    is_optional: bool
+
+    @property
+    def quantity(self) -> str | None:
+        """`ns`, `bytes`, `pct`, or `None` for a plain number."""
+        ending = self.column.rsplit("_", 1)[-1]
+        return ending if ending in UNITS else None
+
+    @property
+    def factor(self) -> float:
+        """What one of `unit` is in the column's unit."""
+        return UNITS[self.quantity].get(self.unit, 1.0) if self.quantity else 1.0
+
+    @property
+    def metric(self) -> str:
+        """Figure as it is named in messages."""
+        where = "[" + ",".join(f"{key}={value}" for key, value in self.where) + "]" if self.where else ""
+        return f"{self.analysis}.{self.column}{where}" if self.analysis else f"{self.column}{where}"
+
+
+def parse(text: str) -> Gate:
+    """Read one gate.
+
+    Raises:
+        UsageError: it does not follow the grammar, or its unit does not fit the column.
+    """
+    match = _GATE.fullmatch(text)
+    if not match:
+        raise UsageError(f"--fail-on {text!r}: write METRIC OP NUMBER or METRIC ±NUMBER, {_EXAMPLES}")
+    column, written_unit = _in_results_unit(match["column"])
+    gate = Gate(
+        text=text.strip(),
+        analysis=match["analysis"],
+        column=column,
+        where=_where(match["where"], text),
+        op=match["op"],
+        number=float(match["number"] or match["change"]),
+        grows=(match["change"] or "").startswith("+"),
+        unit=match["unit"] or written_unit,
+        scope=(match["scope"] or "mean").lower(),
+        is_optional=bool(match["maybe"]),
+    )
+    _check_unit(gate)
+    return gate
+
+
+def _in_results_unit(column: str) -> tuple[str, str]:
+    """`step_ms` as `step_ns` and ms: results hold nanoseconds and bytes."""
+    for ending, (own, unit) in _WRITTEN_AS.items():
+        if column.endswith(ending) and not column.endswith("_per_s"):
+            return column.removesuffix(ending) + own, unit
+    return column, ""
+
+
+def _where(text: str | None, gate: str) -> tuple[tuple[str, str], ...]:
+    pairs = [part.partition("=") for part in (text or "").split(",") if part.strip()]
+    if any(not separator for _, separator, _ in pairs):
+        raise UsageError(f"--fail-on {gate!r}: write KEY=VALUE in brackets, such as nccl.calls[collective=all_reduce]")
+    return tuple((key.strip(), value.strip()) for key, _, value in pairs)
+
+
+def _check_unit(gate: Gate) -> None:
+    allowed = [*UNITS.get(gate.quantity or "", {})]
+    if gate.op is None and gate.quantity == "pct":
+        # "+2 %" of a percentage could mean either; points cannot.
+        if gate.unit != "pp":
+            raise UsageError(
+                f"--fail-on {gate.text!r}: {gate.column} is a percentage; its change is in points: write pp"
+            )
+        return
+    if gate.op is None:
+        allowed.append("%")
+        if not gate.unit and gate.quantity is not None:
+            raise UsageError(f"--fail-on {gate.text!r}: a change needs its unit: {', '.join(allowed)}")
+    if gate.unit and gate.unit not in allowed:
+        fitting = f"its units are {', '.join(allowed)}" if allowed else "it has no unit"
+        raise UsageError(f"--fail-on {gate.text!r}: {gate.unit!r} does not fit {gate.column}; {fitting}")

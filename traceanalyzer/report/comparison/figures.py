@@ -1,0 +1,90 @@
+"""The figures of a comparison side by side: a row each, a column for each run, as pages and Markdown show them."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.diff import Comparison, welch
+from traceanalyzer.diff.metrics import BY_NAME
+from traceanalyzer.report.comparison.verdict import per
+from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
+
+POINTS = "pp"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One run's value of a figure: text, spread, change, and the length of its bar in per cent."""
+
+    text: str
+    spread: str
+    change: str
+    change_unit: str
+    significance: str
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure; its unit stands once for all runs."""
+
+    metric: str
+    label: str
+    unit: str
+    definition: str
+    cells: tuple[Value, ...]
+
+
+def rows(comparison: Comparison) -> list[Row]:
+    """Every figure that some run has."""
+    return [
+        _row(comparison, str(name), own.set_index("run"))
+        for name, own in comparison.metrics.groupby("metric", sort=False)
+    ]
+
+
+def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
+    known = own["value"].dropna().abs()
+    largest = float(known.max()) if len(known) else 0.0
+    shown = scale(name, known.tolist())
+    suffix = f" {per(comparison)}" if BY_NAME[name].per_step else ""
+    label = name.removesuffix("_ns").removesuffix("_pct").removesuffix("_bytes").replace("_", " ")
+    values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
+    return Row(name, label, f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values)
+
+
+def _value(row: pd.Series, shown: Scale, largest: float) -> Value:
+    if not is_known(row["value"]):
+        return Value(ABSENT, "", "", "", "", 0.0)
+    low, high = row["rank_min"], row["rank_max"]
+    spread = (
+        f"{shown.text(float(low))} to {shown.text(float(high))} over ranks" if is_known(low) and low != high else ""
+    )
+    if is_known(row["std"]):
+        spread = f"± {shown.text(float(row['std']))}, n = {row['repeats']}" + (f"; {spread}" if spread else "")
+    change, unit = _change(row)
+    width = 100 * abs(float(row["value"])) / largest if largest else 0.0
+    return Value(shown.text(float(row["value"])), spread, change, unit, _significance(row), width)
+
+
+def _change(row: pd.Series) -> tuple[str, str]:
+    """Per cent of the base's value, or points of a percentage: never one for the other."""
+    if is_known(row["change_pct_points"]):
+        return _signed(float(row["change_pct_points"])), POINTS
+    if is_known(row["change_pct"]):
+        return _signed(float(row["change_pct"])), "%"
+    return "", ""
+
+
+def _signed(value: float) -> str:
+    return f"+{digits(value)}" if value > 0 else digits(value)
+
+
+def _significance(row: pd.Series) -> str:
+    says = row["significance"]
+    if not is_known(says) or says == welch.EQUAL:
+        return ""
+    if says == welch.CANNOT_TELL:
+        return "n = 1: cannot tell from noise"
+    p = "" if not is_known(row["p_value"]) else f" (p = {digits(float(row['p_value']))})"
+    return f"{says}{p}"

@@ -1,0 +1,139 @@
+"""A comparison as one HTML page that needs no network."""
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from traceanalyzer.diff import Comparison, fairness
+from traceanalyzer.report import assets, quantities
+from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
+from traceanalyzer.report.comparison.rows import View, table_view
+from traceanalyzer.report.comparison.tables import capture_notes
+
+SCRIPTS = ("page.js", "tables.js", "diff.js")
+
+MOST_ROWS = 400
+"""Rows of one table on the page; the CSV beside it has all."""
+
+_COLOURS = {"compute": "compute", "comm": "transfer", "copy": "copy"}
+
+
+def write(report: DiffReport, folder: Path) -> list[Path]:
+    """`summary.html`."""
+    path = folder / "summary.html"
+    path.write_text(page(report), encoding="utf-8")
+    return [path]
+
+
+def page(report: DiffReport) -> str:
+    """The page's text."""
+    comparison = report.comparison
+    scripts = [assets.Script(Markup(assets.read(name)), assets.sha256(assets.read(name))) for name in SCRIPTS]  # noqa: S704
+    context: dict[str, Any] = {
+        "report": report,
+        "comparison": comparison,
+        "verdict": verdict.sentences(comparison),
+        "per": verdict.per(comparison),
+        "facts": comparison.fairness.facts,
+        "notes": [*comparison.fairness.notes, *capture_notes(report)],
+        "waterfalls": {run: _waterfall(comparison, run) for run in comparison.tables},
+        "figures": figures.rows(comparison),
+        "views": {run: _views(comparison, run) for run in comparison.tables},
+        "lanes": _lanes(comparison),
+        "DIFFERS": fairness.DIFFERS,
+        "style": Markup(assets.read("report.css") + assets.read("diff.css")),  # noqa: S704 - our own files
+        "scripts": scripts,
+        "policy": _policy(scripts),
+    }
+    return _environment().get_template("diff.html").render(context)
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(assets.templates()),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"quantity": quantities.text, "digits": quantities.digits}
+    return environment
+
+
+def _policy(scripts: list[assets.Script]) -> str:
+    allowed = " ".join(f"'{script.hash}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:
+    """Bars from the base's step to the run's: each with its place and length in per cent of the longest reach."""
+    parts = waterfall.parts(comparison, run)
+    if not parts:
+        return []
+    base, at = sum(part.base_ns for part in parts), 0.0
+    reaches = [base, base]
+    for part in parts:
+        reaches.append(reaches[-1] + part.change_ns)
+    longest = max(reaches) or 1.0
+    made = [{"label": comparison.base.label, "kind": "total", "at": 0.0, "width": 100 * base / longest,
+             "text": quantities.text(base, "_ns"), "detail": ""}]  # fmt: skip
+    at = base
+    for part in parts:
+        made.append(
+            {
+                "label": part.label,
+                "kind": part.kind,
+                "at": 100 * min(at, at + part.change_ns) / longest,
+                "width": 100 * abs(part.change_ns) / longest,
+                "text": ("+" if part.change_ns > 0 else "") + quantities.text(part.change_ns, "_ns"),
+                "detail": f"{quantities.text(part.base_ns, '_ns')} → {quantities.text(part.other_ns, '_ns')}",
+            }
+        )
+        at += part.change_ns
+    made.append({"label": run, "kind": "total", "at": 0.0, "width": 100 * at / longest,
+                 "text": quantities.text(at, "_ns"), "detail": ""})  # fmt: skip
+    return made
+
+
+def _views(comparison: Comparison, run: str) -> list[View]:
+    """Communication first, then operators and kernels, then what else there is."""
+    order = {"collectives": 0, "nccl": 0, "comm_phases": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
+    tables = sorted(comparison.tables[run], key=lambda table: order.get(table.analysis, 9))
+    return [table_view(table, MOST_ROWS) for table in tables if len(table.frame)]
+
+
+def _lanes(comparison: Comparison) -> list[dict[str, Any]]:
+    """One step of every rank of every run, each from its step's start, on one scale."""
+    known = [(side.label, side.first.lanes) for side in comparison.sides]
+    drawn = [(label, lanes) for label, lanes in known if lanes is not None and len(lanes)]
+    longest = max((int(lanes["window_ns"].max()) for _, lanes in drawn), default=0)
+    return [
+        {
+            "run": label,
+            "rank": rank,
+            "window": quantities.text(int(own["window_ns"].iloc[0]), "_ns"),
+            "step": None if pd.isna(own["step"].iloc[0]) else int(own["step"].iloc[0]),
+            "width": 100 * int(own["window_ns"].iloc[0]) / longest,
+            "kinds": [
+                {"kind": _COLOURS[kind], "name": kind, "path": _path(own[own["kind"] == kind], longest)}
+                for kind in _COLOURS
+            ],
+        }
+        for label, lanes in drawn
+        for rank, own in lanes.groupby("rank")
+    ]
+
+
+def _path(stretches: pd.DataFrame, longest: int) -> str:
+    """The stretches as one SVG path in a box of 10,000 × 10."""
+    scale = 10_000 / longest
+    return "".join(
+        f"M{start * scale:.0f} 0h{max(1.0, (end - start) * scale):.0f}v10H{start * scale:.0f}z"
+        for start, end in zip(stretches["start_ns"], stretches["end_ns"], strict=True)
+    )

@@ -1,0 +1,42 @@
+"""The short comparison that the command line prints."""
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from traceanalyzer.report.comparison import DiffReport, figures, verdict
+from traceanalyzer.report.comparison.tables import capture_notes
+
+_SHOWN = (
+    "step_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns",
+    "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct", "comm_calls", "comm_bytes", "tokens_per_s",
+)  # fmt: skip
+
+
+def show(report: DiffReport, console: Console) -> None:
+    """Print warnings, the main figures side by side, and the verdict."""
+    comparison = report.comparison
+    for reason in comparison.fairness.refusals:
+        console.print(f"[bold red]NOT COMPARABLE, forced:[/] {escape(reason)}", highlight=False)
+    console.print(_table(report))
+    for sentence in verdict.sentences(comparison):
+        console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)
+    for note in [*comparison.fairness.notes, *capture_notes(report)]:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False)
+
+
+def _table(report: DiffReport) -> Table:
+    runs = report.comparison.runs
+    table = Table(title=f"{escape(report.title)}: figures {verdict.per(report.comparison)}", box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for number, run in enumerate(runs):
+        table.add_column(escape(run), justify="right")
+        if number:
+            table.add_column("change", justify="right")
+    for row in figures.rows(report.comparison):
+        if row.metric in _SHOWN:
+            base, *others = row.cells
+            cells = [cell for one in others for cell in (one.text, f"{one.change} {one.change_unit}".strip())]
+            table.add_row(f"{row.label} [dim]{escape(row.unit)}[/]", base.text, *cells)
+    return table

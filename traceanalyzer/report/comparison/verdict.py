@@ -1,0 +1,211 @@
+"""What a comparison says, in sentences: which run is faster, what explains it, and what contradicts it."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from traceanalyzer.diff import Comparison, joins, metrics, welch
+from traceanalyzer.diff.scales import CAPTURE
+from traceanalyzer.report.comparison.waterfall import Part, parts
+from traceanalyzer.report.quantities import digits, text
+
+CONTRADICTS_POINTS = 1.0
+"""A share that moves by less than this many percentage points contradicts nothing."""
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """The ranking, then for each other run its difference, the part that explains it and what changed."""
+    made = []
+    if comparison.is_empty:
+        made.append("No figure differs.")
+    if len(comparison.sides) > 2:
+        made.append(_ranking(comparison))
+    for side in comparison.others:
+        made += list(_of_run(comparison, side.label))
+    return made
+
+
+def per(comparison: Comparison) -> str:
+    """`a step`, `per 1,000 tokens of a rank`, or `in the capture`."""
+    scale = comparison.fairness.scale
+    if scale.per_token:
+        return f"per {scale.name}"
+    return "in the whole capture" if scale == CAPTURE else "a step"
+
+
+def _ranking(comparison: Comparison) -> str:
+    times = [f"{run} {text(_value(comparison, 'step_ns', run), '_ns')}" for run in comparison.ranking]
+    return f"Fastest first, by time {per(comparison)}: {', '.join(times)}."
+
+
+def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
+    base = comparison.base.label
+    row = _row(comparison, "step_ns", run)
+    if row is None or pd.isna(row["change"]):
+        yield f"{run}: its time cannot be compared with {base}'s."
+        return
+    if row["change"] == 0 and comparison.is_empty:
+        return
+    yield _time(comparison, run, row)
+    found = parts(comparison, run)
+    if found:
+        yield _explained(found, float(row["change"]), per(comparison))
+    yield from _communication(comparison, run)
+    yield from _contradictions(comparison, run, float(row["change"]))
+
+
+def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
+    base = comparison.base.label
+    change = float(row["change"])
+    times = f"{run} takes {text(row['value'], '_ns')} {per(comparison)}, {base} {text(row['value'] - change, '_ns')}"
+    if change == 0:
+        return f"{times}: the same."
+    share = digits(abs(float(row["change_pct"])))
+    how = f"{text(abs(change), '_ns')} ({share} %) {'longer' if change > 0 else 'shorter'}"
+    return f"{times}: {how}. {_noise(comparison, run, row)}"
+
+
+def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
+    says = row["significance"]
+    counts = " and ".join(str(len(comparison_side.captures)) for comparison_side in comparison.sides
+                          if comparison_side.label in (comparison.base.label, run))  # fmt: skip
+    if says == welch.CANNOT_TELL:
+        spread = _value(comparison, "step_std_ns", run)
+        inside = f" (steps inside its capture vary by ± {text(spread, '_ns')})" if spread is not None else ""
+        return f"n = {counts}: one capture cannot tell a difference from noise{inside}."
+    p = row["p_value"]
+    tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")
+    return (
+        f"That is within the noise of the repeats ({tested})."
+        if says == welch.NOISE
+        else f"More than noise ({tested})."
+    )
+
+
+def _explained(found: list[Part], change: float, unit: str) -> str:
+    """The part that adds most in the direction of the change, and the next."""
+    sign = 1 if change >= 0 else -1
+    ordered = sorted(found, key=lambda part: -sign * part.change_ns)
+    main = ordered[0]
+    against = ordered[-1]
+    both = f"{text(main.base_ns, '_ns')} → {text(main.other_ns, '_ns')}"
+    made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({both})"
+    if against.change_ns * sign < 0 and against is not main:
+        made += f"; against it {against.label}, {_signed(against.change_ns)}"
+    return made + " (means over ranks)."
+
+
+def _communication(comparison: Comparison, run: str) -> Iterator[str]:
+    table = next((table for table in comparison.tables[run] if table.analysis == "nccl"), None)
+    if table is None:
+        return
+    for row in table.frame.to_dict("records"):
+        is_one = (table.frame["collective"] == row["collective"]).sum() == 1
+        name = str(row["collective"]).replace("_", "-") + ("" if is_one else f" of {row['dtype'] or 'unknown type'}")
+        yield from _collective(name, row, per(comparison), _phases(comparison, run, row["collective"]))
+    yield from _overlap(comparison, run)
+
+
+def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:
+    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`."""
+    table = next((table for table in comparison.tables[run] if table.analysis == "comm_phases"), None)
+    if table is None:
+        return {}
+    own = table.frame[table.frame["collective"] == collective]
+    made = {}
+    for side in ("base", "other"):
+        held = own[own[f"{side}_calls"].fillna(0) > 0].sort_values("phase")
+        pieces = [
+            f"{digits(float(calls))} in {phase}"
+            for phase, calls in zip(held["phase"], held[f"{side}_calls"], strict=True)
+        ]
+        made[side] = f" ({', '.join(pieces)})" if pieces else ""
+    return made
+
+
+def _collective(name: str, row: dict[str, object], unit: str, phases: dict[str, str]) -> Iterator[str]:
+    base, other = (_sums(row, side) for side in ("base", "other"))
+    if row["status"] == joins.NEW:
+        yield f"{name} is NEW: {other}{phases.get('other', '')}."
+    elif row["status"] == joins.REMOVED:
+        yield f"{name} is REMOVED: {base} before{phases.get('base', '')}."
+    elif row["change_calls"]:
+        yield f"{name}: {digits(row['base_calls'])} → {digits(row['other_calls'])} calls {unit}, {_bytes(row)}."  # type: ignore[arg-type]
+
+
+def _sums(row: dict[str, object], side: str) -> str:
+    calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
+    sized = f", {text(size, '_bytes')}" if size is not None and not pd.isna(size) else ""
+    number = f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}"  # type: ignore[arg-type]
+    return f"{number}{sized}, {text(row[f'{side}_total_ns'], '_ns')}"
+
+
+def _bytes(row: dict[str, object]) -> str:
+    base, other = row.get("base_size_bytes"), row.get("other_size_bytes")
+    if base is None or other is None or pd.isna(base) or pd.isna(other):
+        return "of bytes that a capture does not tell"
+    if base != other:
+        return f"{text(base, '_bytes')} → {text(other, '_bytes')}"
+    calls = row["base_calls"], row["other_calls"]
+    each = " → ".join(text(float(base) / float(count), "_bytes") for count in calls)  # type: ignore[arg-type]
+    what = "larger" if float(calls[1]) < float(calls[0]) else "smaller"  # type: ignore[arg-type]
+    return f"the same {text(base, '_bytes')} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
+
+
+def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
+    base, other = (_row(comparison, "overlap_pct", one) for one in (comparison.base.label, run))
+    if base is None or other is None or pd.isna(other["change_pct_points"]) or not other["change_pct_points"]:
+        return
+    points = _plus(float(other["change_pct_points"]))
+    both = f"{_over_ranks(base)} → {_over_ranks(other)}"
+    yield f"Overlap of communication with compute: {both}, {points} percentage points."
+
+
+def _over_ranks(row: pd.Series) -> str:
+    low, high = row["rank_min"], row["rank_max"]
+    if pd.isna(low) or low == high:
+        return f"{digits(float(row['value']))} %"
+    return f"{digits(float(row['value']))} % ({digits(float(low))} to {digits(float(high))} over ranks)"
+
+
+_SHARES = (
+    ("compute_pct", "compute share"),
+    ("overlap_pct", "overlap"),
+    ("exposed_comm_pct", "exposed communication"),
+    ("idle_pct", "idle share"),
+)
+
+
+def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator[str]:
+    """Shares that look better on the slower run, or worse on the faster: who ranks by them would be wrong."""
+    against = []
+    for name, words in _SHARES:
+        row = _row(comparison, name, run)
+        if row is None or pd.isna(row["change_pct_points"]):
+            continue
+        points = float(row["change_pct_points"])
+        is_better = points * metrics.BY_NAME[name].better > 0
+        if abs(points) >= CONTRADICTS_POINTS and change and is_better == (change > 0):
+            against.append(f"{words} ({_plus(points)} percentage points)")
+    if against:
+        judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
+        looks = f"{', '.join(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
+        yield f"Contradiction: its {looks}, and yet its step is {but}. Step time decides."
+
+
+def _plus(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{digits(value)}"
+
+
+def _signed(value_ns: float) -> str:
+    return ("+" if value_ns > 0 else "") + text(value_ns, "_ns")
+
+
+def _row(comparison: Comparison, metric: str, run: str) -> pd.Series | None:
+    table = comparison.metrics
+    found = table[(table["metric"] == metric) & (table["run"] == run)]
+    return None if found.empty else found.iloc[0]
+
+
+def _value(comparison: Comparison, metric: str, run: str) -> object:
+    return metrics.value(comparison.metrics, metric, run)

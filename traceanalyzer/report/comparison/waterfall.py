@@ -1,0 +1,56 @@
+"""From the base's step time to another run's: what each part adds or takes away."""
+
+from dataclasses import dataclass
+
+from traceanalyzer.diff import Comparison, metrics
+
+SPLIT = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+
+_LOOKS = {
+    "compute_ns": ("compute", "compute"),
+    "exposed_transfer_ns": ("exposed transfer", "transfer"),
+    "exposed_wait_ns": ("exposed wait", "wait"),
+    "exposed_unmatched_ns": ("exposed, unmatched", "unmatched"),
+    "exposed_comm_ns": ("exposed communication", "comm"),
+    "exposed_copy_ns": ("exposed copy", "copy"),
+    "idle_ns": ("idle", "idle"),
+}
+"""Label and colour of each part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a step in two runs, mean over ranks."""
+
+    metric: str
+    label: str
+    kind: str
+    base_ns: float
+    other_ns: float
+
+    @property
+    def change_ns(self) -> float:
+        """Other − base."""
+        return self.other_ns - self.base_ns
+
+
+def parts(comparison: Comparison, run: str) -> list[Part]:
+    """The parts of the base's and the run's step; their changes add up to the step's change.
+
+    Exposed communication is told apart into transfer and wait only where both runs tell. Empty when a run does
+    not tell its parts.
+    """
+    names = [metric.name for metric in metrics.METRICS if metric.part]
+    found = {}
+    for name in names:
+        base, other = (metrics.value(comparison.metrics, name, one) for one in (comparison.base.label, run))
+        if base is not None and other is not None:
+            found[name] = Part(name, *_LOOKS[name], float(base), float(other))
+    steps = [metrics.value(comparison.metrics, "step_ns", one) for one in (comparison.base.label, run)]
+    for left_out in (("exposed_comm_ns",), SPLIT):
+        chosen = [part for name, part in found.items() if name not in left_out]
+        sums = (sum(part.base_ns for part in chosen), sum(part.other_ns for part in chosen))
+        # Means over ranks of whole nanoseconds: less than one nanosecond of rounding.
+        if None not in steps and all(abs(one - two) < 1 for one, two in zip(sums, steps, strict=True)):
+            return [part for part in chosen if part.base_ns or part.other_ns]
+    return []

@@ -1,0 +1,90 @@
+"""What ran, as the run.json beside the traces tells: strategy, model, batch, dtype, speed without a profiler."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from traceanalyzer.errors import InputError
+
+KNOWN_VERSION = 1
+
+
+class StepTime(msgspec.Struct, frozen=True):
+    """Step times without a profiler: mean, sample standard deviation, count and each value."""
+
+    mean: int | float | None = None
+    std: int | float | None = None
+    n: int | None = None
+    values: tuple[int | float, ...] = ()
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Step times by how they were measured."""
+
+    unprofiled: StepTime | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one optimizer step consumes, over all ranks."""
+
+    micro_batch: int | None = None
+    grad_accum: int | None = None
+    global_batch: int | None = None
+    tokens_per_step: int | None = None
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """The fields of run.json that are used; fields that are absent are `None`, unknown ones are ignored."""
+
+    strategy: str | None = None
+    world_size: int | None = None
+    format_version: int | None = None
+    status: str | None = None
+    model: dict[str, Any] | None = None
+    batch: Batch | None = None
+    dtype: str | None = None
+    seed: int | None = None
+    compile: bool | None = None
+    activation_checkpointing: bool | None = None
+    step_time_ns: StepTimes | None = None
+    tokens_per_s: float | None = None
+    model_flops_per_step: int | float | None = None
+    memory: tuple[dict[str, Any] | None, ...] | None = None
+    gpu: dict[str, Any] | None = None
+    versions: dict[str, str | None] | None = None
+
+    @property
+    def tokens_per_step(self) -> int | None:
+        """Tokens that one optimizer step consumes over all ranks."""
+        return self.batch.tokens_per_step if self.batch else None
+
+    @property
+    def unprofiled(self) -> StepTime | None:
+        """Step time without a profiler."""
+        return self.step_time_ns.unprofiled if self.step_time_ns else None
+
+
+def read(path: Path) -> RunInfo:
+    """Read a run.json.
+
+    Raises:
+        InputError: it cannot be read, is no JSON object, or a field that is used has another type than it should.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunInfo)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a run.json that can be used ({error})") from error
+
+
+def read_or_note(path: Path | None) -> tuple[RunInfo | None, tuple[str, ...]]:
+    """The run's information, or a sentence that says why there is none; neither without a file."""
+    if path is None:
+        return None, ()
+    try:
+        info = read(path)
+    except InputError as error:
+        return None, (f"{error}; the comparison and report go on without it.",)
+    if info.format_version is not None and info.format_version > KNOWN_VERSION:
+        return info, (f"{path} is of a newer format ({info.format_version}); fields that changed are not understood.",)
+    return info, ()
