@@ -133,10 +133,12 @@ def _meta(
 
 
 def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
-    host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
+    host = {name: builder.frame(name) for name in ("host_ops", "ranges", "frames")}
+    api_calls = builder.frame("api_calls")
     counters, comm_args = builder.frame("counters"), builder.frame("comm_args")
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
-    if known.rank is not None and len(devices) > 1:
+    # A job of one process drives all the GPUs that it uses: each is a rank then.
+    if known.rank is not None and known.world_size != 1 and len(devices) > 1:
         others = int((ops["device"] != devices[0]).sum())
         meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
         devices = devices[:1]
@@ -151,10 +153,19 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
                 device_name=known.device_names.get(device if device is not None else -1),
             ),
             gpu_ops=ops[on_device],
+            api_calls=_without_launches_of(ops[~on_device], ops[on_device], api_calls),
             comm_args=_kept_args(comm_args, on_device),
             counters=counters[_rows_of(counters, device)],
             **host,
         )
+
+
+def _without_launches_of(others: pd.DataFrame, own: pd.DataFrame, api_calls: pd.DataFrame) -> pd.DataFrame:
+    """The host's calls less those that launched other GPUs' operations: they would seem to have launched nothing."""
+    if others.empty or api_calls.empty:
+        return api_calls
+    launched = api_calls["correlation"]
+    return api_calls[~launched.isin(others["correlation"]) | launched.isin(own["correlation"])]
 
 
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:
