@@ -127,7 +127,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank),
         "efficiency": Analysis(efficiency.across, efficiency.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
-        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "call_phases": Analysis(call_phases.across, call_phases.per_rank),
         "exposed_calls": Analysis(exposed_calls.across, exposed_calls.per_rank),
         "gaps": Analysis(gaps.across, gaps.per_rank),

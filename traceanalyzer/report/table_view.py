@@ -12,7 +12,7 @@ from traceanalyzer.report.assets import packed
 from traceanalyzer.report.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
 
-PLAIN_ROWS = 30
+PLAIN_ROWS = 16
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
 
 MOST_ROWS = 5_000
