@@ -245,7 +245,7 @@ def offload(run: Run) -> dict[str, Any]:
     copies, pairs = run.table("copies"), run.table("stream_pairs")
     if copies.empty or not run.facts["transfer"]:
         return {}
-    steps = run.table("headline")["steps"].iloc[0]
+    steps, blocks = run.table("headline")["steps"].iloc[0], run.table("block_bounds")
     up, down = (copies[copies["direction"] == direction] for direction in ("HtoD", "DtoH"))
     hidden = pairs[(pairs["of"] == "class") & (pairs["first"] == "compute")].groupby("second")["overlap_pct"].mean()
     size = run.facts["transfer"][0]["uploaded_bytes_per_step"]
@@ -263,6 +263,11 @@ def offload(run: Run) -> dict[str, Any]:
         "offload behind compute %": _round(hidden.get("download"), 1),
         "gathered MB a step": gathered and _round(gathered / MB, 0),
         "gathers behind compute %": _round(hidden.get("communication"), 1) if gathered else None,
+        "block ms": _round(blocks["pitch_ns"].mean() / MS, 2),
+        "its compute / upload / offload ms": " / ".join(
+            f"{blocks[part].mean() / MS:.2f}" for part in ("compute_ns", "upload_ns", "download_ns")
+        ),
+        "bound": ", ".join(sorted(blocks["bound"].unique())),
         "exposed copies %": _round(run.table("headline")["exposed_copy_pct"].mean(), 1),
         "exposed comm %": _round(run.table("headline")["exposed_comm_pct"].mean(), 1),
     }

@@ -58,9 +58,9 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
     """Blocks of the rank's counted operations; `block_repeats` repetitions make a sequence of kernels a block.
 
     A copy or exchange belongs to the block range that launched it, and what a range without compute launched
-    (`upload block_3`) to the nearest range of that number with compute. Without such ranges, the copies of one direction
-    are dealt out in order of launch when their number is a multiple of the blocks' (uploads run ahead of the compute
-    that needs them); else each belongs to the last block that had begun to launch.
+    (`upload block_3`) to the nearest range of that number with compute. Without such ranges, the copies of one
+    direction are dealt out in order of launch when their number is a multiple of the blocks' (uploads run ahead of the
+    compute that needs them); else each belongs to the last block that had begun to launch.
     """
     ops = _in_launch_order(trace)
     if ops.empty:
