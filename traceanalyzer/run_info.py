@@ -88,3 +88,10 @@ def read_or_note(path: Path | None) -> tuple[RunInfo | None, tuple[str, ...]]:
     if info.format_version is not None and info.format_version > KNOWN_VERSION:
         return info, (f"{path} is of a newer format ({info.format_version}); fields that changed are not understood.",)
     return info, ()
+
+
+def thresholds(info: RunInfo | None) -> dict[str, Any]:
+    """What analyses take from the run's own record, by parameter name."""
+    if info is None or info.unprofiled is None or info.unprofiled.mean is None:
+        return {}
+    return {"unprofiled_step_ns": round(info.unprofiled.mean)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -62,6 +62,7 @@ def summarise(
     names: Iterable[str] = ANALYSES,
     jobs: int | None = None,
     progress: Progress | None = None,
+    **thresholds: Any,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
 
@@ -72,12 +73,13 @@ def summarise(
         names: analyses.
         jobs: processes; `None` takes as many as there are files and cores when the input is large.
         progress: called as files are done.
+        thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(_reduce_capture, options=options, names=wanted)
+    work = partial(_reduce_capture, options=options, names=wanted, thresholds=thresholds)
     parts: dict[int, dict[str, pd.DataFrame]] = {}
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
@@ -91,7 +93,7 @@ def summarise(
                 parts[rank], metas[rank] = tables, meta
                 claims[done.capture.path, meta.rank] = rank
     require_ranks(parts, found, skipped)
-    return Summary(combine(parts, wanted), tuple(skipped), notes_of(metas, options.ranks), claims)
+    return Summary(combine(parts, wanted, **thresholds), tuple(skipped), notes_of(metas, options.ranks), claims)
 
 
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
@@ -101,9 +103,13 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
         pass
 
 
-def _reduce_capture(capture: Capture, options: LoadOptions, names: tuple[str, ...]) -> _Done:
+def _reduce_capture(
+    capture: Capture, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]
+) -> _Done:
     skipped: list[Skipped] = []
-    ranks = tuple((trace.meta, reduce_rank(trace, names)) for trace in read_capture(capture, options, skipped))
+    ranks = tuple(
+        (trace.meta, reduce_rank(trace, names, **thresholds)) for trace in read_capture(capture, options, skipped)
+    )
     return _Done(capture, ranks, tuple(skipped))
 
 

@@ -28,6 +28,8 @@ FORMATS = ("html", "csv", "json", "parquet")
               help="Where to write (default: reports/<name of the run>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
+@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
+              help="Carry the charts' script in the page, or in one file beside it.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @gate_options
 @talk_options
@@ -107,13 +109,13 @@ def _one(
 
     prepare(target)
     formats = options["formats"] or ("html", "csv", "json")
-    with _progress(console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, jobs=options["jobs"], progress=advance)
     info, info_notes = run_info.read_or_note(run.info)
+    with _progress(console, len(run.captures)) as advance:
+        summary = summarise(found, run, load, jobs=options["jobs"], progress=advance, **run_info.thresholds(info))
     notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     outcomes = gate.check_run(options["gates"], made.results, label)
-    written = write(made, target, formats)
+    written = write(made, target, formats, plotlyjs=options["plotlyjs"])
     written += gates.write(outcomes, target) if outcomes else []
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=target / "events"), jobs=options["jobs"])

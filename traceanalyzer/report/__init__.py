@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
@@ -44,10 +45,11 @@ Writer = Callable[[Report, Path], list[Path]]
 """Writes a report into a folder and returns the files it made."""
 
 
-def _write_html(report: Report, folder: Path) -> list[Path]:
+def write_html(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
+    """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside it."""
     from traceanalyzer.report import html  # noqa: PLC0415 - jinja2 only when a page is made
 
-    return html.write(report, folder)
+    return html.write(report, folder, plotlyjs=plotlyjs)
 
 
 def _write_csv(report: Report, folder: Path) -> list[Path]:
@@ -69,6 +71,14 @@ def _write_parquet(report: Report, folder: Path) -> list[Path]:
 
 
 WRITERS: Mapping[str, Writer] = MappingProxyType(
-    {"html": _write_html, "csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
+    {"html": write_html, "csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
 )
 """By the name that `--format` takes."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "report":  # from traceanalyzer.report import report: what a notebook shows
+        from traceanalyzer.report.notebook import report  # noqa: PLC0415
+
+        return report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

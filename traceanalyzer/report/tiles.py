@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.report import Report
 from traceanalyzer.report.parts import Split
 from traceanalyzer.report.quantities import ABSENT, text
+from traceanalyzer.run_info import RunInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +24,29 @@ class Tile:
 
 
 def tiles(report: Report, split: Split | None) -> list[Tile]:
-    """Step time, compute, exposed communication, idle and overlap, all of the headline's steps."""
+    """Step time, compute, exposed communication, idle and overlap of the headline's steps; then what else is known."""
     if split is None:
         return []
     frame = report.results["headline"].to_frame().set_index("rank")
     return [
-        _length(frame, split),
+        _length(frame, split, report.run_info),
         _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs."),
         _share(frame, "exposed_comm", "Exposed communication", "transfer",
                "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
         _share(frame, "idle", "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
         _overlap(frame),
+        *_speed(report.run_info),
+        *_mfu(report),
+        *_memory(report.run_info),
     ]  # fmt: skip
 
 
-def _length(frame: pd.DataFrame, split: Split) -> Tile:
+def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
     each = frame["window_ns"] / split.per
     deviation = frame["step_std_ns"].dropna()
     detail = f"± {text(deviation.mean(), '_ns')} between steps" if len(deviation) else split.basis
+    if info is not None and info.unprofiled is not None and info.unprofiled.mean is not None:
+        detail = f"{detail}; {text(info.unprofiled.mean, '_ns')} without the profiler"
     marks = tuple((int(rank), 100.0 * value / each.max()) for rank, value in each.items()) if each.max() else ()
     name = "Step time" if split.steps else "Window"
     definition = (
@@ -64,6 +70,38 @@ def _overlap(frame: pd.DataFrame) -> Tile:
     if frame["overlap_pct"].isna().all():
         return Tile("Overlap", "plain", ABSENT, "no communication", (), (), definition)
     return _share(frame, "overlap", "Overlap", "plain", definition)
+
+
+def _speed(info: RunInfo | None) -> list[Tile]:
+    if info is None or info.tokens_per_s is None:
+        return []
+    definition = "Tokens of one optimizer step over all ranks / step time without a profiler, as the run recorded it."
+    return [Tile("Tokens per second", "plain", f"{info.tokens_per_s:,.0f}", "without the profiler", (), (), definition)]
+
+
+def _mfu(report: Report) -> list[Tile]:
+    """Of the complete steps; none without a known peak."""
+    frame = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
+    known = frame.dropna(subset="mfu_pct")
+    known = known[known["is_complete"].astype(bool)] if len(known) else known
+    if known.empty:
+        return []
+    first = known.iloc[0]
+    mean = known.groupby("rank")["mfu_pct"].mean()
+    peak = f"of {first['peak_tflops_per_s']:,.0f} TFLOP/s {first['element_type']}, {first['step_source']} step"
+    definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
+    marks = tuple((int(rank), float(value)) for rank, value in mean.items())
+    return [Tile("MFU", "plain", text(mean.mean(), "_pct"), peak, _spread(mean, "_pct"), marks, definition)]
+
+
+def _memory(info: RunInfo | None) -> list[Tile]:
+    rows = [row for row in (info.memory or ()) if row] if info is not None else []
+    peaks = pd.Series({row["rank"]: row.get("peak_allocated_bytes") for row in rows}, dtype="Float64").dropna()
+    if peaks.empty:
+        return []
+    definition = "Most memory that PyTorch's allocator had given out at once, as the run recorded it."
+    value = text(peaks.max(), "_bytes")
+    return [Tile("Peak memory", "plain", value, "allocated, largest rank", _spread(peaks, "_bytes"), (), definition)]
 
 
 def _transfer_and_wait(split: Split) -> str:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TABLES
-from traceanalyzer.report import WRITERS, Report
+from traceanalyzer.report import WRITERS, Report, Writer, write_html
 
 _GATES = ("gate.xml", "gate.md")
 
@@ -26,16 +27,17 @@ def prepare(folder: Path) -> None:
         raise _unwritable(folder, error) from error
 
 
-def write(report: Report, folder: Path, formats: Sequence[str]) -> list[Path]:
+def write(report: Report, folder: Path, formats: Sequence[str], *, plotlyjs: str = "inline") -> list[Path]:
     """Write the report in each format; tables of an earlier one go first, since its ranks may be others.
 
     Raises:
         UsageError: something cannot be written.
     """
+    writers: dict[str, Writer] = {**WRITERS, "html": partial(write_html, plotlyjs=plotlyjs)}
     try:
         for old in _left_over(folder):
             old.unlink()
-        return [path for name in formats for path in WRITERS[name](report, folder)]
+        return [path for name in formats for path in writers[name](report, folder)]
     except OSError as error:
         raise _unwritable(folder, error) from error
 
