@@ -124,3 +124,34 @@ def test_true_pairs_that_scatter_over_a_bins_edge_still_win():
     result = vote(ends[0], signatures, ends[1], signatures)
     assert abs(result.offset_ns - 50_000) <= 20_000
     assert result.votes == 4
+
+
+@pytest.mark.parametrize(
+    ("early_us", "kept"),
+    [
+        ({5: 162, 6: 297}, slice(None)),
+        # The buffer holds one message: a send ends when the receive of the one before it does.
+        ({6: 6_000, 7: 2_000}, slice(None)),
+        ({4: 162, 9: 900, 10: 900}, slice(None)),
+        ({5: 162, 6: 297}, slice(2, None)),
+    ],
+    ids=["buffered", "one behind", "in two steps", "front cut"],
+)
+def test_sends_may_end_before_their_receives(early_us, kept):
+    receives = calls(kept, sizes=np.ones(12, dtype=np.int64))
+    whole = calls(sizes=np.ones(12, dtype=np.int64))
+    ends = whole.end_ns.copy()
+    for call, microseconds in early_us.items():
+        ends[call] -= microseconds * 1000
+    found = align(replace(whole, end_ns=ends, may_end_early=True), receives)
+    rows = np.arange(12)[kept]
+    assert (found.left == rows[found.right]).all()
+    assert len(found.left) >= len(rows) - (rows[0] != 0) * 2
+
+
+def test_messages_shifted_by_one_do_not_pass_for_early_sends():
+    same, steps = {"sizes": np.ones(12, dtype=np.int64)}, np.zeros(12, dtype=np.int64)
+    sends = replace(calls(slice(0, 11), steps=steps, **same), may_end_early=True)
+    found = align(sends, calls(slice(1, 12), steps=steps, **same))
+    assert found.left.tolist() == list(range(1, 11))
+    assert found.right.tolist() == list(range(10))

@@ -64,6 +64,20 @@ def test_what_bounds_a_block(copies, pitch, bound, exposed, is_named):
     assert rows["pitch_ns"].isna().tolist() == [False] * 4 + [True]
 
 
+def test_ranges_without_compute_belong_to_the_nearest_block_of_their_number():
+    """Two steps of three blocks, each uploaded a block ahead and offloaded after, under ranges of their own."""
+    ops, calls, ranges = [], [], []
+    for number, time in enumerate((0, 50, 100, 1000, 1050, 1100)):
+        for name, op, begin in (("upload ", "HtoD", time - 40), ("", "gemm", time), ("offload ", "DtoH", time + 20)):
+            calls.append(("cudaLaunchKernel", begin + 1, begin + 2))
+            ops.append((op, begin + 2000, begin + 2010 + number, len(calls), {"HtoD": 8, "DtoH": 9}.get(op, 7)))
+            ranges.append((f"{name}block_{number % 3}", begin, begin + 3))
+    rows = frame([host_trace(ops, calls, ranges=ranges)], "blocks")
+    assert rows["name"].tolist() == ["block_0", "block_1", "block_2"] * 2
+    for part in ("compute_ns", "upload_ns", "download_ns"):
+        assert rows[part].tolist() == [10, 11, 12, 13, 14, 15], part
+
+
 def test_uploads_that_run_ahead_belong_to_the_block_that_needs_them():
     """All uploads are launched first; the k-th still is block k's."""
     calls = [("cudaMemcpyAsync", number, number + 1) for number in range(8)]

@@ -287,6 +287,18 @@ def test_another_gpus_operations_in_a_ranks_file_are_named(tmp_path):
     assert trace.meta.notes == ("1 operations on other GPUs than this rank's are left out.",)
 
 
+def test_a_job_of_one_process_that_drives_two_gpus_is_two_ranks(tmp_path):
+    launches = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 0, "dur": 1, "pid": 1, "tid": 1,
+         "args": {"correlation": number}} for number in (1, 2)]  # fmt: skip
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 9, "pid": 1, "tid": 1}
+    events = [step, *launches, kernel(5, 1, device=0, correlation=1), kernel(5, 1, device=1, correlation=2)]
+    traces = read(write(tmp_path / "a.json", document(events, rank=0, world_size=1)))
+    assert [(t.rank, t.meta.device, len(t.gpu_ops), len(t.api_calls)) for t in traces] == [(0, 0, 1, 1), (1, 1, 1, 1)]
+    assert not any(trace.steps["is_partial"].any() for trace in traces)
+    assert not any(trace.meta.notes for trace in traces)
+
+
 def test_memory_events_become_counters(tmp_path):
     args = {"Total Allocated": 10, "Total Reserved": 20, "Bytes": 5, "Device Id": 0, "Device Type": 1}
     cpu = {**args, "Device Type": 0}

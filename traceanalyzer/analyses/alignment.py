@@ -40,6 +40,7 @@ class CallList:
         step: step number, -1 for none.
         sequence: NCCL's sequence number, -1 for none.
         is_synchronising: its ends are the same moment on both ranks.
+        may_end_early: sends, which may end long before their receives do: NCCL buffers them (seen up to 25 MB).
     """
 
     end_ns: np.ndarray
@@ -47,6 +48,7 @@ class CallList:
     step: np.ndarray
     sequence: np.ndarray
     is_synchronising: np.ndarray
+    may_end_early: bool = False
 
     def __len__(self) -> int:
         return len(self.end_ns)
@@ -166,15 +168,27 @@ def _verified(
     is_same = left.signature[rows] == right.signature[cols]
     synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
     difference = left.end_ns[rows] - right.end_ns[cols]
-    offset_ns = int(np.median(difference[synchronises & is_same])) if (synchronises & is_same).any() else None
+    offset_ns = _offset(left, right, difference[synchronises & is_same])
     is_near = np.abs(difference - (offset_ns or 0)) <= BIN_NS
+    fits = is_near | (difference < (offset_ns or 0)) if left.may_end_early else is_near
     names, code = np.unique(block, return_inverse=True)
-    calls, near = (np.bincount(code[mask], minlength=len(names)) for mask in (synchronises, synchronises & is_near))
+    calls, near, fitting = (
+        np.bincount(code[synchronises & mask], minlength=len(names)) for mask in (np.True_, is_near, fits)
+    )
     differing = np.bincount(code[~is_same], minlength=len(names))
-    is_good = (near >= _AGREEING * calls) & (differing == 0)
+    # Were a send taken for the one before it, all would seem early: some have to end with their receives.
+    is_good = (fitting >= _AGREEING * calls) & (near >= _LEAST_SHARE * calls) & (differing == 0)
     if method == BY_STEP:
         is_good &= _same_number(left, right, names)
     return is_good[code], offset_ns
+
+
+def _offset(left: CallList, right: CallList, differences: np.ndarray) -> int | None:
+    """Left clock minus right clock; early ends would shift the median, not the vote."""
+    decided = _voted(left, right) if left.may_end_early else None
+    if decided is not None:
+        return decided[0]
+    return int(np.median(differences)) if len(differences) else None
 
 
 def _same_number(left: CallList, right: CallList, blocks: np.ndarray) -> np.ndarray:
@@ -251,7 +265,8 @@ def _not_crossing(found: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
     """Calls between two matched ones, when both ranks have the same ones there.
 
-    Ends of those that synchronise must still be near: each rank may have lost another call of the gap.
+    Ends of those that synchronise must still be near: each rank may have lost another call of the gap. A send that
+    may end early must not end later than its receive.
     """
     if len(pairs) < 2:
         return np.empty((0, 2), dtype=np.int64)
@@ -262,7 +277,8 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
     inside = _equal_keys(gaps[0], gaps[1])
     found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
     gap = gaps[0][inside[:, 0]]
-    is_far = np.abs(left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns) > _FAR_NS
+    later_ns = left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns
+    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > _FAR_NS
     is_far &= left.is_synchronising[found[:, 0]] & right.is_synchronising[found[:, 1]]
     differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
     counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]

@@ -57,9 +57,10 @@ class Blocks(Result):
 def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 80) -> pd.DataFrame:
     """Blocks of the rank's counted operations; `block_repeats` repetitions make a sequence of kernels a block.
 
-    A copy or exchange belongs to the block range that launched it. Without such ranges, the copies of one direction
-    are dealt out in order of launch when their number is a multiple of the blocks' (uploads run ahead of the compute
-    that needs them); else each belongs to the last block that had begun to launch.
+    A copy or exchange belongs to the block range that launched it, and what a range without compute launched
+    (`upload block_3`) to the nearest range of that number with compute. Without such ranges, the copies of one
+    direction are dealt out in order of launch when their number is a multiple of the blocks' (uploads run ahead of the
+    compute that needs them); else each belongs to the last block that had begun to launch.
     """
     ops = _in_launch_order(trace)
     if ops.empty:
@@ -99,7 +100,21 @@ def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarr
         return np.full(len(ops), NONE), []
     calls = trace.api_calls.iloc[ops["launch"]]
     block = range_around(ranges, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
-    return block, list(ranges["name"].astype("str"))
+    owner = _owners(ranges, block[(ops["place"] == CLASSES.index("compute")).to_numpy()])
+    return np.append(owner, NONE)[block], list(ranges["name"].astype("str"))
+
+
+def _owners(ranges: pd.DataFrame, computing: np.ndarray) -> np.ndarray:
+    """For each range the nearest one of its number that is among the `computing`; itself where it is, or none is."""
+    owner = np.arange(len(ranges))
+    computes = np.isin(owner, computing)
+    starts, number = ranges["start_ns"].to_numpy(), ranges["name"].astype("str").str.extract(r"(\d+)\D*$")[0]
+    for rows in number.groupby(number).indices.values():
+        with_compute, others = rows[computes[rows]], rows[~computes[rows]]
+        if len(with_compute):
+            distance = np.abs(starts[others][:, None] - starts[with_compute])
+            owner[others] = with_compute[distance.argmin(axis=1)]
+    return owner
 
 
 def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:

@@ -8,11 +8,11 @@ import pandas as pd
 
 from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.call_phases import CallPhases
 from traceanalyzer.analyses.call_waits import CallWaits
 from traceanalyzer.analyses.exposed_comm import transfer_and_wait
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.model import RankTrace
+from traceanalyzer.analyses.op_phases import NAMES, op_phases
+from traceanalyzer.model import NONE, RankTrace
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
@@ -27,7 +27,8 @@ class ExposedCalls(Result):
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "stretch": "Position among the rank's stretches.",
-        "call": "The call that it belongs to: of those that run, the one that started first.",
+        "call": "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
+        "launched outside the chosen steps and still runs in their window.",
         "phase": "Phase in which the host launched that call.",
         "step": "Step in whose GPU window it lies; absent for none.",
         "start_ns": "Its start.",
@@ -40,11 +41,9 @@ class ExposedCalls(Result):
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's exposed communication inside its window."""
-    if calls.empty:
-        return pd.DataFrame()
     share = phase_parts.shares(trace)["exposed_comm_ns"]
-    numbers = np.full(len(trace.gpu_ops), -1, dtype=np.int64)
-    numbers[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
+    if not len(share.row):
+        return pd.DataFrame()
     cuts = _cuts(trace, steps)
     owned = Intervals(share.starts, share.ends)
     exposed = Intervals.of(share.starts, share.ends) - share.hidden
@@ -54,19 +53,24 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame) -> pd.D
     held = (exposed.covered_ns(starts, ends) > 0) & (starts >= trace.window.start_ns) & (ends <= trace.window.end_ns)
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
-    table = pd.DataFrame({"call": numbers[row], "start_ns": starts, "end_ns": ends})
+    phase = np.array(NAMES, dtype=object)[op_phases(trace)[row]]
+    table = pd.DataFrame({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
     return table.assign(stretch=np.arange(len(table)), step=_step_of(steps, starts))
 
 
-def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, call_phases: CallPhases) -> ExposedCalls:
+def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
     """Split each stretch in the order transfer, wait, remainder."""
     waits = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
     split = {rank: _split(part, waits.get(rank)) for rank, part in parts.items() if len(part)}
-    table = stack(split, tuple(ExposedCalls.columns))
-    if table.empty:
-        return ExposedCalls(table)
-    phases = call_phases.table[["rank", "call", "phase"]]
-    return ExposedCalls(table.merge(phases, on=["rank", "call"], how="left", validate="many_to_one"))
+    return ExposedCalls(stack(split, tuple(ExposedCalls.columns)))
+
+
+def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.array:
+    """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
+    numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    if not calls.empty:
+        numbers[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
+    return pd.arrays.IntegerArray(numbers[row], numbers[row] == NONE)
 
 
 def _cuts(trace: RankTrace, steps: pd.DataFrame) -> np.ndarray:

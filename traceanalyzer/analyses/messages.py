@@ -59,7 +59,7 @@ def _pairs(lists: CallLists, channel: pd.DataFrame) -> pd.DataFrame:
     """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
     is_send = channel["is_send"].to_numpy()
     sends, receives = channel["row"].to_numpy()[is_send], channel["row"].to_numpy()[~is_send]
-    found = align(lists.of_messages(sends), lists.of_messages(receives))
+    found = align(lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False))
     return pd.DataFrame(
         {
             "left": sends[found.left],

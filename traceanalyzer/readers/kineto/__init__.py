@@ -143,7 +143,8 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
     host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
     counters, comm_args = builder.frame("counters"), _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
-    if known.rank is not None and len(devices) > 1:
+    # A job of one process drives all the GPUs that it uses: each is a rank then.
+    if known.rank is not None and known.world_size != 1 and len(devices) > 1:
         others = int((ops["device"] != devices[0]).sum())
         meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
         devices = devices[:1]

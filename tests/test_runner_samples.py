@@ -1,0 +1,74 @@
+"""What is known of the runners' captures in `sample_traces/runs` comes out of them, and nothing of the machine is in them."""
+
+import gzip
+import json
+import re
+
+import pytest
+
+import traceanalyzer as ta
+from tests.samples import SAMPLES
+
+RUNS = SAMPLES / "runs"
+KINETO = sorted(folder.name for folder in RUNS.iterdir() if any(folder.glob("rank_*/*.json.gz")))
+
+
+def test_there_are_captures():
+    assert len(KINETO) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [
+        ("pytorch_ddp", {"all_reduce": 8}),
+        ("simple_ddp", {"all_reduce": 37}),  # one a parameter
+        ("zero2", {"all_gather": 5, "reduce_scatter": 5}),  # blocks + 1
+        ("zero3", {"all_gather": 9, "reduce_scatter": 5}),  # 2 · blocks + 1
+        ("zo_offload", {"all_reduce": 1}),
+        ("zo_offload_sliced", {"all_gather": 4, "all_reduce": 1}),
+        ("pytorch_ddp_nsys", {"all_reduce": 8}),
+        ("pp_1f1b", {"recv": 1, "send": 1, "send_recv": 7}),
+    ],
+)
+def test_every_complete_step_has_the_strategys_calls(name, calls):
+    found = ta.calls(ta.load(RUNS / name)).to_frame()
+    steps = found[(found["rank"] == 0) & found["step"].isin([3, 4])].groupby("step")["collective"]
+    assert [step.value_counts().to_dict() for _, step in steps] == [calls, calls]
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("simple_ddp", 0, 0), ("pytorch_ddp", 70, 75), ("pytorch_ddp_nsys", 70, 80), ("zero2", 20, 30), ("zero3", 50, 55)],
+)
+def test_overlap_is_the_strategys(name, least, most):
+    overlap = ta.headline(ta.load(RUNS / name)).to_frame()["overlap_pct"]
+    assert overlap.between(least, most).all()
+
+
+@pytest.mark.parametrize("name", ["zo_offload", "zo_offload_sliced"])
+def test_what_is_uploaded_is_what_the_runner_counted(name):
+    expected = json.loads((RUNS / name / "run.json").read_text())["transfer"][0]["uploaded_bytes_per_step"]
+    copies = ta.copies(ta.load(RUNS / name, steps="3:5")).to_frame()
+    uploads = copies[copies["direction"] == "HtoD"].groupby("rank")["size_bytes"].sum() / 3
+    # And a batch of tokens.
+    assert ((uploads - expected) < 1e6).all()
+    assert (uploads > expected).all()
+    assert (copies.loc[copies["direction"] == "HtoD", "source_memory"] == "pinned").all()
+
+
+@pytest.mark.parametrize("name", KINETO)
+def test_every_analysis_of_one_step_adds_up(name):
+    """Communication that was launched before the step and still runs in its window included."""
+    results = ta.analyse(ta.load(RUNS / name, steps="3"))
+    phases, breakdown = results["phases"].to_frame(), results["breakdown"].to_frame()
+    whole = phases[phases["step"].isna()].groupby("rank")["total_ns"].sum()
+    assert whole.tolist() == breakdown.sort_values("rank")["window_ns"].tolist()
+
+
+def test_no_capture_names_its_machine():
+    words = re.compile(rb'"/[a-z]+/|/home/|/tmp/|/opt/|/root/|nsight_systems|hostname|host_name|HOSTNAME|PATH=')
+    files = [path for path in RUNS.rglob("*") if path.is_file()]
+    for path in files:
+        content = path.read_bytes()
+        found = words.search(gzip.decompress(content) if path.suffix == ".gz" else content)
+        assert found is None, (path, found)
