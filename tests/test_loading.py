@@ -73,6 +73,27 @@ def test_guessed_numbers_move_on_instead_of_colliding(tmp_path):
     assert [trace.rank for trace in ta.load(tmp_path).ranks] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("names", "ranks", "is_after", "is_guessed"),
+    [
+        (["b.json", "a.json"], [None, None], False, True),
+        (["b.json", "a.json"], [0, 1], False, False),
+        (["b.json", "a.json"], [0, 1], True, False),
+        (["rank1.json", "rank0.json"], [None, None], False, False),
+        (["a.json"], [None], False, False),
+    ],
+    ids=["nothing says", "head says", "tail says", "path says", "one file"],
+)
+def test_numbers_by_file_order_are_said(tmp_path, names, ranks, is_after, is_guessed):
+    for name, rank in zip(names, ranks, strict=True):
+        content = document([kernel(0, 5)], rank=rank)
+        write(tmp_path / name, dict(reversed(content.items())) if is_after else content)
+    traces = ta.load(tmp_path)
+    assert any("file order" in note for note in traces.notes) == is_guessed
+    if is_after:
+        assert {trace.meta.files[0]: trace.rank for trace in traces.ranks} == {"a.json": 1, "b.json": 0}
+
+
 def test_captures_of_different_times_are_no_job():
     assert any("do not overlap in time" in note for note in sample("streams").notes)
     assert not any("do not overlap in time" in note for note in sample("ddp").notes)

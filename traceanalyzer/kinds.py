@@ -49,6 +49,9 @@ _COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)"
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
 """Collectives with one root: their ranks do not wait alike."""
 
+CUT_LIST = "..."
+"""Stands in a list of ranks or sizes for those that PyTorch left out."""
+
 POINT_TO_POINT = ("send", "recv", "send_recv")
 
 

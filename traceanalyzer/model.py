@@ -41,7 +41,14 @@ GPU_OPS: Mapping[str, str] = MappingProxyType(
 """Kernels, copies and memsets of one rank, sorted by start."""
 
 API_CALLS: Mapping[str, str] = MappingProxyType(
-    {"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT, "correlation": _INT}
+    {
+        "start_ns": _NS,
+        "end_ns": _NS,
+        "name": _CATEGORY,
+        "thread": _INT,
+        "correlation": _INT,
+        "has_gpu_op": "bool",  # a GPU operation of the process has its correlation id, on whatever GPU
+    }
 )
 """CUDA runtime and driver calls of the rank's process, launches among them, sorted by start."""
 
@@ -249,13 +256,21 @@ class TraceSet:
         return f"TraceSet({self.label!r}, ranks {numbers})"
 
 
-def make_trace(meta: RankMeta, **tables: pd.DataFrame) -> RankTrace:
+def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables: pd.DataFrame) -> RankTrace:
     """A `RankTrace` of the whole capture without steps; tables that are not given are empty.
 
     Each table is brought to its schema and sorted by time. `gpu_ops.launch` is found here by correlation, and
     `comm_args.gpu_op` must refer to the order in which `gpu_ops` is given.
+
+    Args:
+        meta: of the rank.
+        process_ops: correlation ids of the operations on all GPUs of the rank's process, when it drives several.
+        tables: event tables by their names in `TABLES`.
     """
     frames = {name: conform(tables.get(name), schema) for name, schema in TABLES.items()}
+    answering = frames["gpu_ops"]["correlation"] if process_ops is None else process_ops
+    has_gpu_op = _has_gpu_op(frames["api_calls"]["correlation"], answering)
+    frames["api_calls"] = frames["api_calls"].assign(has_gpu_op=has_gpu_op)
     frames["api_calls"] = _by_time(frames["api_calls"])
     frames["host_ops"] = _by_time(frames["host_ops"])
     frames["ranges"] = _by_time(frames["ranges"])
@@ -304,6 +319,13 @@ def launch_rows(correlation: pd.Series, call_correlation: pd.Series) -> np.ndarr
     position = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
     row = order[position]
     return np.where((known[row] == wanted) & (wanted > 0), row, NONE)
+
+
+def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarray:
+    """Whether a GPU operation has each call's correlation id, which several calls may share. Ids ≤ 0 are unknown."""
+    calls = call_correlation.to_numpy()
+    found: np.ndarray = (calls > 0) & np.isin(calls, correlation.to_numpy())
+    return found
 
 
 def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:

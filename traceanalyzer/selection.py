@@ -17,7 +17,7 @@ GUESSES = (PROFILER_STEP, "step[_ #:]*[0-9]*", "iter*[_ #:]*[0-9]*", "train_step
 """Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
-_LAUNCH = re.compile(r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async")
+_LAUNCH = re.compile(r"Launch(?!HostFunc)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
 
     A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
     operation's start to the next step's first operation's start; the last one is open and ends with its last
-    operation. A step is partial when a launch of it has no GPU operation in the capture.
+    operation. A step is partial when a kernel launch of it has no GPU operation in the capture.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
@@ -57,6 +57,17 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step)
     return replace(trace, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
+
+
+def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
+    """Mask of the kernel launches that no GPU operation of the process answers.
+
+    A copy is no evidence: one of no bytes leaves no operation. Neither is a call whose correlation id is unknown.
+    """
+    names = api_calls["name"]
+    is_launch = names.isin([name for name in names.cat.categories if _LAUNCH.search(name)])
+    is_lost: np.ndarray = (is_launch & ~api_calls["has_gpu_op"] & (api_calls["correlation"] > 0)).to_numpy()
+    return is_lost
 
 
 def _step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
@@ -116,15 +127,8 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Steps with a launch whose GPU operation the capture does not have."""
-    calls = trace.api_calls
-    launches = [name for name in calls["name"].cat.categories if _LAUNCH.search(name)]
-    launched = calls["name"].isin(launches).to_numpy()
-    has_op = np.zeros(len(calls), dtype=bool)
-    launch = trace.gpu_ops["launch"].to_numpy()
-    has_op[launch[launch != NONE]] = True
     step = _step_of_launch(trace, found)
-    lost = step[launched & ~has_op & (step != NONE)]
-    partial: np.ndarray = np.isin(np.arange(len(found)), lost)
+    partial: np.ndarray = np.isin(np.arange(len(found)), step[is_lost_launch(trace.api_calls) & (step != NONE)])
     return partial
 
 

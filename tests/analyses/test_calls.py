@@ -27,7 +27,11 @@ def comms(start, collective, elements, duration=10, thread=1, **more):
 
 
 def results(tmp_path, events, name="calls"):
-    (trace,) = kineto.read(write(tmp_path / "a.json", document(events, rank=0)), RankHint(0, "path"), KindRules())
+    return rows_of(tmp_path, document(events, rank=0), name)
+
+
+def rows_of(tmp_path, content, name):
+    (trace,) = kineto.read(write(tmp_path / "a.json", content), RankHint(0, "path"), KindRules())
     return run([select(trace, Selection())], [name])[name].rows()
 
 
@@ -99,6 +103,73 @@ def test_uneven_splits_are_told(tmp_path):
     even = arguments("all_to_allv", 100, **{"In split size": "[50, 50]"})
     found = results(tmp_path, [nccl(10, 1, name="SendRecv", **uneven), nccl(20, 2, name="SendRecv", **even)])
     assert [row["is_uneven"] for row in found] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("split", "is_uneven"),
+    [
+        (", ".join(["50"] * 30) + ", ...", None),
+        (", ".join(["50"] * 29) + ", ..., 50", None),
+        (", ".join(["50"] * 29) + ", ..., 60", True),
+        ("60, " + ", ".join(["50"] * 29) + ", ...", True),
+        (", ".join(["50"] * 30), False),
+    ],
+)
+def test_what_lies_beyond_the_cut_of_a_list_is_unknown(tmp_path, split, is_uneven):
+    args = arguments("all_to_allv", 100, **{"In split size": f"[{split}]"})
+    (row,) = results(tmp_path, [nccl(10, 1, name="SendRecv", **args)])
+    assert row["is_uneven"] is is_uneven
+
+
+@pytest.mark.parametrize(
+    ("text", "configured", "expected"),
+    [
+        ("[0, 1, 2, ..., 5]", [0, 1, 2, 3, 4, 5], "0,1,2,3,4,5"),
+        ("[0, 1, 2, ..., 5]", [], "0,1,2,...,5"),
+        ("[]", [0, 1], "0,1"),
+        ("[0, 1]", [0, 1, 2], "0,1"),
+    ],
+)
+def test_ranks_that_an_argument_leaves_out_are_those_of_the_group(tmp_path, text, configured, expected):
+    groups = [{"pg_name": "0", "pg_desc": "default_pg", "ranks": configured}, {"pg_name": "1", "ranks": [7]}]
+    info = {"rank": 0, "world_size": 6, "pg_config": groups}
+    events = [nccl(10, 1, **arguments("allreduce", 4, **{"Process Group Ranks": text}))]
+    (row,) = rows_of(tmp_path, document(events, distributedInfo=info), "calls")
+    assert row["group_ranks"] == expected
+
+
+SEND = {"Dst Rank": 1}
+
+
+@pytest.mark.parametrize(
+    ("events", "collective", "size_bytes", "operations"),
+    [
+        ([comms(0, "send", 10, **SEND), comms(11, "recv", 14, **{"Src Rank": 1}), launch(25, 1)], "send_recv", 96, 2),
+        ([comms(0, "reduce_scatter", 10), comms(11, "allreduce", 14), launch(25, 1)], "coalesced", 96, 2),
+        ([comms(0, "barrier", 1, duration=20), comms(1, "allreduce", 1, duration=10), launch(5, 1)], "barrier", 4, 1),
+        ([comms(0, "allreduce_coalesced", 24, duration=20), comms(1, "allreduce", 10, 3), comms(5, "allreduce", 14, 3),
+          launch(15, 1)], "all_reduce", 96, 1),
+    ],
+)  # fmt: skip
+def test_several_operations_in_one_kernel(tmp_path, events, collective, size_bytes, operations):
+    name = "SendRecv" if collective == "send_recv" else "AllReduce_Sum_f32_RING_LL"
+    (row,) = results(tmp_path, [*events, nccl(40, 1, name=name)])
+    assert (row["collective"], row["size_bytes"], row["host_operations"]) == (collective, size_bytes, operations)
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        [comms(0, "allreduce", 1000)],
+        [comms(0, "send", 1000, **SEND), launch(5, 99)],
+        [comms(0, "allreduce", 1000), launch(5, 99)],
+    ],
+    ids=["of another kind", "launched its own", "both"],
+)
+def test_an_operation_whose_kernel_is_lost_is_not_added_to_the_next_group(tmp_path, stale):
+    group = [comms(20, "send", 10, **SEND), comms(31, "recv", 14, **{"Src Rank": 1}), launch(45, 1)]
+    (row,) = results(tmp_path, [*stale, *group, nccl(60, 1, name="SendRecv")])
+    assert (row["collective"], row["size_bytes"], row["peers"]) == ("send_recv", 96, "send 1, recv 1")
 
 
 def test_table_of_collectives(tmp_path):

@@ -25,9 +25,6 @@ CASES = {
     "a launch inside a graph capture runs nothing": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaStreamBeginCapture", 10, 11), ("cudaLaunchKernel", 13, 14),
                                          ("cudaStreamEndCapture", 20, 21)]), {"graph_captures": 2}),
-    "a launch on another GPU of the process": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)],
-                   meta=replace(META, rank_source="order of GPUs in one file")), {}),
     "a kernel whose launch is missing": (
         host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12)], [LAUNCH]), {"operations_without_launch": 1}),
     "communication without arguments": (

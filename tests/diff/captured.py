@@ -20,8 +20,11 @@ def steady(compute, comm=0, idle=0, *, ranks=2):
     return [rank_trace(ops, rank=rank, steps=STEPS, wanted="complete", world_size=ranks) for rank in range(ranks)]
 
 
+NEEDED = ("ranks", "headline", "breakdown", "steps", "micro_steps", "nccl", "kernels", "exposed_comm", "idle")
+
+
 def capture(traces, label="run", **more):
-    results = analyses.run(traces)
+    results = analyses.run(traces, NEEDED)
     tables = of_results(results)
     steps = shared_steps(tables["steps"], tables["breakdown"])
     return Capture(label, "traces", tables, steps, is_exact=True, **more)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pandas as pd
 import pytest
 
@@ -85,6 +87,32 @@ def test_unknown_bytes_stay_unknown():
     assert pd.isna(row["base_size_bytes"])
     assert row["other_size_bytes"] == 11
     assert pd.isna(row["change_size_bytes"])
+
+
+def test_a_run_without_any_row_of_a_table_and_ranks_without_one():
+    with_comm, without = capture(steady(10, 5)), capture(steady(10))
+    row = joined(without, with_comm, "nccl").frame.iloc[0]
+    assert (row["status"], row["base_calls"], row["other_calls"], row["change_total_ns"]) == ("NEW", 0, 1, 5)
+    row = joined(with_comm, without, "nccl").frame.iloc[0]
+    assert (row["status"], row["base_calls"], row["other_calls"], row["change_total_ns"]) == ("REMOVED", 1, 0, -5)
+    half = {**with_comm.tables, "nccl": with_comm.tables["nccl"].query("rank == 0")}
+    row = joined(dataclasses.replace(with_comm, tables=half), without, "nccl").frame.iloc[0]
+    assert row["base_calls"] == 0.5  # of two ranks one communicates
+
+
+@pytest.mark.parametrize("column", [[None, None], [None, "Float"]])
+def test_a_key_that_one_format_never_tells_is_not_joined_on(column):
+    def comm(*dtypes):
+        rows = [(0, f"all_reduce{number}", dtype, 1, 10) for number, dtype in enumerate(dtypes)]
+        frame = pd.DataFrame(rows, columns=["rank", "collective", "dtype", "calls", "total_ns"])
+        return Capture("run", "traces", {"nccl": frame}, (1,), is_exact=True)
+
+    frame = joined(comm("Float", "Float"), comm(*column), "nccl").frame
+    if column == [None, None]:
+        assert frame[["collective", "status"]].to_numpy().tolist() == [["all_reduce0", "SAME"], ["all_reduce1", "SAME"]]
+        assert "dtype" not in frame
+    else:  # told by both, absent in one row
+        assert sorted(frame["status"]) == ["NEW", "REMOVED", "SAME"]
 
 
 def test_no_tables_of_a_capture_that_is_not_of_its_steps():

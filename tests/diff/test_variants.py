@@ -29,6 +29,22 @@ def test_width_and_type_make_no_other_operation_but_the_functor_does():
     assert variants.operation(VECTOR) != variants.operation(MUL)
 
 
+@pytest.mark.parametrize(
+    ("kineto", "nsys", "operation"),
+    [
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
+         "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>, std::array<char *, (unsigned long)3>>(int, T2, T3)",
+         "elementwise_kernel CUDAFunctor_add"),
+        ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>(int, float, float const*)",
+         "void at::native::<unnamed>::vectorized_layer_norm_kernel<float, float, (bool)0>(int, T2, const T1 *)",
+         "vectorized_layer_norm_kernel"),
+        ("my_kernel(float*)", "my_kernel(float *)", "my_kernel"), ("plain", "plain", "plain"), ("12", "12", "12"),
+    ],
+)  # fmt: skip
+def test_both_profilers_ways_to_write_a_kernel_are_one_operation(kineto, nsys, operation):
+    assert variants.operation(kineto) == variants.operation(nsys) == operation
+
+
 def kernels(*rows):
     return pd.DataFrame(rows, columns=["name", "calls", "total_ns"])
 

@@ -6,10 +6,12 @@ import json
 import pytest
 
 from tests.builders import document, host, kernel, write
+from traceanalyzer.analyses.integrity_checks import launches_without_operation
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 from traceanalyzer.readers.kineto import stream
+from traceanalyzer.selection import Selection, select
 
 EVENTS = [
     host(0.5, 4, name="aten::mm", **{"External id": 1}),
@@ -56,9 +58,51 @@ def test_properties_name_the_rank_groups_device_and_versions(tmp_path):
     assert (meta.device_name, meta.versions) == ("NVIDIA H200", {"cuda_runtime": "13.0", "nccl": "2.28.9"})
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text.replace(b'"sms": 1', b'"sms": NaN'),
+        lambda text: text.replace(b'"sms": 1', b'"sms": 1,,'),
+        lambda text: text.replace(b"H200", b"H\xff200"),
+        lambda text: text.replace(b'"pg_config": []', b'"pg_config": "[]"'),
+        lambda text: text.replace(b'"pg_config": []', b'"pg_config": [{"ranks": [1e99]}]'),
+        lambda text: text.replace(b'"trace_id": "T"', b'"trace_id": 5'),
+        lambda text: text.replace(b'"cuda_driver_version": 13000', b'"cuda_driver_version": 1' + b"0" * 5000),
+        lambda text: text.replace(b'"sms": 1', b'"sms": ' + b"[" * 100_000 + b"]" * 100_000),
+    ],
+    ids=["byte order mark", "NaN", "bad JSON", "invalid UTF-8", "groups as text", "odd group", "odd id", "huge version",
+         "deep"],
+)  # fmt: skip
+def test_an_odd_property_costs_no_other(tmp_path, damage):
+    content = document(EVENTS, rank=1, world_size=4, base_ns=10**18, trace_id="T", cuda_driver_version=13000,
+                       deviceProperties=[{"id": 0, "name": "NVIDIA H200", "sms": 1}])  # fmt: skip
+    whole = json.dumps(content).encode()
+    damaged = damage(whole)
+    assert damaged != whole
+    trace = only(write(tmp_path / "a.json", damaged))
+    assert (trace.rank, trace.meta.world_size, trace.gpu_ops["start_ns"].iloc[0]) == (1, 4, 10**18 + 10_001)
+    header = kineto.peek(tmp_path / "a.json")
+    assert (header.ranks, header.world_size) == ((1,), 4)
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, 10**400])
+def test_a_rank_that_cannot_be_one_is_none(tmp_path, number):
+    trace = only(write(tmp_path / "a.json", document(EVENTS, rank=number)))
+    assert (trace.rank, trace.meta.rank_source, trace.meta.world_size) == (3, "path", 2)
+
+
+@pytest.mark.parametrize("base_ns", [10**19, -(10**19), "soon"])
+def test_a_time_base_out_of_range_is_none(tmp_path, base_ns):
+    trace = only(write(tmp_path / "a.json", document(EVENTS, base_ns=base_ns)))
+    assert trace.gpu_ops["start_ns"].iloc[0] == 10_001
+
+
 def test_properties_after_the_events_count_too(tmp_path):
-    content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}}
-    assert only(write(tmp_path / "a.json", content)).rank == 2
+    content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}, "baseTimeNanoseconds": 10**18}
+    trace = only(write(tmp_path / "a.json", content))
+    assert trace.rank == 2
+    assert trace.gpu_ops["start_ns"].tolist() == [10**18 + 10_001, 10**18 + 20_000]
 
 
 def test_old_category_names_and_streams_in_tid(tmp_path):
@@ -71,12 +115,25 @@ def test_old_category_names_and_streams_in_tid(tmp_path):
     assert trace.meta.device == 2
 
 
+def test_old_profilers_wrote_steps_among_the_operators(tmp_path):
+    events = [*EVENTS, *(host(10 * n, 9, name=f"ProfilerStep#{n}", cat="Operator") for n in (1, 2)),
+              host(50, 1, name="aten::add", cat="Operator")]  # fmt: skip
+    trace = only(write(tmp_path / "a.json", document(events)))
+    assert trace.ranges["name"].tolist() == ["ProfilerStep#1", "ProfilerStep#2"]
+    assert trace.host_ops["name"].tolist() == ["aten::mm", "aten::add"]
+
+
 @pytest.mark.parametrize(
     ("base_ns", "ts", "expected_ns"),
     [
         (0, "1700000000000000", 1_700_000_000_000_000_000),
         (0, "1700000000123456.789", 1_700_000_000_123_456_789),
         (1_790_857_026_000_000_000, "4364160149625.886", 1_795_221_186_149_625_886),
+        (0, "1700000000000001", 1_700_000_000_000_001_000),
+        (0, "4441870693323.765", 4_441_870_693_323_765),
+        (10**18, "4503500000000.001", 1_004_503_500_000_000_001),
+        (0, "8796093022207.999", 8_796_093_022_207_999),
+        (0, "-0.001", -1),
         (0, "12", 12_000),
         (0, "0.001", 1),
     ],
@@ -145,23 +202,38 @@ def test_invalid_utf8_in_a_name_costs_nothing(tmp_path):
     assert "odd" in trace.gpu_ops["name"].iloc[0]
 
 
-def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch):
-    events = [kernel(10 * n, 1, name='a "}, {\\"ph\\": " b' if n % 3 else "plain", correlation=n) for n in range(200)]
+ORDERS = {
+    "phase first": lambda event: event,
+    "name first": lambda event: {"name": event["name"], **event},
+    "arguments first": lambda event: {"args": event["args"], **event},
+    "mixed": lambda event: event if event["ts"] else {"name": event["name"], **event},
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch, order):
+    nested = {"list": [{"name": 1}, {"name": {"ts": 2}}, {"cat": 3}]}
+    names = ["plain", 'a "}, {\\"ph\\": " b', ', {"ph": "X"']
+    events = [order(kernel(10 * n, 1, name=names[n % 3], correlation=n, **nested)) for n in range(200)]
     path = write(tmp_path / "a.json", document(events))
     for size in (100, 777, 5000, 1 << 20):
         monkeypatch.setattr(stream, "HEAD_BYTES", 64)
         text = stream.EventText.open(path)
         chunks = list(text.chunks(size))
         assert sum(len(json.loads(b"[" + chunk + b"]")) for chunk in chunks) == 200
+        assert max(map(len, chunks)) < 2 * size + 2000
         assert not text.is_truncated
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "no traceEvents"),
+        (b"", "is empty"),
         (b"hello", "no traceEvents"),
         (b'{"a": 1}', "no traceEvents"),
+        ('{"traceEvents": []}'.encode("utf-16"), "save it as UTF-8"),
+        ('{"traceEvents": []}'.encode("utf-16-be"), "save it as UTF-8"),
+        (b'[{"id": 1}, {"id": 2}]', "no traceEvents"),
         (b'{"traceEvents": []}', "without PyTorch operators"),
         (b'{"traceEvents": [{"ph": "X", "cat": "x", "ts": 1}]}', "without PyTorch operators"),
         (b'{"traceEvents": [{"ph": "X"', "cut off before its first event"),
@@ -183,6 +255,29 @@ def test_a_file_of_two_gpus_without_a_rank_is_two_ranks(tmp_path):
     assert [(t.rank, t.meta.device, len(t.gpu_ops)) for t in (first, second)] == [(0, 0, 1), (1, 1, 2)]
     assert first.comm_args.empty
     assert second.comm_args["gpu_op"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_partial"),
+    [
+        ([("cudaLaunchKernel", 1), ("cudaLaunchKernel", 2)], False),
+        ([("cudaLaunchKernel", 1), ("cuLaunchKernel", 1)], False),
+        ([("cudaMemcpyAsync", 3)], False),
+        ([("cudaLaunchKernel", 0)], False),
+        ([("cudaLaunchKernel", 1), ("cudaLaunchKernel", 3)], True),
+    ],
+    ids=["two GPUs", "runtime and driver", "copy of nothing", "unknown id", "lost"],
+)
+@pytest.mark.parametrize("rank", [None, 0])
+def test_a_step_is_partial_when_no_gpu_of_the_process_answers_a_launch(tmp_path, calls, is_partial, rank):
+    events = [host(0, 90, name="ProfilerStep#1", cat="user_annotation"), kernel(10, 1, device=0, correlation=1),
+              kernel(10, 1, device=1, correlation=2)]  # fmt: skip
+    events += [host(1 + n, 1, name=name, cat="cuda_runtime", correlation=c) for n, (name, c) in enumerate(calls)]
+    traces = read(write(tmp_path / "a.json", document(events, rank=rank)))
+    assert len(traces) == (2 if rank is None else 1)
+    for trace in traces:
+        assert select(trace, Selection()).steps["is_partial"].tolist() == [is_partial]
+        assert bool(launches_without_operation(trace)) == is_partial
 
 
 def test_another_gpus_operations_in_a_ranks_file_are_named(tmp_path):

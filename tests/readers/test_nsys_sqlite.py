@@ -172,6 +172,15 @@ def test_one_process_with_two_gpus_is_two_ranks_that_share_its_calls(read):
     assert len(first.api_calls) == len(second.api_calls) == 5
     assert second.gpu_ops["launch"].tolist() == [4]
     assert any("drives 2 GPUs" in note for note in second.meta.notes)
+    assert all(trace.api_calls["has_gpu_op"].all() for trace in (first, second))
+
+
+def test_a_call_is_not_answered_by_another_processs_operation(read):
+    tables = export()
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"].append(kernel(500, 600, process=200, correlation=5))
+    tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(490, 495, correlation=5))
+    first, _ = read(tables)
+    assert first.api_calls["has_gpu_op"].tolist() == [True] * 4 + [False]
 
 
 def test_absent_names(read):

@@ -133,7 +133,6 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
-        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank),

@@ -10,6 +10,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.inferred import with_inferred
 from traceanalyzer.model import COMM_ARGS, NONE, RankTrace
+from traceanalyzer.selection import is_lost_launch
 
 _ARGUMENTS = (
     "collective", "group", "group_description", "group_ranks", "group_size", "dtype",
@@ -30,7 +31,7 @@ class Calls(Result):
         "start_ns": "Start on the GPU.",
         "end_ns": "End on the GPU.",
         "stream": "Stream that it ran on.",
-        "collective": "Collective or point-to-point operation.",
+        "collective": "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
         "group": "Process group; absent when the trace does not say.",
         "group_description": "What the group is for.",
         "group_ranks": "Global ranks of the group.",
@@ -42,7 +43,8 @@ class Calls(Result):
         "root": "Root of a rooted collective.",
         "peers": "Peers of send and receive operations: `send 1, recv 1`.",
         "host_operations": "Host operations that the call carries.",
-        "is_uneven": "Whether an all-to-all's split sizes differ.",
+        "is_uneven": "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
+        "but it left some out.",
         "arguments": "Where the arguments come from: kernel, host, or inferred from a later step (for a kernel that "
         "was launched before the capture); absent when nothing tells.",
     }
@@ -52,7 +54,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's communication operations, each with the arguments of its kernel, else of its host operations.
 
     A kernel's host operations are those around its launch on the same thread; a launch outside any (a group's
-    end) carries those that ended on its thread since the communication launch before it.
+    end) carries those that ended on its thread since the communication launch before it, but for those that launched
+    a kernel of their own, which the capture lost, and those that its kernel cannot carry. Of operations inside each
+    other the outermost speaks.
     """
     ops = trace.gpu_ops
     rows = np.flatnonzero((ops["kind"] == "comm").to_numpy())
@@ -94,7 +98,9 @@ def _host_owners(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     host = trace.comm_args[trace.comm_args["gpu_op"] == NONE]
     launch = trace.gpu_ops["launch"].to_numpy()[rows]
     launched = np.flatnonzero(launch != NONE)
-    calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(position=launched)
+    calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(
+        position=launched, sends=_sends(trace.gpu_ops["name"].iloc[rows[launched]])
+    )
     # One launch of a graph may carry many kernels: its host operations cannot be told apart.
     calls = calls.drop_duplicates(["start_ns", "thread"], keep=False).sort_values("start_ns")
     if host.empty or calls.empty:
@@ -106,21 +112,65 @@ def _host_owners(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     ).dropna(subset="position")  # fmt: skip
     following["is_around"] = following["launch_ns"] < following["end_ns"]
     has_around = following.groupby("position")["is_around"].transform("any")
-    kept = following[following["is_around"] | ~has_around]
-    return kept.set_index("index")["position"].astype("int64")
+    following = following.set_index("index")
+    held = host.loc[following.index]
+    is_own = ~_launched_itself(trace, held) & (following["sends"].isna() | (following["sends"] == _is_sent(held)))
+    kept = following["is_around"] | (~has_around.to_numpy() & is_own)
+    return _outermost(held[kept], following.loc[kept, "position"].astype("int64"))
+
+
+def _sends(names: pd.Series) -> pd.arrays.BooleanArray:
+    """Whether each kernel sends and receives (`SendRecv`); NA where the name tells no collective."""
+    of_name = {name: kinds.collective(name) for name in names.unique()}
+    found = names.astype("object").map(of_name)
+    sends: pd.arrays.BooleanArray = (found == "send_recv").astype("boolean").mask(found.isna()).array
+    return sends
+
+
+def _is_sent(host: pd.DataFrame) -> np.ndarray:
+    """Host operations that NCCL carries out by sending and receiving."""
+    sent: np.ndarray = host["collective"].isin((*kinds.POINT_TO_POINT, "all_to_all", "gather", "scatter")).to_numpy()
+    return sent
+
+
+def _launched_itself(trace: RankTrace, host: pd.DataFrame) -> np.ndarray:
+    """Host operations during which their thread launched a kernel that the capture does not have."""
+    lost = trace.api_calls.loc[is_lost_launch(trace.api_calls), ["start_ns", "thread"]]
+    if lost.empty or host.empty:
+        return np.zeros(len(host), dtype=bool)
+    order = np.argsort(host["start_ns"].to_numpy(), kind="stable")
+    following = pd.merge_asof(
+        host.iloc[order][["start_ns", "end_ns", "thread"]],
+        lost.rename(columns={"start_ns": "lost_ns"}),
+        left_on="start_ns", right_on="lost_ns", by="thread", direction="forward",
+    )  # fmt: skip
+    found = np.zeros(len(host), dtype=bool)
+    found[order] = (following["lost_ns"] < following["end_ns"]).to_numpy()
+    return found
+
+
+def _outermost(host: pd.DataFrame, position: pd.Series) -> pd.Series:
+    """Positions of the host operations that lie in no other one of their call."""
+    order = np.lexsort((-host["end_ns"].to_numpy(), host["start_ns"].to_numpy()))
+    ends, calls = host["end_ns"].iloc[order], position.iloc[order]
+    reach = ends.groupby(calls.to_numpy()).cummax().groupby(calls.to_numpy()).shift(fill_value=NONE)
+    return calls[ends > reach]
 
 
 def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
     """One row of arguments for each call; those of coalesced operations are added up or listed."""
     held = args.loc[owner.index].assign(position=owner, is_kernel=args["gpu_op"].loc[owner.index] != NONE)
     held["size_bytes"] = held["size_bytes"].fillna(sizes(held))
-    held["is_uneven"] = _uneven(held["in_split"]) | _uneven(held["out_split"])
+    is_uneven = _uneven(held["in_split"]) | _uneven(held["out_split"])
+    held["is_uneven"], held["is_maybe_uneven"] = is_uneven.fillna(value=False), is_uneven.isna()
+    held["is_message"] = held["collective"].isin(kinds.POINT_TO_POINT)
     held["peer_text"] = _peer_texts(held)
     groups = held.astype({"collective": "object"}).groupby("position")
     table = groups[[name for name in _ARGUMENTS if name != "size_bytes"]].first()
-    table["collective"] = _one_or_send_recv(groups["collective"])
+    table["collective"] = _one_or_coalesced(groups["collective"], groups["is_message"].all())
     table["size_bytes"] = groups["size_bytes"].sum(min_count=1).where(groups["size_bytes"].count() == groups.size())
-    table["is_uneven"] = groups["is_uneven"].any()
+    is_uneven = groups["is_uneven"].any().astype("boolean")
+    table["is_uneven"] = is_uneven.mask(~is_uneven & groups["is_maybe_uneven"].any())
     table["peers"] = groups["peer_text"].agg(lambda texts: ", ".join(texts.dropna()) or None)
     table["host_operations"] = groups.size()
     table["arguments"] = groups["is_kernel"].any().map({True: "kernel", False: "host"})
@@ -136,7 +186,12 @@ def sizes(args: pd.DataFrame) -> pd.Series:
 
 
 def _uneven(split: pd.Series) -> pd.Series:
-    return split.astype("object").map(lambda text: len(set(text.split(","))) > 1, na_action="ignore").eq(other=True)
+    """Whether sizes differ; NA when those that the trace shows are equal but it left some out."""
+    sizes_of = {text: set(text.split(",")) for text in split.dropna().unique()}
+    shown = {text: len(sizes - {kinds.CUT_LIST}) > 1 for text, sizes in sizes_of.items()}
+    is_cut = split.map({text: kinds.CUT_LIST in sizes for text, sizes in sizes_of.items()}).astype("boolean")
+    is_uneven = split.map(shown).astype("boolean").fillna(value=False)
+    return is_uneven.mask(is_cut.fillna(value=False) & ~is_uneven)
 
 
 def _peer_texts(held: pd.DataFrame) -> pd.Series:
@@ -144,10 +199,10 @@ def _peer_texts(held: pd.DataFrame) -> pd.Series:
     return text.where(held["peer"].notna(), None)
 
 
-def _one_or_send_recv(collectives: pd.core.groupby.SeriesGroupBy) -> pd.Series:
-    """The collective of a call; sends and receives fused into one kernel are `send_recv`."""
-    least = collectives.min().astype("object")
-    return least.where(least == collectives.max(), "send_recv")
+def _one_or_coalesced(collectives: pd.core.groupby.SeriesGroupBy, is_message: pd.Series) -> pd.Series:
+    """The collective of a call; several in one kernel are `send_recv` when all are messages, else `coalesced`."""
+    least, most = collectives.min().astype("object"), collectives.max()
+    return least.where(least == most, np.where(is_message, "send_recv", "coalesced"))
 
 
 def _completed(table: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.host_activity import innermost_at
 from traceanalyzer.analyses.inferred import INFERRED
 from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.selection import is_lost_launch
 
 HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
 
@@ -48,18 +49,12 @@ def file_damage(trace: RankTrace) -> list[Defect]:
 
 
 def launches_without_operation(trace: RankTrace) -> list[Defect]:
-    """Launches that no GPU operation of the capture answers, while a CUDA graph is captured or not.
-
-    Not decided for a process with several GPUs: the launch may be another GPU's.
-    """
+    """Kernel launches that no GPU operation of the process answers, while a CUDA graph is captured or not."""
     calls = trace.api_calls
     is_launch = host_names.matches(calls["name"], host_names.is_launch)
-    if trace.gpu_ops.empty or not is_launch.any() or trace.meta.rank_source.startswith("order of GPUs"):
+    if trace.gpu_ops.empty or not is_launch.any():
         return []
-    launch = trace.gpu_ops["launch"].to_numpy()
-    has_operation = np.zeros(len(calls), dtype=bool)
-    has_operation[launch[launch != NONE]] = True
-    lost = int((is_launch & ~has_operation & ~_in_graph_capture(trace)).sum())
+    lost = int((is_lost_launch(calls) & ~_in_graph_capture(trace)).sum())
     text = (
         f"{_many(lost, 'launch', 'launches')} of {int(is_launch.sum()):,} on the host {_have(lost)} no GPU operation "
         "in the capture: work is missing, or was recorded elsewhere; the steps concerned are partial."

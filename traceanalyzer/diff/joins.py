@@ -97,11 +97,8 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
         return None
     if base.tables[name].empty and other.tables[name].empty:
         return None
-    frames = [with_rank(capture.tables[name]) for capture in (base, other)]
-    sides = [
-        _summed(frame, keys, scale.divisor(capture), by_rank)
-        for frame, capture in zip(frames, (base, other), strict=True)
-    ]
+    keys = _told_by_both(keys, base.tables[name], other.tables[name])
+    sides = _sides([(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, scale, by_rank)
     if not any(is_sum(str(column)) for column in sides[0]):
         return None
     if name != "kernels" or by_rank:
@@ -109,11 +106,21 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     return _split_names(_joined(name, known.title, keys, _with_variants(*sides)))
 
 
+def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:
+    """The keys without those that one run's format never tells (Nsight no element types) and the other's does."""
+    if base.empty or other.empty:
+        return keys
+    return tuple(key for key in keys if base[key].notna().any() == other[key].notna().any()) or keys
+
+
 def _is_position(frame: pd.DataFrame, keys: tuple[str, ...]) -> bool:
     """Whether a key is a moment or a number of one capture, or absent: it names nothing that another run has."""
     missing = not set(keys) <= set(frame)
     return missing or any(pd.api.types.is_integer_dtype(frame[key]) for key in keys if key not in _NUMBERS)
 
+
+WHOLE_RUN = -1
+"""Stands for a rank where a table is of the whole run."""
 
 _NUMBERS = ("peer_device",)
 """Keys that are numbers and yet mean the same in every run."""
@@ -133,7 +140,7 @@ def _split_names(table: TableDiff) -> TableDiff:
 
 def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
     """A table of the whole run has one row for all ranks."""
-    return frame if "rank" in frame else frame.assign(rank=0)
+    return frame if "rank" in frame else frame.assign(rank=WHOLE_RUN)
 
 
 def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
@@ -144,25 +151,52 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
         frame = capture.tables["kernels"]
         frame = frame[frame["activity"] == "kernel"]
         own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
-        sides.append(_summed(own, ("operation", "kind"), scale.divisor(capture), by_rank))
-    keys = (*(("rank",) if by_rank else ()), "operation", "kind")
-    return _joined("kernel_operations", "Kernels by operation", keys, sides)
+        sides.append((capture, own))
+    keys = ("operation", "kind")
+    summed = _sides(sides, keys, scale, by_rank)
+    return _joined("kernel_operations", "Kernels by operation", (*(("rank",) if by_rank else ()), *keys), summed)
 
 
-def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank: bool) -> pd.DataFrame:
+def _sides(
+    frames: list[tuple[Capture, pd.DataFrame]], keys: tuple[str, ...], scale: Scale, by_rank: bool
+) -> list[pd.DataFrame]:
+    """Both runs' sums; a run without any row has the other's columns."""
+    made = [
+        _summed(frame, keys, scale.divisor(capture), by_rank, _rank_count(capture, frame))
+        for capture, frame in frames
+        if len(frame)
+    ]
+    if len(made) == len(frames):
+        return made
+    return [made[0], made[0].iloc[:0]] if len(frames[0][1]) else [made[0].iloc[:0], made[0]]
+
+
+def _rank_count(capture: Capture, frame: pd.DataFrame) -> int:
+    """Ranks of the run, also those without a row; 1 for a table of the whole run."""
+    ranks = capture.table("breakdown")
+    is_of_run = "rank" not in frame or ranks is None or not set(frame["rank"]) <= set(ranks["rank"])
+    return int(frame["rank"].nunique()) if is_of_run else len(ranks)  # type: ignore[arg-type]
+
+
+def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank: bool, ranks: int) -> pd.DataFrame:
     """Sums of each key per step: of each rank, or their mean over ranks with the time's spread (`_std`)."""
     frame = _with_bus_bytes(frame)
-    sums = [name for name in frame if is_sum(str(name)) and pd.api.types.is_numeric_dtype(frame[name])]
-    held = frame.assign(**{key: _plain(frame[key]) for key in keys if key in frame})
-    if frame.empty:
-        return pd.DataFrame(columns=[*(("rank",) if by_rank else ()), *keys, *sums])
+    sums = [name for name in frame if is_sum(str(name)) and _is_number(frame[name])]
+    held = frame.assign(
+        **{key: _plain(frame[key]) for key in keys}, **{name: frame[name].astype("Float64") for name in sums}
+    )
     groups = held.groupby(["rank", *keys], dropna=False, sort=False)
     # A sum with an unknown part is unknown.
     table = groups[sums].sum(min_count=1).where(groups[sums].count().eq(groups.size(), axis=0))
     table = (table.astype("Float64") / divisor).reset_index()
     if by_rank:
         return table
-    return _over_ranks(table, keys, sums, held["rank"].nunique())
+    return _over_ranks(table, keys, sums, ranks)
+
+
+def _is_number(column: pd.Series) -> bool:
+    """Whether it holds numbers, or nothing at all."""
+    return pd.api.types.is_numeric_dtype(column) or bool(column.isna().all())
 
 
 def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
@@ -193,8 +227,8 @@ def _plain(column: pd.Series) -> pd.Series:
 
 def _with_variants(base: pd.DataFrame, other: pd.DataFrame) -> list[pd.DataFrame]:
     """Both tables with kernels that are variants of each other under one name; `name` keeps each side's own."""
-    only_base = base[~base["name"].isin(other["name"]) & (base["kind"] == "compute")]
-    only_other = other[~other["name"].isin(base["name"]) & (other["kind"] == "compute")]
+    only_base = base[~base["name"].isin(other["name"]) & (base["activity"] == "kernel")]
+    only_other = other[~other["name"].isin(base["name"]) & (other["activity"] == "kernel")]
     found = variants.pairs(only_base, only_other)
     joint = {name: _BETWEEN.join(map(" + ".join, pair)) for pair in found for name in (*pair[0], *pair[1])}
     return [_renamed(frame, joint) for frame in (base, other)]
@@ -211,6 +245,7 @@ def _renamed(frame: pd.DataFrame, joint: Mapping[str, str]) -> pd.DataFrame:
 def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFrame]) -> TableDiff:
     base, other = sides
     sums = [column for column in base if column not in keys and column in other]
+    base, other = (side.assign(**{key: _plain(side[key]) for key in keys if key != "rank"}) for side in sides)
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()
     side = frame["_merge"].astype("str")
@@ -274,7 +309,7 @@ def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | Non
 
 def _ordered(frame: pd.DataFrame, time: str | None, keys: tuple[str, ...]) -> pd.DataFrame:
     """Largest difference first; at equal differences by name, so that the order of runs does not matter."""
-    names = zip(*(frame[key].map(str) for key in keys), strict=True)
+    names = zip(*(frame[key].astype("object").map(str, na_action="ignore").fillna("") for key in keys), strict=True)
     by = pd.Series(["\0".join(parts) for parts in names], index=frame.index, dtype="str")
     size = frame[f"change_{time}"].abs() if time else pd.Series(0.0, index=frame.index)
     order = pd.DataFrame({"size": size.astype("Float64"), "by": by}).sort_values(

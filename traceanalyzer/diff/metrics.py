@@ -9,10 +9,8 @@ import pandas as pd
 
 from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
+from traceanalyzer.diff.joins import WHOLE_RUN
 from traceanalyzer.diff.scales import Scale
-
-WHOLE_RUN = -1
-"""Stands for a rank where a figure is of the whole run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,12 @@ _FAMILIES = (
 
 _WRAPPER = re.compile(r"(?:vectorized_|unrolled_|legacy_)*elementwise_kernel(?:_manual_unroll|_with_index)?")
 _TYPE = re.compile(
-    r"\b(?:c10::|at::)*(?:BFloat16|Half|Float8_\w+|complex)\b"
-    r"|\b(?:unsigned |signed )?(?:float|double|half|int|long|char|short|bool|u?int\d+_t|__nv_bfloat16|__half)\b"
+    r"const|void|unsigned|signed|float|double|half|int|long|short|char|bool|u?int\d+_t|BFloat16|Half|Float8_\w+|complex"
+    r"|__nv_bfloat16|__half|T\d+|array|lambda|instance|operator|true|false"
 )
-_NUMBER = re.compile(r"\b\d+u?l?\b|\((?:bool|int|unsigned int)\)\d+|\b(?:true|false)\b")
+"""Words of a C++ name that tell element types, widths and positions, not what is computed."""
+
+_NAMELESS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 
 
 @lru_cache(maxsize=65_536)
@@ -33,8 +35,8 @@ def operation(name: str) -> str:
     """The operation that a kernel carries out, whatever its tile, template arguments or element type.
 
     Matrix products are `gemm`, attention is `attention forward` or `backward`, communication `NCCL <collective>`;
-    a generated Triton kernel loses its number; any other name loses numbers, element types and the vectorised or
-    unrolled form of PyTorch's elementwise wrapper.
+    a generated Triton kernel loses its number; of any other name stay the function's and its template arguments'
+    names, without element types and the vectorised or unrolled form of PyTorch's elementwise wrapper.
     """
     if re.search(r"^(?:nccl|rccl)", name, _I):
         return f"NCCL {kinds.collective(name) or 'kernel'}"
@@ -43,8 +45,29 @@ def operation(name: str) -> str:
             return family
     if name.startswith("triton_"):
         return re.sub(r"_\d+$", "", name)
-    bare = _NUMBER.sub("", _TYPE.sub("", _WRAPPER.sub("elementwise_kernel", name)))
-    return re.sub(r" ?([<>()*&]) ?", r"\1", re.sub(r"[\s,]+", " ", bare)).strip()
+    return _own_words(_WRAPPER.sub("elementwise_kernel", name)) or name
+
+
+def _own_words(name: str) -> str:
+    """The names in a C++ signature, each once and without namespaces, arguments, types and numbers.
+
+    PyTorch's profiler and Nsight Systems write the same kernel differently; its names they share.
+    """
+    words = re.findall(r"(?:\w+::)*\b([A-Za-z_]\w*)", _head(_NAMELESS.sub("", name).removeprefix("void ")))
+    return " ".join(dict.fromkeys(word for word in words if not _TYPE.fullmatch(word)))
+
+
+def _head(name: str) -> str:
+    """The signature without its arguments: up to the end of its template arguments, if it has any."""
+    function = name.split("(", 1)[0]
+    if "<" not in function:
+        return function
+    depth = 0
+    for place, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if depth == 0 and character == ">":
+            return name[: place + 1]
+    return name
 
 
 def pairs(base: pd.DataFrame, other: pd.DataFrame) -> list[tuple[list[str], list[str]]]:

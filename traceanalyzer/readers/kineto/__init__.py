@@ -11,13 +11,15 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import NONE, RankMeta, RankTrace, make_trace, printable
+from traceanalyzer.kinds import CUT_LIST, KindRules
+from traceanalyzer.model import NONE, ProcessGroup, RankMeta, RankTrace, make_trace, printable
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.kineto.events import EventDecoder
+from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import TableBuilder
+
+_UNNAMED = "(unnamed)"
 
 _CPU_ALONE = "has no GPU operations; record it with ProfilerActivity.CUDA, on the rank's own GPU"
 
@@ -52,11 +54,12 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """
     text = EventText.open(path)
     decoder = EventDecoder()
-    builder = TableBuilder(base_ns=properties(text.head).base_ns)
+    builder = TableBuilder()
     with _paused_collector():
         for chunk in text.chunks():
             builder.add(decoder.decode(chunk))
     known = properties(text.head, text.tail)
+    builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
     if ops.empty:
         has_host = not builder.frame("host_ops").empty
@@ -89,6 +92,8 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     """The operations with what their names say: kind, and for copies direction and memories."""
     if ops.empty:
         return ops.assign(kind=None)
+    if ops["name"].isna().any():
+        ops = ops.assign(name=ops["name"].cat.add_categories([_UNNAMED]).fillna(_UNNAMED))
     pairs = ops[["name", "activity"]].drop_duplicates()
     facts = [
         (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
@@ -113,6 +118,8 @@ def _meta(
     notes = []
     if text.is_truncated:
         notes.append("The file is cut off at its end: later events are missing, and with them parts of every figure.")
+    if text.file.is_damaged:
+        notes.append("The file's gzip data are damaged: what could be unpacked is used.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(
@@ -133,9 +140,8 @@ def _meta(
 
 
 def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
-    host = {name: builder.frame(name) for name in ("host_ops", "ranges", "frames")}
-    api_calls = builder.frame("api_calls")
-    counters, comm_args = builder.frame("counters"), builder.frame("comm_args")
+    host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
+    counters, comm_args = builder.frame("counters"), _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
     if known.rank is not None and known.world_size != 1 and len(devices) > 1:
@@ -152,20 +158,22 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
                 device=None if device is None else int(device),
                 device_name=known.device_names.get(device if device is not None else -1),
             ),
+            process_ops=ops["correlation"],
             gpu_ops=ops[on_device],
-            api_calls=_without_launches_of(ops[~on_device], ops[on_device], api_calls),
             comm_args=_kept_args(comm_args, on_device),
             counters=counters[_rows_of(counters, device)],
             **host,
         )
 
 
-def _without_launches_of(others: pd.DataFrame, own: pd.DataFrame, api_calls: pd.DataFrame) -> pd.DataFrame:
-    """The host's calls less those that launched other GPUs' operations: they would seem to have launched nothing."""
-    if others.empty or api_calls.empty:
-        return api_calls
-    launched = api_calls["correlation"]
-    return api_calls[~launched.isin(others["correlation"]) | launched.isin(own["correlation"])]
+def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -> pd.DataFrame:
+    """The arguments with their groups' ranks in full: PyTorch writes 30 of them (`0, 1, ..., 63`), or none."""
+    if comm_args.empty:
+        return comm_args
+    ranks = {group.name: ",".join(map(str, group.ranks)) for group in groups if group.ranks}
+    text, full = comm_args["group_ranks"].astype("object"), comm_args["group"].astype("object").map(ranks)
+    is_cut = text.isna() | text.str.contains(CUT_LIST, regex=False).astype("boolean").fillna(value=False)
+    return comm_args.assign(group_ranks=text.mask(is_cut & full.notna(), full).astype("category"))
 
 
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -10,6 +10,8 @@ import pandas as pd
 
 _ABSENT = np.iinfo(np.int64).min
 
+_TIMES = ("start_ns", "end_ns", "time_ns")
+
 
 @dataclass(slots=True)
 class Names:
@@ -18,10 +20,12 @@ class Names:
     codes: dict[str | bytes | None, int] = field(default_factory=dict)
     chunks: list[np.ndarray] = field(default_factory=list)
 
-    def extend(self, texts: Iterable[str | bytes | None]) -> None:
+    def extend(self, texts: list[Any]) -> None:
         """Append rows."""
         codes = self.codes
-        self.chunks.append(np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32))
+        for text in dict.fromkeys(texts):
+            codes.setdefault(text, len(codes))
+        self.chunks.append(np.fromiter(map(codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
 
     def extend_some(self, count: int, texts: Mapping[int, str | bytes]) -> None:
         """Append `count` rows of which few have a text."""
@@ -44,14 +48,13 @@ class Names:
 class Columns:
     """One table that grows by chunks of events."""
 
-    base_ns: int
     _texts: dict[str, Names] = field(default_factory=dict)
     _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
     rows: int = 0
 
     def times(self, events: list[Any]) -> None:
         """`start_ns` and `end_ns` of complete events; a negative duration counts as none."""
-        starts = to_ns([event.ts for event in events]) + self.base_ns
+        starts = to_ns([event.ts for event in events])
         durations = np.maximum(to_ns([event.dur for event in events]), 0)
         self._numbers.setdefault("start_ns", []).append(starts)
         self._numbers.setdefault("end_ns", []).append(starts + durations)
@@ -59,10 +62,10 @@ class Columns:
 
     def instants(self, events: list[Any]) -> None:
         """`time_ns` of instant events."""
-        self._numbers.setdefault("time_ns", []).append(to_ns([event.ts for event in events]) + self.base_ns)
+        self._numbers.setdefault("time_ns", []).append(to_ns([event.ts for event in events]))
         self.rows += len(events)
 
-    def texts(self, column: str, values: Iterable[str | bytes | None]) -> None:
+    def texts(self, column: str, values: list[Any]) -> None:
         """A column of texts that repeat, as text or UTF-8; `None` and "" are absent."""
         self._texts.setdefault(column, Names()).extend(values)
 
@@ -76,18 +79,24 @@ class Columns:
             values = [_ABSENT if value is None else value for value in values]
         self._numbers.setdefault(column, []).append(np.array(values, dtype=np.int64))
 
-    def frame(self) -> pd.DataFrame:
-        """The table so far."""
+    def frame(self, base_ns: int) -> pd.DataFrame:
+        """The table so far; `base_ns` is added to its times."""
         columns = {name: _nullable(_joined(chunks, np.int64)) for name, chunks in self._numbers.items()}
+        columns.update({name: columns[name] + base_ns for name in _TIMES if name in columns})
         columns.update({name: texts.column() for name, texts in self._texts.items()})
         return pd.DataFrame(columns, index=pd.RangeIndex(self.rows))
 
 
 def to_ns(times_us: list[Any]) -> np.ndarray:
-    """Microseconds (floats, or decimals where a float is too short) to int64 ns, rounded once."""
+    """Microseconds (floats, or decimals where a float is too short) to int64 ns, rounded once.
+
+    Whole microseconds and the rest go apart: 1000 · a large float would be rounded before it is an integer.
+    """
     if times_us and type(times_us[0]) is Decimal:
         return np.array([int((time * 1000).to_integral_value()) for time in times_us], dtype=np.int64)
-    return np.rint(np.array(times_us, dtype=np.float64) * 1000.0).astype(np.int64)
+    times = np.array(times_us, dtype=np.float64)
+    whole = np.floor(times)
+    return whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
 
 
 def _joined(chunks: list[np.ndarray], dtype: Any) -> np.ndarray:

@@ -1,41 +1,51 @@
 """What a Kineto file says outside its events: rank, process groups, devices, versions, time base."""
 
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from traceanalyzer.model import ProcessGroup
 
+_BASE_NS = 4 * 10**18
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
 
 class _Group(msgspec.Struct, gc=False):
     pg_name: str = ""
     pg_desc: str = ""
-    ranks: list[int] = []
+    ranks: list[_Number] = []
 
 
 class _Distributed(msgspec.Struct, gc=False):
-    rank: int | None = None
-    world_size: int | None = None
+    rank: _Number | None = None
+    world_size: _Number | None = None
     pg_config: list[_Group] = []
     nccl_version: str | None = None
 
 
 class _Device(msgspec.Struct, gc=False):
-    id: int = -1
+    id: _Number | None = None
     name: str | None = None
 
 
 class _Properties(msgspec.Struct, gc=False):
-    distributed: _Distributed = msgspec.field(default_factory=_Distributed, name="distributedInfo")
-    devices: list[_Device] = msgspec.field(default_factory=list, name="deviceProperties")
+    deviceProperties: list[_Device] = []  # noqa: N815 - the format's name
     trace_id: str | None = None
-    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
-    cuda_driver_version: int | None = None
-    cuda_runtime_version: int | None = None
+    baseTimeNanoseconds: Annotated[int, msgspec.Meta(ge=0, le=_BASE_NS)] = 0  # noqa: N815
+    cuda_driver_version: _Number | None = None
+    cuda_runtime_version: _Number | None = None
     pytorch_version: str | None = None
+
+
+_JSON = json.JSONDecoder(strict=False)
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +66,33 @@ class Properties:
 
 
 def properties(head: bytes, tail: bytes = b"") -> Properties:
-    """Properties from the text before the events' array and after it.
-
-    Text that is not whole JSON (a file cut at its end) gives what can be read of each property.
-    """
-    text = head.rstrip() + b"[]" + tail.rstrip()
-    for candidate in (text, head.rstrip() + b"[]}"):
-        try:
-            return _public(msgspec.json.decode(candidate, type=_Properties, strict=False))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-    return _public(_Properties(base_ns=_base_ns(head)))
+    """Properties from the text before the events' array and after it, each by itself: an odd one costs no other."""
+    text = (head + b"\n" + tail).decode(errors="replace")
+    names = (*_Properties.__struct_fields__, "distributedInfo")
+    found = {name: value for name in names if (value := _value(text, name)) is not None}
+    info = found.pop("distributedInfo", None)
+    return _public(_fitting(found, _Properties), _fitting(info if isinstance(info, dict) else {}, _Distributed))
 
 
-def _public(raw: _Properties) -> Properties:
-    info = raw.distributed
+def _value(text: str, name: str) -> Any:
+    """The value that follows the first key of this name; `None` when it cannot be read."""
+    key = re.search(rf'"{name}"\s*:\s*', text)
+    try:
+        return _JSON.raw_decode(text, key.end())[0] if key else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fitting(values: dict[str, Any], type_: type[_Struct]) -> _Struct:
+    """A struct of the values that are of the type that they should be."""
+    kept = {}
+    for name, value in values.items():
+        with suppress(msgspec.ValidationError):
+            kept[name] = getattr(msgspec.convert({name: value}, type_, strict=False), name, None)
+    return type_(**{name: value for name, value in kept.items() if name in type_.__struct_fields__})
+
+
+def _public(raw: _Properties, info: _Distributed) -> Properties:
     versions = {
         "cuda_driver": _cuda_version(raw.cuda_driver_version),
         "cuda_runtime": _cuda_version(raw.cuda_runtime_version),
@@ -81,9 +103,11 @@ def _public(raw: _Properties) -> Properties:
         rank=info.rank,
         world_size=info.world_size,
         groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, tuple(g.ranks)) for g in info.pg_config),
-        device_names={device.id: device.name for device in raw.devices if device.name},
+        device_names={
+            device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None
+        },
         trace_id=raw.trace_id,
-        base_ns=raw.base_ns,
+        base_ns=raw.baseTimeNanoseconds,
         versions={name: version for name, version in versions.items() if version},
     )
 
@@ -91,8 +115,3 @@ def _public(raw: _Properties) -> Properties:
 def _cuda_version(number: int | None) -> str | None:
     """13000 is CUDA 13.0."""
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
-
-
-def _base_ns(head: Any) -> int:
-    match = re.search(rb'"baseTimeNanoseconds"\s*:\s*(\d+)', head)
-    return int(match[1]) if match else 0

@@ -20,6 +20,8 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 
 _COMM_HOST_OP = "record_param_comms"
 
+_STEP = "ProfilerStep#"
+
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
 
 _GPU_MEMORY = 1
@@ -28,9 +30,13 @@ _GPU_MEMORY = 1
 
 @dataclass(slots=True)
 class TableBuilder:
-    """Collects the events of one file; `base_ns` is added to every time."""
+    """Collects the events of one file.
 
-    base_ns: int
+    Attributes:
+        base_ns: added to every time of a frame; a file may say it after its events.
+    """
+
+    base_ns: int = 0
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -50,11 +56,11 @@ class TableBuilder:
 
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
-        return self._columns.setdefault(name, Columns(self.base_ns))
+        return self._columns.setdefault(name, Columns())
 
     def frame(self, name: str) -> pd.DataFrame:
         """What has been collected for a table."""
-        return self.table(name).frame()
+        return self.table(name).frame(self.base_ns)
 
 
 def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
@@ -85,7 +91,11 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
 
 
-def _add_host_ops(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
+    if category == "operator":  # old profilers wrote steps among the operators
+        steps = [event for event in events if event.name.startswith(_STEP)]
+        events = [event for event in events if not event.name.startswith(_STEP)]
+        _add_ranges(builder, category, steps)
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("host_ops")
     table.times(events)
@@ -205,7 +215,7 @@ def _threads(events: list[Any]) -> list[int]:
 
 def _number(text: str | int) -> int:
     """The number in `stream 7` or `thread 12 (python)`, as old traces write them."""
-    digits = re.search(r"\d+", str(text))
+    digits = re.search(r"\d{1,18}", str(text))
     return int(digits[0]) if digits else -1
 
 

@@ -67,6 +67,10 @@ class GpuOps:
             found |= {divmod(key, _DEVICES) for key in keys.tolist()}
         return found
 
+    def correlations(self, process: int) -> pd.Series:
+        """Correlation ids of one process's operations, on all of its devices."""
+        return pd.Series(_stacked([part.columns["correlation"][part.process == process] for part in self.parts]))
+
     def of(self, process: int, device: int, offset_ns: int) -> pd.DataFrame:
         """Operations of one process on one device, with the columns of `model.GPU_OPS` that the export has.
 

@@ -104,6 +104,7 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
     counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
     return make_trace(
         _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops)),
+        process_ops=export.gpu_ops.correlations(process),
         gpu_ops=gpu_ops,
         api_calls=_of(export.api_calls, process, offset),
         host_ops=_of(export.nvtx.operators, process, offset),

@@ -101,7 +101,9 @@ def _communication(comparison: Comparison, run: str) -> Iterator[str]:
         return
     for row in table.frame.to_dict("records"):
         is_one = (table.frame["collective"] == row["collective"]).sum() == 1
-        name = str(row["collective"]).replace("_", "-") + ("" if is_one else f" of {row['dtype'] or 'unknown type'}")
+        name = str(row["collective"]).replace("_", "-") + (
+            "" if is_one else f" of {row.get('dtype') or 'unknown type'}"
+        )
         yield from _collective(name, row, per(comparison), _phases(comparison, run, row["collective"]))
     yield from _overlap(comparison, run)
 

@@ -1,0 +1,141 @@
+"""Text of events → events: at full speed where all is well, and around whatever is not."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Union
+
+import msgspec
+
+from traceanalyzer.readers.kineto.boundaries import NEXT_OBJECT, cut_near, end_of_object
+from traceanalyzer.readers.kineto.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs
+
+# A ValueError is bad UTF-8, or an integer of thousands of digits.
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+_EXACT_BELOW_US = 2.0**43
+"""Below it the float nearest to a time in µs is less than half a nanosecond away from it; whole µs are exact to 2⁵³."""
+
+_ARGS = re.compile(rb'"args"\s*:\s*(?=\{)')
+
+
+@dataclass(slots=True)
+class EventDecoder:
+    """Decodes chunks of events; remembers whether this file's times need more than a float, and what it lost.
+
+    Attributes:
+        skipped: events that could not be decoded, so far.
+    """
+
+    skipped: int = 0
+    _needs_exact: bool | None = None
+
+    def decode(self, chunk: bytes) -> list[Any]:
+        """Events of a chunk (text of whole events without brackets)."""
+        skipped = self.skipped
+        events = self._decoded(chunk)
+        if self._needs_exact is None:
+            self._needs_exact = _is_beyond_float(events)
+            if self._needs_exact:
+                self.skipped = skipped
+                return self._decoded(chunk)
+        return events
+
+    def _decoded(self, text: bytes) -> list[Any]:
+        """All events; text that does not decode is halved until only what is bad is left."""
+        try:
+            events: list[Any] = _decoder(is_exact=bool(self._needs_exact), strict=True).decode(b"[" + text + b"]")
+        except _UNREADABLE:
+            cut = cut_near(text, len(text) // 2)
+            if cut is None:
+                return list(self._repaired(text))
+            return self._decoded(text[: cut[0]]) + self._decoded(text[cut[1] :])
+        return events
+
+    def _repaired(self, text: bytes) -> Iterator[Any]:
+        """What can be understood of text with one bad event, or with several that run into each other."""
+        decoder = _decoder(is_exact=bool(self._needs_exact), strict=False)
+        for event_text in _objects(text):
+            event = _lenient(event_text, decoder)
+            if event is None:
+                self.skipped += 1
+            else:
+                yield event
+
+
+@cache
+def _decoder(*, is_exact: bool, strict: bool) -> msgspec.json.Decoder[Any]:
+    event: Any = Union[(ExactComplete if is_exact else Complete, Instant, *IGNORED)]
+    return msgspec.json.Decoder(list[event], strict=strict)
+
+
+def _is_beyond_float(events: list[Any]) -> bool | None:
+    """Times of one file are of one magnitude: the first chunk with complete events tells."""
+    times = [event.ts for event in events if type(event) is Complete]
+    return any(abs(time) >= _EXACT_BELOW_US and time != int(time) for time in times) if times else None
+
+
+def _objects(text: bytes) -> Iterator[bytes]:
+    """Texts of the text's objects; one that is not closed ends where the next one in an array begins."""
+    position = 0
+    while (start := text.find(b"{", position)) >= 0:
+        position = end_of_object(text, start)
+        if not position:
+            following = NEXT_OBJECT.search(text, start + 1)
+            position = following.end() if following else len(text)
+        yield text[start:position]
+
+
+def _lenient(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any | None:
+    """One event without what cannot be understood of it; `None` when its time or phase is beyond help.
+
+    Numbers as text count, NaN and Infinity are absent, odd arguments are left out.
+    """
+    try:
+        return decoder.decode(b"[" + text + b"]")[0]
+    except _UNREADABLE:
+        pass
+    try:
+        plain = json.loads(text.decode(errors="replace"), strict=False, parse_constant=_absent)
+    except (ValueError, RecursionError):
+        shorter = _without_args(text)
+        return None if shorter is None else _lenient(shorter, decoder)
+    known = {key: value for key, value in plain.items() if value is not None}
+    if isinstance(known.get("args"), dict):
+        known["args"] = _fitting(known["args"], MemoryArgs if known.get("ph") == "i" else Args)
+    elif "args" in known:
+        del known["args"]
+    try:
+        return decoder.decode(_text_of([known]))[0]
+    except _UNREADABLE:
+        return None
+
+
+def _absent(_constant: str) -> None:
+    """NaN and infinities are not quantities."""
+
+
+def _fitting(args: dict[str, Any], type_: type[msgspec.Struct]) -> dict[str, Any]:
+    """The arguments that are of the type that they should be."""
+    return {key: value for key, value in args.items() if value is not None and _fits({key: value}, type_)}
+
+
+def _fits(args: dict[str, Any], type_: type[msgspec.Struct]) -> bool:
+    try:
+        msgspec.json.decode(_text_of(args), type=type_, strict=False)
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _text_of(plain: Any) -> bytes:
+    return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
+
+
+def _without_args(text: bytes) -> bytes | None:
+    """The event's text without its arguments; `None` when they are not closed, or there are none."""
+    args = _ARGS.search(text)
+    end = end_of_object(text, args.end()) if args else 0
+    return text[: args.start()] + b'"args":null' + text[end:] if args and end else None
