@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.diff.captured import capture, steady
-from traceanalyzer.diff import joins
+from traceanalyzer.diff import joins, sums
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import STEP
 
@@ -127,4 +127,4 @@ def test_no_tables_of_a_capture_that_is_not_of_its_steps():
      ("busbw_gbps", False), ("group_size", False), ("gpu_own_ns", True)],
 )  # fmt: skip
 def test_what_adds_up(column, is_sum):
-    assert joins.is_sum(column) == is_sum
+    assert sums.is_sum(column) == is_sum

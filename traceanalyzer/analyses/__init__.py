@@ -2,7 +2,8 @@
 
 An analysis is a module with `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and
 usually `per_rank(trace, …) -> table`. Further parameters name what it needs: of `per_rank` other analyses'
-tables of the same rank, of `across` other analyses' Results. Thresholds are keyword arguments with defaults.
+tables of the same rank or what is `SHARED`, of `across` other analyses' Results. Thresholds are keyword arguments
+with defaults.
 """
 
 import inspect
@@ -71,6 +72,7 @@ from traceanalyzer.analyses import (
     waits,
 )
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
 
 Parts = Mapping[str, pd.DataFrame]
@@ -133,6 +135,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
+        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank),
@@ -148,6 +151,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 """In the order in which reports show them."""
 
 
+SHARED: Mapping[str, Callable[[RankTrace], Any]] = MappingProxyType({"tree": OperatorTree.of})
+"""What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name."""
+
+
 def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
     """The named analyses of some ranks in this process; `options` are thresholds, by parameter name."""
     wanted = tuple(names)
@@ -158,8 +165,13 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
 def reduce_rank(trace: RankTrace, names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, pd.DataFrame]:
     """One rank's small tables: all that analyses need of its events."""
     done: dict[str, pd.DataFrame] = {}
+    shared: dict[str, Any] = {}
 
-    def table(name: str) -> pd.DataFrame:
+    def table(name: str) -> Any:
+        if name in SHARED:
+            if name not in shared:
+                shared[name] = SHARED[name](trace)
+            return shared[name]
         per_rank = ANALYSES[name].per_rank
         if name not in done and per_rank is not None:
             done[name] = per_rank(trace, **_needed(per_rank, table, options))
@@ -189,7 +201,8 @@ def _needed(function: Callable[..., Any], source: Callable[[str], Any], options:
     """Arguments after the first: tables or Results by name, and options where they are given."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     given = {p.name: options[p.name] for p in parameters if p.name in options}
-    return given | {p.name: source(p.name) for p in parameters if p.default is p.empty and p.name in ANALYSES}
+    wanted = [p.name for p in parameters if p.default is p.empty and (p.name in ANALYSES or p.name in SHARED)]
+    return given | {name: source(name) for name in wanted}
 
 
 def _with_needed(names: Iterable[str]) -> list[str]:

@@ -26,6 +26,8 @@ class Result:
     """Every column of `to_frame()`, in order, with its definition in one line. A name ends in its unit."""
     is_detail: ClassVar[bool] = False
     """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
+    is_event_copy: ClassVar[bool] = False
+    """The events themselves, in the form that a page draws: no table at all; `--format parquet` has the events."""
 
     def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""

@@ -59,9 +59,8 @@ class Efficiency(Result):
         )
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
     """Add up the work of equal calls, and of communication by collective, dtype and size."""
-    tree = OperatorTree.of(trace)
     found = OperatorWork.of(trace, tree).calls
     found = found[found["gpu_ops"] > 0]
     if found.empty and calls.empty:

@@ -21,6 +21,7 @@ class GpuRanges(Result):
 
     title: ClassVar[str] = "Ranges on the timeline"
     is_detail: ClassVar[bool] = True
+    is_event_copy: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "range")
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",

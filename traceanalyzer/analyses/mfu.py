@@ -47,12 +47,11 @@ class Mfu(Result):
         )
 
 
-def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
     """FLOPs of the operators that began in each step, beside the step's GPU window.
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    tree = OperatorTree.of(trace)
     found = OperatorWork.of(trace, tree)
     known = found.calls[found.calls["family"].isin(MODEL_FAMILIES)]
     if known.empty or not len(steps):

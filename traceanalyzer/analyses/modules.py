@@ -42,9 +42,8 @@ class Modules(Result):
     }
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """Add up the scopes of a rank by path; the parts of each window add up to it."""
-    tree = OperatorTree.of(trace)
     scopes = Scopes.of(trace, tree)
     if scopes.calls.empty or trace.gpu_ops.empty:
         return pd.DataFrame()

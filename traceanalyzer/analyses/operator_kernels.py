@@ -38,11 +38,11 @@ class OperatorKernels(Result):
     }
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    table = _rows(trace)[trace.counted]
+    table = _rows(trace, tree)[trace.counted]
     by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
     firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
     total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))
@@ -54,9 +54,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
     return OperatorKernels(stack(parts, tuple(OperatorKernels.columns)))
 
 
-def _rows(trace: RankTrace) -> pd.DataFrame:
+def _rows(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """A row for each GPU operation."""
-    tree = OperatorTree.of(trace)
     scopes = Scopes.of(trace, tree)
     ops = trace.gpu_ops
     return pd.DataFrame(

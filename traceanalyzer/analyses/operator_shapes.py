@@ -40,14 +40,13 @@ class OperatorShapes(Result):
     }
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """Add up the rank's operators; GPU operations without one get rows of their own.
 
     The operator of a GPU operation is the innermost one around its launch, on the launch's thread.
     """
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    tree = OperatorTree.of(trace)
     table = pd.concat([_operators(trace, tree), _without_operator(trace, tree)], ignore_index=True)
     table = table.astype(dict.fromkeys(COSTS, "Int64"))
     counted = trace.gpu_ops[trace.counted]

@@ -18,6 +18,7 @@ class Timeline(Result):
 
     title: ClassVar[str] = "Timeline"
     is_detail: ClassVar[bool] = True
+    is_event_copy: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",

@@ -1,6 +1,5 @@
 """Tables of two runs joined on their keys: what is new, removed, changed or the same, per optimizer step."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,6 +10,7 @@ import pandas as pd
 from traceanalyzer.diff import variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.scales import Scale
+from traceanalyzer.diff.sums import COUNTS, TIMES, is_sum, plain_keys, summed_sides, with_rank
 
 NEW, REMOVED, CHANGED, SAME = "NEW", "REMOVED", "CHANGED", "SAME"
 
@@ -37,13 +37,6 @@ LEFT_OUT = frozenset(
     }
 )  # fmt: skip
 """Results that metrics and facts show, and those that are about one capture and not about the work in it."""
-
-_TIMES = ("total_ns", "gpu_own_ns", "gpu_ns", "busy_ns", "comm_ns")
-_COUNTS = ("calls", "copies", "kernels", "operations", "count", "launches", "calls_of_unknown_size")
-_NOT_SUMS = re.compile(
-    r"(?:min|max|mean|median|std|p\d+|peak|first|last|longest|shortest|start|end)_|.*_(?:start|end)_ns$"
-)
-_SUM = re.compile(r".*_(?:ns|bytes|flops)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +76,6 @@ def tables(base: Capture, other: Capture, scale: Scale, *, by_rank: bool = False
     return [table for table in (*made, *kernels) if table is not None]
 
 
-def is_sum(column: str) -> bool:
-    """Whether a column adds up over rows and steps, by its name: times, bytes, FLOPs and counts, not extremes."""
-    return not _NOT_SUMS.match(column) and (column in _COUNTS or bool(_SUM.match(column)))
-
-
 def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
     known = result_class(name)
     if known is None or "step" in known.keys:
@@ -98,7 +86,9 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     if base.tables[name].empty and other.tables[name].empty:
         return None
     keys = _told_by_both(keys, base.tables[name], other.tables[name])
-    sides = _sides([(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, scale, by_rank)
+    sides = summed_sides(
+        [(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, scale, by_rank
+    )
     if not any(is_sum(str(column)) for column in sides[0]):
         return None
     if name != "kernels" or by_rank:
@@ -119,9 +109,6 @@ def _is_position(frame: pd.DataFrame, keys: tuple[str, ...]) -> bool:
     return missing or any(pd.api.types.is_integer_dtype(frame[key]) for key in keys if key not in _NUMBERS)
 
 
-WHOLE_RUN = -1
-"""Stands for a rank where a table is of the whole run."""
-
 _NUMBERS = ("peer_device",)
 """Keys that are numbers and yet mean the same in every run."""
 
@@ -138,11 +125,6 @@ def _split_names(table: TableDiff) -> TableDiff:
     return replace(table, frame=frame)
 
 
-def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of the whole run has one row for all ranks."""
-    return frame if "rank" in frame else frame.assign(rank=WHOLE_RUN)
-
-
 def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
     if base.tables["kernels"].empty or other.tables["kernels"].empty:
         return None
@@ -153,76 +135,8 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
         own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
         sides.append((capture, own))
     keys = ("operation", "kind")
-    summed = _sides(sides, keys, scale, by_rank)
+    summed = summed_sides(sides, keys, scale, by_rank)
     return _joined("kernel_operations", "Kernels by operation", (*(("rank",) if by_rank else ()), *keys), summed)
-
-
-def _sides(
-    frames: list[tuple[Capture, pd.DataFrame]], keys: tuple[str, ...], scale: Scale, by_rank: bool
-) -> list[pd.DataFrame]:
-    """Both runs' sums; a run without any row has the other's columns."""
-    made = [
-        _summed(frame, keys, scale.divisor(capture), by_rank, _rank_count(capture, frame))
-        for capture, frame in frames
-        if len(frame)
-    ]
-    if len(made) == len(frames):
-        return made
-    return [made[0], made[0].iloc[:0]] if len(frames[0][1]) else [made[0].iloc[:0], made[0]]
-
-
-def _rank_count(capture: Capture, frame: pd.DataFrame) -> int:
-    """Ranks of the run, also those without a row; 1 for a table of the whole run."""
-    ranks = capture.table("breakdown")
-    is_of_run = "rank" not in frame or ranks is None or not set(frame["rank"]) <= set(ranks["rank"])
-    return int(frame["rank"].nunique()) if is_of_run else len(ranks)  # type: ignore[arg-type]
-
-
-def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank: bool, ranks: int) -> pd.DataFrame:
-    """Sums of each key per step: of each rank, or their mean over ranks with the time's spread (`_std`)."""
-    frame = _with_bus_bytes(frame)
-    sums = [name for name in frame if is_sum(str(name)) and _is_number(frame[name])]
-    held = frame.assign(
-        **{key: _plain(frame[key]) for key in keys}, **{name: frame[name].astype("Float64") for name in sums}
-    )
-    groups = held.groupby(["rank", *keys], dropna=False, sort=False)
-    # A sum with an unknown part is unknown.
-    table = groups[sums].sum(min_count=1).where(groups[sums].count().eq(groups.size(), axis=0))
-    table = (table.astype("Float64") / divisor).reset_index()
-    if by_rank:
-        return table
-    return _over_ranks(table, keys, sums, ranks)
-
-
-def _is_number(column: pd.Series) -> bool:
-    """Whether it holds numbers, or nothing at all."""
-    return pd.api.types.is_numeric_dtype(column) or bool(column.isna().all())
-
-
-def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
-    """With `bus_bytes`, which adds up, where there is a bus bandwidth, which does not: GB/s · ns are bytes."""
-    if not {"busbw_gbps", "transfer_ns"} <= set(frame):
-        return frame
-    return frame.assign(bus_bytes=frame["busbw_gbps"].astype("Float64") * frame["transfer_ns"].astype("Float64"))
-
-
-def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], sums: list[str], ranks: int) -> pd.DataFrame:
-    """Mean over all ranks of the run (a rank without the row counts as 0), and the time's standard deviation."""
-    groups = table.groupby(list(keys), dropna=False, sort=False)
-    known = groups[sums].count().eq(groups.size(), axis=0)
-    mean = groups[sums].sum().where(known) / ranks
-    time = next((name for name in _TIMES if name in sums), None)
-    if time:
-        squares = (table[time] ** 2).groupby([table[key] for key in keys], dropna=False, sort=False).sum()
-        spread = (squares / ranks - mean[time] ** 2).clip(lower=0) ** 0.5
-        mean[f"{time.removesuffix('_ns')}_std_ns"] = spread.where(known[time])
-    return mean.reset_index()
-
-
-def _plain(column: pd.Series) -> pd.Series:
-    """Keys as plain objects with `None`, so that two sources' dtypes join."""
-    values = column.astype("object")
-    return values.where(values.notna(), None)
 
 
 def _with_variants(base: pd.DataFrame, other: pd.DataFrame) -> list[pd.DataFrame]:
@@ -245,11 +159,11 @@ def _renamed(frame: pd.DataFrame, joint: Mapping[str, str]) -> pd.DataFrame:
 def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFrame]) -> TableDiff:
     base, other = sides
     sums = [column for column in base if column not in keys and column in other]
-    base, other = (side.assign(**{key: _plain(side[key]) for key in keys if key != "rank"}) for side in sides)
+    base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()
     side = frame["_merge"].astype("str")
-    time = next((column for column in _TIMES if column in sums), None)
+    time = next((column for column in TIMES if column in sums), None)
     columns: dict[str, pd.Series] = {}
     for column in sums:
         one, two = frame[f"{column}_base"].astype("Float64"), frame[f"{column}_other"].astype("Float64")
@@ -258,7 +172,7 @@ def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFra
         columns |= {f"base_{column}": one, f"other_{column}": two}
         if is_sum(column):
             columns[f"change_{column}"] = two - one
-    for column in (time, next((count for count in _COUNTS if count in sums), None)):
+    for column in (time, next((count for count in COUNTS if count in sums), None)):
         if column:
             columns[f"change_{column}_pct"] = _pct(columns[f"change_{column}"], columns[f"base_{column}"])
     if time:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
-from traceanalyzer.diff.joins import WHOLE_RUN
 from traceanalyzer.diff.scales import Scale
+from traceanalyzer.diff.sums import WHOLE_RUN
 
 
 @dataclass(frozen=True, slots=True)

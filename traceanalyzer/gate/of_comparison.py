@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, Side, joins, metrics
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.scales import Scale
+from traceanalyzer.diff.sums import is_sum, with_rank
 from traceanalyzer.errors import UsageError
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.of_run import find, narrowed
@@ -41,7 +42,7 @@ def _check(gate: Gate, comparison: Comparison, side: Side) -> list[Outcome]:
         ]
     assert base is not None
     both = base.merge(other, on=[_CASE, "rank"], how="outer", suffixes=("_base", "_other"))
-    if joins.is_sum(gate.column):  # a row that one run does not have took no time there
+    if is_sum(gate.column):  # a row that one run does not have took no time there
         both[["value_base", "value_other"]] = _filled(both, base, other)
     return [_change(gate, own.set_index("rank"), case, side.label) for case, own in both.groupby(_CASE, sort=False)]
 
@@ -125,7 +126,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     """A column of a Result: sums per step, anything else as it is."""
     analysis, column = find(gate, {name: list(frame) for name, frame in capture.tables.items()})
     known = result_class(analysis)
-    frame = joins.with_rank(capture.tables[analysis])
+    frame = with_rank(capture.tables[analysis])
     if known is None or (not capture.is_exact and "step" not in frame):
         return None
     if frame.empty:
@@ -142,7 +143,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
         else ""
     )
     groups = rows.assign(**{_CASE: cases}).groupby([_CASE, "rank"], sort=False)[column]
-    if joins.is_sum(column):
+    if is_sum(column):
         values = groups.sum(min_count=1).astype("Float64") / scale.divisor(capture)
     else:
         values = groups.mean().astype("Float64")
@@ -153,7 +154,7 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
 def _nothing(gate: Gate, capture: Capture) -> pd.DataFrame | None:
     """Ranks with 0 where a run has no row at all of a sum; otherwise not available."""
     ranks = capture.table("breakdown")
-    if ranks is None or not joins.is_sum(gate.column):
+    if ranks is None or not is_sum(gate.column):
         return None
     case = ", ".join(value for _, value in gate.where)
     return pd.DataFrame({_CASE: case, "rank": ranks["rank"], "value": 0.0})

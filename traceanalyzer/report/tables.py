@@ -14,11 +14,10 @@ def write_csv(report: Report, folder: Path) -> list[Path]:
     """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
     summary = folder / "summary.csv"
     write_frame(report.results["breakdown"].to_frame(), summary)
-    tables = _subfolder(folder)
-    paths = [tables / f"{name}.csv" for name in report.results]
-    for path, result in zip(paths, report.results.values(), strict=True):
-        write_frame(result.to_frame(), path)
-    return [summary, *paths]
+    paths = _places(report, folder, "csv")
+    for name, path in paths.items():
+        write_frame(report.results[name].to_frame(), path)
+    return [summary, *paths.values()]
 
 
 def write_json(report: Report, folder: Path) -> list[Path]:
@@ -30,11 +29,10 @@ def write_json(report: Report, folder: Path) -> list[Path]:
 
 def write_parquet(report: Report, folder: Path) -> list[Path]:
     """`tables/<analysis>.parquet`."""
-    tables = _subfolder(folder)
-    paths = [tables / f"{name}.parquet" for name in report.results]
-    for path, result in zip(paths, report.results.values(), strict=True):
-        result.to_frame().to_parquet(path, index=False)
-    return paths
+    paths = _places(report, folder, "parquet")
+    for name, path in paths.items():
+        report.results[name].to_frame().to_parquet(path, index=False)
+    return list(paths.values())
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -76,7 +74,8 @@ def _inert(value: Any) -> Any:
 _FORMULA = ("=", "+", "-", "@")
 
 
-def _subfolder(folder: Path) -> Path:
+def _places(report: Report, folder: Path, suffix: str) -> dict[str, Path]:
+    """Files of the tables, by Result."""
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
-    return tables
+    return {name: tables / f"{name}.{suffix}" for name, result in report.results.items() if not result.is_event_copy}
