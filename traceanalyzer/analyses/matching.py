@@ -91,7 +91,8 @@ def _collectives(
 def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[int]) -> frozenset[int] | None:
     """Global ranks of a call's group; `None` when the trace does not tell.
 
-    The list in a trace may be cut short (`0, 1, ..., 1023`): then those that use the group, if all are there.
+    The list in a trace may be cut short (`0, 1, ..., 1023`): then those that use the group, if all are there. Where
+    not even the group's size is known, they are the ranks that use it.
     """
     text = call["group_ranks"]
     parts = text.split(",") if isinstance(text, str) else []
@@ -101,7 +102,9 @@ def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[in
         return present
     size = call["group_size"]
     found = frozenset(holders)
-    return found if pd.notna(size) and len(found) == size else None
+    if pd.isna(size):  # Nsight Systems names the communicator, and its size only when it is made in the capture
+        return found if len(found) > 1 else None
+    return found if len(found) == size else None
 
 
 def _complete(
