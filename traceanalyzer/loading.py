@@ -148,7 +148,9 @@ def notes_of(metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None
             f"{absent:,} of {size if wanted is None else len(wanted):,} ranks {have} no trace here: {shown}{more}."
         )
     if len(metas) > 1 and any(meta.rank_source in GUESSED for meta in metas.values()):
-        notes.append("Ranks are numbered by the order of files or GPUs: neither the traces nor their names say which is which.")
+        notes.append(
+            "Ranks are numbered by the order of files or GPUs: neither the traces nor their names say which is which."
+        )
     apart = _apart(metas)
     if apart:
         notes.append(

@@ -61,6 +61,13 @@ def test_calls_that_cannot_be_split_say_why(more, why):
     assert found[0, 1] == (10, 1, None), "the other calls are not harmed"
 
 
+def test_the_ranks_that_use_a_communicator_of_unknown_size_are_its_members():
+    more = {"group": "0xb149", "group_ranks": None, "group_size": None}
+    assert waits(rank((0, 100, more)), rank((80, 100, more)))[0, 0] == (80, 1, None)
+    only = waits(rank((0, 100, more)), rank((80, 100)))
+    assert only[0, 0] == (None, None, "the ranks of its group are not known")
+
+
 def test_an_all_to_all_that_is_uneven_on_one_rank_is_so_on_all():
     calls = ({"collective": "all_to_all", "is_uneven": uneven} for uneven in (True, False))
     assert {why for _, _, why in waits(*(rank((0, 100, more)) for more in calls)).values()} == {
