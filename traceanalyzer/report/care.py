@@ -24,6 +24,18 @@ def sentences(report: Report) -> list[str]:
     ]
 
 
+def doubted(report: Report) -> dict[str, str]:
+    """Results whose figures the integrity checks make unreliable, by name, and why."""
+    if "integrity" not in report.results:
+        return {}
+    frame = report.results["integrity"].to_frame()
+    found: dict[str, list[str]] = {}
+    for sentence, affects in frame.loc[frame["severity"] != "info", ["sentence", "affects"]].itertuples(index=False):
+        for name in str(affects).split(", "):
+            found.setdefault(name, []).append(str(sentence))
+    return {name: " ".join(dict.fromkeys(sentences)) for name, sentences in found.items() if name}
+
+
 def _checks(integrity: Result) -> list[str]:
     """What the integrity checks found, worst first; what is merely information stays in its table."""
     frame = integrity.to_frame()
