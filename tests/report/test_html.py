@@ -18,6 +18,7 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets, care, html, tables
+from traceanalyzer.run_info import RunInfo
 
 HOSTILE = (
     "<script>document.title='owned'</script>",
@@ -103,7 +104,8 @@ def test_hostile_labels_findings_and_notes_stay_text():
     results = run([rank_trace([("compute", 0, 10)])])
     for name in HOSTILE:
         finding = Finding("rule", "high", name, ({"name": name, name: 1},), name, name)
-        check_inert(html.page(Report(name, results, (finding,), (Skipped(name, name),), (name,), name, name, name)))
+        said = {"command": name, "created": name, "version": name, "run_info": RunInfo(strategy=name)}
+        check_inert(html.page(Report(name, results, (finding,), (Skipped(name, name),), (name,), **said)))
 
 
 def check_inert(text):
