@@ -294,8 +294,9 @@ def test_a_job_of_one_process_that_drives_two_gpus_is_two_ranks(tmp_path):
     step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 9, "pid": 1, "tid": 1}
     events = [step, *launches, kernel(5, 1, device=0, correlation=1), kernel(5, 1, device=1, correlation=2)]
     traces = read(write(tmp_path / "a.json", document(events, rank=0, world_size=1)))
-    assert [(t.rank, t.meta.device, len(t.gpu_ops), len(t.api_calls)) for t in traces] == [(0, 0, 1, 1), (1, 1, 1, 1)]
-    assert not any(trace.steps["is_partial"].any() for trace in traces)
+    assert [(t.rank, t.meta.device, len(t.gpu_ops), len(t.api_calls)) for t in traces] == [(0, 0, 1, 2), (1, 1, 1, 2)]
+    assert all(trace.api_calls["has_gpu_op"].all() for trace in traces)
+    assert [select(trace, Selection()).steps["is_partial"].tolist() for trace in traces] == [[False], [False]]
     assert not any(trace.meta.notes for trace in traces)
 
 
