@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings import communication, copies, efficiency, idle, pipeline, stragglers
+from traceanalyzer.findings import balance, communication, copies, efficiency, idle, pipeline, stragglers
 from traceanalyzer.findings.finding import Finding
 
 __all__ = ["RULES", "Finding", "Rule", "find"]
@@ -14,6 +14,7 @@ Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     stragglers.stragglers,
+    balance.uneven_compute,
     communication.little_overlap,
     communication.low_bandwidth,
     communication.many_small_collectives,
@@ -29,7 +30,7 @@ RULES: tuple[Rule, ...] = (
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
 )
-"""Each takes the Results that it names as parameters."""
+"""Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
@@ -39,4 +40,5 @@ def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
 
 
 def _needed(rule: Rule, results: Mapping[str, Result]) -> dict[str, Result]:
-    return {name: results[name] for name in inspect.signature(rule).parameters}
+    parameters = inspect.signature(rule).parameters.values()
+    return {parameter.name: results[parameter.name] for parameter in parameters if parameter.default is parameter.empty}

@@ -13,6 +13,7 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
     "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
     "pct": ((1.0, "%"),),
+    "gbps": ((1.0, "GB/s"),),
 }
 """Scales of each unit that a column's name can end in, largest first; decimal."""
 

@@ -72,7 +72,7 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
         ]
     return made or [
         (
-            f"Nothing stands out: no more than {digits(max(idle.max(), comm.max()))} % of any rank's time is idle or "
+            f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
             "exposed communication."
         )
     ]
