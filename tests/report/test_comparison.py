@@ -2,6 +2,7 @@
 
 import dataclasses
 import html as html_module
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pandas as pd
@@ -147,3 +148,19 @@ def test_a_page_of_captures_without_anything():
     report = DiffReport(made)
     assert "its time cannot be compared" in html.page(report)
     assert markdown.as_markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("profiled", "unprofiled", "is_said"), [(0.3, -6.8, True), (-0.3, 6.8, True), (0.3, 6.8, False), (0.3, None, False)]
+)
+def test_step_times_without_the_profiler_that_rank_the_runs_otherwise_are_said(profiled, unprofiled, is_said):
+    rows = [
+        {
+            "metric": "unprofiled_step_ns",
+            "run": "other",
+            "value": 84_800_000.0,
+            "change": unprofiled and unprofiled * 1e6,
+        }
+    ]
+    comparison = SimpleNamespace(metrics=pd.DataFrame(rows), base=SimpleNamespace(label="base"))
+    assert bool(list(verdict._without_profiler(comparison, "other", profiled * 1e6))) == is_said

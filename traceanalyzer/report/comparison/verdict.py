@@ -51,6 +51,7 @@ def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
     if found:
         yield _explained(found, float(row["change"]), per(comparison))
     yield from _communication(comparison, run)
+    yield from _without_profiler(comparison, run, float(row["change"]))
     yield from _contradictions(comparison, run, float(row["change"]))
 
 
@@ -176,6 +177,16 @@ _SHARES = (
     ("exposed_comm_pct", "exposed communication"),
     ("idle_pct", "idle share"),
 )
+
+
+def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterator[str]:
+    """The runs' own step times, where they rank the two the other way round: a profiler slows hosts unequally."""
+    row = _row(comparison, "unprofiled_step_ns", run)
+    if row is None or pd.isna(row["change"]) or row["change"] * change >= 0:
+        return
+    own, its_change = float(row["value"]), float(row["change"])
+    times = f"{run} {text(own, '_ns')}, {comparison.base.label} {text(own - its_change, '_ns')}"
+    yield f"Contradiction: without the profiler it is the other way round ({times} a step). Trust those times."
 
 
 def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator[str]:
