@@ -89,7 +89,7 @@ def test_numbers_by_file_order_are_said(tmp_path, names, ranks, is_after, is_gue
         content = document([kernel(0, 5)], rank=rank)
         write(tmp_path / name, dict(reversed(content.items())) if is_after else content)
     traces = ta.load(tmp_path)
-    assert any("file order" in note for note in traces.notes) == is_guessed
+    assert any("order of files" in note for note in traces.notes) == is_guessed
     if is_after:
         assert {trace.meta.files[0]: trace.rank for trace in traces.ranks} == {"a.json": 1, "b.json": 0}
 
