@@ -1,5 +1,6 @@
 """The sample captures as a whole: graph nodes, GPU metrics, and both profilers on the same program."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,8 @@ def test_gpu_metrics_of_a_parquet_export():
 def test_samples_have_no_absolute_paths_or_machine_tables():
     for path in SAMPLES.glob("nsys_*/*.sqlite"):
         content = path.read_bytes()
-        for text in (b"/home/", b"/root/", b"/tmp/", b"TARGET_INFO_SYSTEM_ENV", b"META_DATA_CAPTURE", b"PROCESSES"):
-            assert text not in content, (path.name, text)
+        found = re.search(rb"/(?:home|root|tmp)/|TARGET_INFO_SYSTEM_ENV|META_DATA_CAPTURE|PROCESSES", content)
+        assert found is None, (path.name, found)
 
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp_full"])
