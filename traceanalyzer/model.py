@@ -171,6 +171,8 @@ class RankMeta:
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded."""
+    events_dropped: int = 0
+    """Events that the profiler says it lost."""
     notes: tuple[str, ...] = ()
     """What a reader of the figures must know: one sentence each."""
 

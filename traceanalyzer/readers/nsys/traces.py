@@ -8,11 +8,11 @@ import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.model import NONE, ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
-from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
+from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_export, notes_of_rank
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
@@ -35,6 +35,7 @@ class _Export:
     nccl: Nccl
     counters: pd.DataFrame
     notes: tuple[str, ...]
+    dropped: dict[int, int]
 
 
 def peek(source: Source, path: Path) -> Header:
@@ -70,7 +71,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     nccl = read_nccl(source, nvtx.ranges)
     export = _Export(
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_counters(source),
-        notes_of_export(source, session, nvtx, nccl),
+        notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
     places = sorted(Place(process, device) for process, device in gpu_ops.places)
     found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
@@ -148,6 +149,7 @@ def _meta(
         versions=session.versions,
         capture_start_ns=session.offset_ns if session.has_clock else None,
         capture_end_ns=session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None,
+        events_dropped=export.dropped.get(place.process, 0) + export.dropped.get(NONE, 0),
         notes=own_notes + export.notes,
     )
 
