@@ -29,6 +29,8 @@ class Args(msgspec.Struct, gc=False):
     grid: list[int] | None = None
     block: list[int] | None = None
     graph_node: Int | None = msgspec.field(default=None, name="graph node id")
+    source_stream: Int | None = msgspec.field(default=None, name="wait_on_stream")
+    record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
     in_device: Int | None = msgspec.field(default=None, name="inDevice")
     from_device: Int | None = msgspec.field(default=None, name="fromDevice")
     to_device: Int | None = msgspec.field(default=None, name="toDevice")

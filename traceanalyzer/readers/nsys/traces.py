@@ -20,6 +20,7 @@ from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import Source, int_values
+from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
 
@@ -33,6 +34,7 @@ class _Export:
     api_calls: pd.DataFrame
     nvtx: Nvtx
     nccl: Nccl
+    stream_waits: pd.DataFrame
     counters: pd.DataFrame
     notes: tuple[str, ...]
     dropped: dict[int, int]
@@ -70,7 +72,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     session, nvtx = read_session(source), read_nvtx(source)
     nccl = read_nccl(source, nvtx.ranges)
     export = _Export(
-        session, gpu_ops, read_api_calls(source), nvtx, nccl, read_counters(source),
+        session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
         notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
     places = sorted(Place(process, device) for process, device in gpu_ops.places)
@@ -111,8 +113,16 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
         host_ops=_of(export.nvtx.operators, process, offset),
         ranges=_of(export.nvtx.ranges, process, offset),
         comm_args=_of(export.nccl.calls, process, offset),
+        stream_waits=_waits_of(export, place, offset),
         counters=_shifted(counters, offset),
     )
+
+
+def _waits_of(export: _Export, place: Place, offset_ns: int) -> pd.DataFrame:
+    """Waits on the place's GPU; those of unknown GPUs only when the process drives no other."""
+    waits = _of(export.stream_waits, place.process, offset_ns)
+    devices = {device for process, device in export.gpu_ops.places if process == place.process}
+    return waits[(waits["device"] == place.device).fillna(value=len(devices) == 1)]
 
 
 def _of(frame: pd.DataFrame, process: int, offset_ns: int) -> pd.DataFrame:
