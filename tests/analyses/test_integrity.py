@@ -117,6 +117,19 @@ def test_steps_that_not_every_rank_has():
     assert checks(full, short) == {(None, "different_steps"): 1}
 
 
+@pytest.mark.parametrize(("second", "is_different"), [(21, False), (20, True)])
+def test_steps_that_are_shorter_on_one_rank(second, is_different):
+    """Of rank 1 the second step's first operation starts early."""
+    steps = [(10, 20), (20, 30)]
+    traces = [
+        rank_trace(
+            [("compute", 12, 20, 11), ("compute", start, 30, 21), ("compute", 30, 40, 29)], steps=steps, rank=rank
+        )
+        for rank, start in ((0, 22), (1, second))
+    ]
+    assert ((None, "different_step_lengths") in checks(*traces)) == is_different
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in run(sample(name).ranks, ["integrity"])["integrity"].rows():

@@ -59,15 +59,21 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def across(
-    parts: Mapping[int, pd.DataFrame], ranks: Ranks, steps: Steps, integrity_common_pct: float = 90
+    parts: Mapping[int, pd.DataFrame],
+    ranks: Ranks,
+    steps: Steps,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
 ) -> Integrity:
     """The ranks' defects, and those of the set: ranks that are missing, captures and steps that differ."""
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
-    has_shared = bool(shared_steps(complete, set(ranks.table["rank"])))
+    shared = shared_steps(complete, set(ranks.table["rank"]))
+    has_shared = bool(shared)
     of_set = [
         *_missing_ranks(ranks.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
+        *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
     ]
     own = stack(parts, ("rank", *_COLUMNS))
     frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
@@ -76,6 +82,20 @@ def across(
     return Integrity(
         table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True)
     )
+
+
+def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defect]:
+    """Ranks that exchange gradients take the same time for the same steps, to a few per cent in real captures."""
+    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
+    if len(lengths) < 2 or 100 * (lengths.max() - lengths.min()) < least_pct * lengths.max():
+        return []
+    text = (
+        f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f} % shorter on rank {lengths.idxmin()} than "
+        f"on rank {lengths.idxmax()}: operations that start ahead of their step's others (copies on a stream of their "
+        "own) shift its window, or the ranks do not work in step; compare their times with care."
+    )
+    affects = ("headline", "balance", "steps", "stragglers")
+    return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, affects)]
 
 
 _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}

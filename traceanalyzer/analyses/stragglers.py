@@ -52,7 +52,8 @@ class Stragglers(Result):
         "that may be a wait or a transfer), wait, or idle by cause (host, data, sync, launch, unknown, "
         "between_kernels); absent when none explains a tenth of the cost.",
         "cause_ns": "That excess a step (or in the capture).",
-        "operation": "Kernel, copy, range or operator that takes longest beyond the other ranks' median.",
+        "operation": "Kernel, copy, range or operator that takes longest beyond the other ranks' median; absent when "
+        "none takes a tenth of the cause longer.",
         "operation_ns": "By how much, a step.",
     }
 
@@ -209,19 +210,26 @@ def _named(table: pd.DataFrame, work: pd.DataFrame, windows: pd.DataFrame) -> pd
     held = work[work["step"].isin(windows["step"])] if windows["step"].iloc[0] != NONE else work
     totals = held.groupby(["what", "name", "rank"])["total_ns"].sum() / windows["step"].nunique()
     wide = totals.unstack("rank", fill_value=0.0)  # noqa: PD010 - keys are unique, nothing is aggregated
-    found = [_longest_extra(wide, rank, cause) for rank, cause in zip(table.index, table["cause"], strict=True)]
+    least = (_LEAST_CAUSE * table["cause_ns"]).fillna(0)
+    found = [
+        _longest_extra(wide, rank, cause, least_ns)
+        for rank, cause, least_ns in zip(table.index, table["cause"], least, strict=True)
+    ]
     return table.assign(
         operation=pd.Series([name for name, _ in found], index=table.index, dtype="object"),
         operation_ns=pd.array([extra for _, extra in found], dtype="Int64"),
     )
 
 
-def _longest_extra(wide: pd.DataFrame, rank: int, cause: str | None) -> tuple[str | None, int | None]:
-    """The name with the largest excess over the other ranks' median, of the kinds that the cause points at."""
+def _longest_extra(wide: pd.DataFrame, rank: int, cause: str | None, least_ns: float) -> tuple[str | None, int | None]:
+    """The name with the largest excess over the other ranks' median, of the kinds that the cause points at.
+
+    Nothing is named for an excess that explains less than a tenth of the cause.
+    """
     for what in _NAMED_BY.get(cause, (RANGE, OPERATOR)) if isinstance(cause, str) else ():
         if what in wide.index.get_level_values("what") and rank in wide and wide.shape[1] > 1:
             rows = wide.loc[what]
             extra = rows[rank] - rows.drop(columns=rank).median(axis=1)
-            if extra.max() > 0:
+            if extra.max() > least_ns:
                 return str(extra.idxmax()), round(extra.max())
     return None, None
