@@ -10,6 +10,13 @@ SAMPLES = Path(__file__).parents[1] / "sample_traces"
 
 RUNS = ("ddp", "ddp_straggler", "fsdp_full", "pp", "moe", "streams")
 
+NSYS = ("nsys_ddp", "nsys_fsdp_full", "nsys_naive", "nsys_cuda_graph_node", "nsys_fsdp_grad_metrics")
+
+OF_RUNNERS = tuple(f"runs/{folder.name}" for folder in sorted((SAMPLES / "runs").iterdir()) if folder.is_dir())
+
+EVERY = (*RUNS, *NSYS, *OF_RUNNERS)
+"""Of both profilers: what must hold for every capture is tested on all of them."""
+
 
 @cache
 def sample(name: str) -> TraceSet:
