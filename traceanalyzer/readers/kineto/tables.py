@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.readers.kineto.columns import Columns
+from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
 
 _NO_ARGS = Args()
@@ -76,8 +76,7 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.integers("bytes", [arg.size_bytes for arg in args])
     table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
-    table.texts("grid", [_extent(arg.grid) for arg in args])
-    table.texts("block", [_extent(arg.block) for arg in args])
+    table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], _extent)
     described = [row for row, arg in enumerate(args) if arg.collective is not None]
     if described:
         _add_comm_args(builder, [events[row] for row in described], [first_row + row for row in described])
@@ -105,8 +104,7 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
-    table.texts("shapes", [bytes(arg.shapes) for arg in args])
-    table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
+    table.joined_texts(("shapes", "dtypes"), [SEPARATOR.join((arg.shapes, arg.dtypes)) for arg in args])
     table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
     comms = [events[row] for row, name in enumerate(names) if name == _COMM_HOST_OP and _moves_data(args[row])]
@@ -228,8 +226,9 @@ def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def _extent(sizes: list[int] | None) -> str | None:
-    return "x".join(map(str, sizes)) if sizes else None
+def _extent(sizes: str) -> str:
+    """`[24, 1, 1]` as `24x1x1`."""
+    return "x".join(re.findall(r"\d+", sizes))
 
 
 def _list(text: str | None) -> str | None:
