@@ -70,8 +70,14 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.texts("activity", [_ACTIVITY[category]] * len(events))
-    table.integers("device", [_device(event, arg) for event, arg in zip(events, args, strict=True)])
-    table.integers("stream", [_stream(event, arg) for event, arg in zip(events, args, strict=True)])
+    devices = [
+        _device(event, arg) if arg.device is None else arg.device for event, arg in zip(events, args, strict=True)
+    ]
+    table.integers("device", devices)
+    table.integers(
+        "stream",
+        [_number(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)],
+    )
     table.integers("correlation", [arg.correlation for arg in args])
     table.integers("bytes", [arg.size_bytes for arg in args])
     table.integers("peer_device", [_peer(arg) for arg in args])
@@ -189,9 +195,8 @@ def _moves_data(args: Args | None) -> bool:
 
 
 def _device(event: Any, args: Args) -> int | None:
-    """The GPU that an operation ran on: a peer-to-peer copy names it `inDevice`, old traces only in `pid`."""
-    named = _first(args.device, args.in_device)
-    return named if named is not None else _first(event.pid if isinstance(event.pid, int) else None)
+    """The GPU of an operation that does not name it `device`: peer-to-peer copies say `inDevice`, old traces `pid`."""
+    return _first(args.in_device, event.pid if isinstance(event.pid, int) else None)
 
 
 def _peer(args: Args) -> int | None:
@@ -200,15 +205,9 @@ def _peer(args: Args) -> int | None:
     return args.to_device if args.from_device == args.in_device else args.from_device
 
 
-def _stream(event: Any, args: Args) -> int:
-    if args.stream is not None:
-        return args.stream
-    return _number(event.tid)
-
-
 def _threads(events: list[Any]) -> list[int]:
     threads = [event.tid for event in events]
-    return threads if all(type(thread) is int for thread in threads) else [_number(thread) for thread in threads]
+    return threads if set(map(type, threads)) <= {int} else [_number(thread) for thread in threads]
 
 
 def _number(text: str | int) -> int:
