@@ -64,6 +64,15 @@ class Strategy:
         self.optimizer = self.build_optimizer()
 
     @classmethod
+    def param_dtype(cls, config: RunConfig) -> str:
+        """What parameters are while they are computed with, for run.json: fp32 under autocast, which casts each use.
+
+        A strategy that casts whole parameters beforehand also computes norms and the residual stream in that type.
+        """
+        del config
+        return "fp32"
+
+    @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
         """Refuse, with a UsageError, a job that this strategy cannot run; called before anything is built."""
 
