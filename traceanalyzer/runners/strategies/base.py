@@ -49,6 +49,8 @@ class Strategy:
     """Plain training on one rank's data; a strategy overrides what it does differently."""
 
     default_accumulate: ClassVar[int] = 1
+    # Parts that a batch is cut into; the default batch is so many times the preset's.
+    default_microbatches: ClassVar[int] = 1
     default_learning_rate: ClassVar[float] = 3e-4
     # Model FLOPs per parameter and token: 2 for a forward pass, 4 for a backward.
     flops_per_parameter: ClassVar[int] = 6
