@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
