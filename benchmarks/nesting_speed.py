@@ -1,6 +1,6 @@
 """How fast a million host events are nested, and operators, modules and MFU computed from them.
 
-    python benchmarks/nesting_speed.py sample_traces/ddp/rank0.json.gz --events 1000000
+    python benchmarks/nesting_speed.py tests/captures/ddp/rank0.json.gz --events 1000000
 
 Repeats a sample's host events with shifted times in memory; prints the best of three runs.
 """

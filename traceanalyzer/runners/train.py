@@ -42,7 +42,7 @@ def train(config: RunConfig, world: World) -> RunRecord:
         steps.take()
         timer.mark()
     world.synchronize()
-    memory = peak_memory(world)
+    memory = peak_memory(world.rank, world.device)
 
     with profiled(config.profile, config.out, world) as capture:
         for _ in range(config.profile.steps):
@@ -99,6 +99,7 @@ def planned(config: RunConfig, world_size: int) -> RunRecord:
         model={**asdict(config.model), "parameters": parameters},
         batch=batch,
         dtype=config.dtype,
+        param_dtype=strategy.param_dtype(config),
         compile=config.compile,
         activation_checkpointing=config.checkpoint_activations,
         model_flops_per_step=_model_flops(config, parameters, batch["tokens_per_step"]),
