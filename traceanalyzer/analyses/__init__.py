@@ -99,7 +99,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "overlap": Analysis(overlap.across, overlap.per_rank),
         "steps": Analysis(steps.across, steps.per_rank),
         "phases": Analysis(phases.across, phases.per_rank),
-        "balance": Analysis(balance.across),
+        "balance": Analysis(balance.across, balance.per_rank),
         "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "comm_phases": Analysis(comm_phases.across),

@@ -18,6 +18,7 @@ class Finding:
         caveat: when it may not hold.
         cost_ns: GPU time a step (or of the capture, without steps) that it costs; orders findings.
         interval_ns: where in the timeline to look.
+        sources: names of the Results that it comes from.
     """
 
     rule: str
@@ -28,3 +29,4 @@ class Finding:
     caveat: str | None = None
     cost_ns: int | None = None
     interval_ns: tuple[int, int] | None = None
+    sources: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from traceanalyzer.report import FORMAT_VERSION, Report
+from traceanalyzer.report import FORMAT_VERSION, Report, care
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
@@ -41,7 +41,7 @@ def write_parquet(report: Report, folder: Path) -> list[Path]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """The content of `summary.json`; absent values are null."""
+    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
     return {
         "format_version": FORMAT_VERSION,
         "label": report.label,
@@ -51,6 +51,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
         "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
+        "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),

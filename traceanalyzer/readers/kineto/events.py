@@ -51,6 +51,8 @@ class Args(msgspec.Struct, gc=False):
     rank: Int | None = msgspec.field(default=None, name="Rank")
     source_rank: Int | None = msgspec.field(default=None, name="Src Rank")
     target_rank: Int | None = msgspec.field(default=None, name="Dst Rank")
+    source_stream: Int | None = msgspec.field(default=None, name="wait_on_stream")
+    record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
 
 
 class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):

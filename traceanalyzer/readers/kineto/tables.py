@@ -22,6 +22,8 @@ _COMM_HOST_OP = "record_param_comms"
 
 _STEP = "ProfilerStep#"
 
+_STREAM_WAIT = "Stream Wait Event"
+
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
 
 _GPU_MEMORY = 1
@@ -131,6 +133,19 @@ def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None
     _add_ranges(builder, category, kept)
 
 
+def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    events = [event for event in events if event.name == _STREAM_WAIT]
+    args = [event.args or _NO_ARGS for event in events]
+    table = builder.table("stream_waits")
+    table.times(events)
+    table.integers("device", [_device(event, arg) for event, arg in zip(events, args, strict=True)])
+    table.integers("stream", [_stream(event, arg) for event, arg in zip(events, args, strict=True)])
+    # -1 is Kineto's own word for a source that it could not find.
+    sources = [arg.source_stream for arg in args]
+    table.integers("source_stream", [None if source is None or source < 0 else source for source in sources])
+    table.integers("record_correlation", [arg.record_correlation for arg in args])
+
+
 def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
     builder.table("spans").times(events)
 
@@ -144,6 +159,7 @@ _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     "operator": _add_host_ops,
     "user_annotation": _add_ranges,
     "python_function": _add_frames,
+    "cuda_sync": _add_stream_waits,
     "trace": _add_spans,
 }
 """By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
