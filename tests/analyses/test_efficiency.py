@@ -1,5 +1,7 @@
 """Achieved rates beside the device's peak; MFU a step; time by category."""
 
+import json
+
 import pytest
 
 from tests.programs import program
@@ -96,6 +98,34 @@ def test_mfu_leaves_recompute_out_and_says_what_it_does_not_cover():
     gpu = [(NVJET, 100, 130, {"launch": 2}), (NVJET, 130, 160, {"launch": 7}), (NVJET, 160, 200, {"launch": 9})]
     (found,) = rows(program(host, gpu, steps=[(0, 20)]), "mfu")
     assert (found["model_flops"], found["recompute_flops"], found["covered_pct"]) == (2 * 10**9, 2 * 10**9, 60.0)
+
+
+def test_mfu_counts_causal_attention_in_full_and_beside_it_without_the_masked_part():
+    attention = {
+        "shapes": json.dumps([[2, 4, 16, 8]] * 6 + [[]] * 6),
+        "dtypes": json.dumps(["c10::BFloat16"] * 6 + ["Scalar"] * 6),
+        "arguments": json.dumps([""] * 11 + ["True"]),
+    }
+    host = [("aten::_scaled_dot_product_flash_attention_backward", 0, 10, attention)]
+    (found,) = rows(program(host, [("flash_bwd_kernel", 20, 30, {"launch": 5})], steps=[(0, 20)]), "mfu")
+    model = 8 * 2 * 4 * 16 * 16 * 8
+    assert (found["model_flops"], found["recompute_flops"]) == (model, model // 4)
+    assert found["masked_flops"] == model * 15 // 32
+    assert found["unmasked_mfu_pct"] == pytest.approx(found["mfu_pct"] * 17 / 32)
+
+
+@pytest.mark.parametrize(("unknown_ns", "model", "repeated"), [(0, 6, 2), (10, 8, 0)])
+def test_mfu_leaves_out_what_a_compiled_backward_pass_repeats_where_all_flops_are_known(unknown_ns, model, repeated):
+    forward = ("CompiledFunction", 0, 4, {"sequence": 3})
+    node = {"sequence": 3, "forward_thread": 1}
+    backward = [("autograd::engine::evaluate_function: CompiledFunctionBackward", 10, 30, node)]
+    backward += [("CompiledFunctionBackward", 11, 29, node)]
+    products = [("aten::mm", start, start + 2, MM) for start in (1, 12, 15, 18)]
+    gpu = [(NVJET, 100 * start, 100 * start + 50, {"launch": start + 1}) for _, start, *_ in products]
+    gpu += [("triton_tem_fused_mm_0", 5_000, 5_000 + unknown_ns, {"launch": 32})] * bool(unknown_ns)
+    host = [forward, *backward, *products, ("my::gemm", 31, 33)]
+    (found,) = rows(program(host, gpu, steps=[(0, 40)]), "mfu")
+    assert (found["model_flops"], found["recompute_flops"]) == (model * 10**9, repeated * 10**9)
 
 
 def test_a_trace_without_shapes_has_no_mfu():
