@@ -35,6 +35,7 @@ class Args(msgspec.Struct, gc=False):
     op_sequence: Int | None = msgspec.field(default=None, name="Sequence number")
     forward_thread: Int | None = msgspec.field(default=None, name="Fwd thread id")
     shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
+    strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")
     dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
     arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
     collective: str | None = msgspec.field(default=None, name="Collective name")

@@ -106,6 +106,7 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
     table.texts("shapes", [bytes(arg.shapes) for arg in args])
+    table.texts("strides", [bytes(arg.strides) for arg in args])
     table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
     table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
