@@ -42,6 +42,7 @@ class Mfu(Result):
         "gpu": "GPU model whose peak it is; absent when not known.",
         "element_type": "Type of most model FLOPs.",
         "peak_tflops_per_s": "The GPU's dense peak for that type, 10¹² a second.",
+        "peak_source": "Document that the peak is from.",
         "mfu_pct": "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.",
         "unmasked_mfu_pct": "The same without the masked part: what a GPU that skips it really does.",
         "covered_pct": "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. "
@@ -133,4 +134,5 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
         "gpu": peak.gpu if peak else None,
         "element_type": kind,
         "peak_tflops_per_s": pd.array([rate], dtype="Float64")[0],
+        "peak_source": peak.source if peak else None,
     }
