@@ -40,6 +40,30 @@ def test_32_bit_products_are_measured_by_what_the_kernel_uses(kernel, element_ty
     assert (found["element_type"], found["peak_tflops_per_s"]) == (element_type, peak)
 
 
+@pytest.mark.parametrize(
+    ("types", "operator", "kernel", "size_bytes"),
+    [
+        ('["TensorList","TensorList"]', "aten::_foreach_add_", "at::multi_tensor_apply_kernel<M<2>, at::AddFunctor<double, 2, 2, 0>, x>", 8 * 36),
+        ('["TensorList","TensorList"]', "aten::_foreach_copy_", "multi_tensor_apply_kernel<M<2>, CopyFunctor<c10::BFloat16, float, 2, 1, 1>, x>", 6 * 12),
+        ('["TensorList","TensorList"]', "aten::_foreach_add_", "some_kernel<float>", None),
+    ],
+    ids=["one type", "two types", "no type"],
+)  # fmt: skip
+def test_lists_of_tensors_have_the_types_that_their_kernel_names(types, operator, kernel, size_bytes):
+    host = [(operator, 0, 10, {"shapes": "[[[4],[8]],[[4],[8]]]", "dtypes": types})]
+    (found,) = rows(program(host, [(kernel, 20, 30, {"launch": 5})]), "efficiency")
+    assert found["bytes"] == size_bytes
+
+
+def test_embedding_backward_and_the_fill_that_it_calls_both_count():
+    shapes = {"shapes": "[[2,5,8],[2,5],[]]", "dtypes": '["float","long int","Scalar"]'}
+    fill = {"shapes": "[[100,8],[]]", "dtypes": '["float","Scalar"]'}
+    host = [("aten::embedding_dense_backward", 0, 30, shapes), ("aten::fill_", 5, 9, fill)]
+    gpu = [("fill", 40, 45, {"launch": 6}), ("grad", 50, 57, {"launch": 20})]
+    found = {row["operator"]: (row["gpu_ns"], row["bytes"]) for row in rows(program(host, gpu), "efficiency")}
+    assert found == {"aten::embedding_dense_backward": (7, 4 * 160 + 8 * 10), "aten::fill_": (5, 4 * 800)}
+
+
 def test_an_unknown_gpu_has_rates_but_no_shares():
     (found,) = rows(product(4_000, device_name="Abacus 3000"), "efficiency")
     assert found["tflops_per_s"] == 500.0
