@@ -109,7 +109,7 @@ FORMULAS: Mapping[str, Callable[[Call], Work]] = {
     "aten::sum": formulas.each("element-wise", 1, writes=0),
     "aten::mean": formulas.each("element-wise", 1, writes=0),
     **{f"aten::{name}": formulas.pointwise(count) for count, names in _POINTWISE.items() for name in names},
-    # Adam: first moment 3, second moment 4, bias corrections and root 4, decay and step 4. All but gradients are written.
+    # Adam: first moment 3, second moment 4, bias corrections and root 4, decay and step 4. Gradients are not written.
     **{f"aten::_fused_adam{w}_": formulas.lists(15, written=(0, 2, 3, 4)) for w in ("", "w")},
     "aten::_fused_sgd_": formulas.lists(4, written=(0, 2)),
     **{
