@@ -32,7 +32,7 @@ class OperatorWork:
 
     @classmethod
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
-        """Find the operators that count: `OWN_WORK`, and the innermost with a formula, apart for matrix work and the rest."""
+        """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
         found = _work_of_calls(trace.host_ops)
         is_model = found["family"].isin(MODEL_FAMILIES).to_numpy()
         is_known = (found["flops"].notna() | found["bytes"].notna()).to_numpy()
