@@ -29,9 +29,10 @@ class Efficiency(Result):
         "compiler) or communication.",
         "calls": "Calls that launched GPU operations; others are left out.",
         "flops": "Their FLOPs by the shapes, as torch.utils.flop_counter counts them; for other families arithmetic "
-        "per element.",
+        "per element. Of a list of more than 30 tensors (most fused optimizers) PyTorch records no shapes: no row.",
         "masked_flops": "The part of them that a causal mask makes unnecessary; not in tflops_per_s.",
-        "bytes": "The least that they must read and write. Of communication: size of the full array.",
+        "bytes": "The least that they must read and write, lists of tensors in the type that the kernel's name has; an "
+        "argument given twice counts twice. Of communication: size of the full array.",
         "gpu_ops": "GPU operations that did it.",
         "gpu_ns": "Sum of their durations.",
         "tflops_per_s": "(flops − masked) / GPU time, in 10¹² a second.",

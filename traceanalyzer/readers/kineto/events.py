@@ -26,6 +26,7 @@ class Args(msgspec.Struct, gc=False):
     forward_thread: Int | None = msgspec.field(default=None, name="Fwd thread id")
     arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
     dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")
     shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
     device: Int | None = None
     stream: Int | None = None

@@ -72,14 +72,8 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.texts("activity", [_ACTIVITY[category]] * len(events))
-    devices = [
-        _device(event, arg) if arg.device is None else arg.device for event, arg in zip(events, args, strict=True)
-    ]
-    table.integers("device", devices)
-    table.integers(
-        "stream",
-        [_number(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)],
-    )
+    table.integers("device", _devices(events, args))
+    table.integers("stream", _streams(events, args))
     table.integers("correlation", [arg.correlation for arg in args])
     table.integers("bytes", [arg.size_bytes for arg in args])
     table.integers("peer_device", [_peer(arg) for arg in args])
@@ -112,7 +106,8 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
-    table.joined_texts(("shapes", "dtypes"), [SEPARATOR.join((arg.shapes, arg.dtypes)) for arg in args])
+    signatures = [SEPARATOR.join((arg.shapes, arg.strides, arg.dtypes)) for arg in args]
+    table.joined_texts(("shapes", "strides", "dtypes"), signatures)
     table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
     comms = [events[row] for row, name in enumerate(names) if name == _COMM_HOST_OP and _moves_data(args[row])]
@@ -138,8 +133,8 @@ def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) 
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("stream_waits")
     table.times(events)
-    table.integers("device", [_device(event, arg) for event, arg in zip(events, args, strict=True)])
-    table.integers("stream", [_stream(event, arg) for event, arg in zip(events, args, strict=True)])
+    table.integers("device", _devices(events, args))
+    table.integers("stream", _streams(events, args))
     # -1 is Kineto's own word for a source that it could not find.
     sources = [arg.source_stream for arg in args]
     table.integers("source_stream", [None if source is None or source < 0 else source for source in sources])
@@ -210,9 +205,17 @@ def _moves_data(args: Args | None) -> bool:
     return args is not None and kinds.collective(args.collective) is not None
 
 
+def _devices(events: list[Any], args: list[Args]) -> list[int | None]:
+    """GPUs of the operations: a peer-to-peer copy names its own `inDevice`, old traces only in `pid`."""
+    return [_device(event, arg) if arg.device is None else arg.device for event, arg in zip(events, args, strict=True)]
+
+
 def _device(event: Any, args: Args) -> int | None:
-    """The GPU of an operation that does not name it `device`: peer-to-peer copies say `inDevice`, old traces `pid`."""
     return _first(args.in_device, event.pid if isinstance(event.pid, int) else None)
+
+
+def _streams(events: list[Any], args: list[Args]) -> list[int]:
+    return [_number(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
 
 
 def _peer(args: Args) -> int | None:
