@@ -9,10 +9,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from traceanalyzer.names import short_name
 from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
-from traceanalyzer.report.names import short_name
 from traceanalyzer.report.parts import Split, split
 from traceanalyzer.report.timeline_data import timeline_data
 

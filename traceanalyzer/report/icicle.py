@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.names import short_name
+from traceanalyzer.names import short_name
 
 MOST_LEAVES = 800
 """Kernels at their places that are drawn, those with most time; the rest is one block beside them."""

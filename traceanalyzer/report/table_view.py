@@ -8,8 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
+from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
 
 PLAIN_ROWS = 16

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
-from traceanalyzer.report.names import short_name
 
 MOST_OPERATIONS = 600_000
 """Beyond this the page would open slowly: ranks are left out, those with the least idle and communication first."""

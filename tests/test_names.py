@@ -1,6 +1,6 @@
 import pytest
 
-from traceanalyzer.report.names import MOST, short_name
+from traceanalyzer.names import MOST, short_name
 
 NATIVE = "void at::native::"
 ANONYMOUS = "at::native::(anonymous namespace)::"
