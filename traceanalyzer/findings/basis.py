@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.headline import shared_steps
-from traceanalyzer.names import short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +87,6 @@ def milliseconds(time_ns: float) -> str:
 def about(cause: str, rank: int) -> str:
     """How findings about a rank's lateness, and those that are part of it, call its cause."""
     return f"{cause} of rank {rank}"
-
-
-def named(name: str) -> str:
-    """What a person calls a kernel, operator or range: short, and without the marks around a range's name."""
-    return short_name(name.strip("# ") or name)
 
 
 def plain(frame: pd.DataFrame) -> tuple[dict[str, Any], ...]:

@@ -5,8 +5,9 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import Basis, about, mean_steps, milliseconds, named, per_step, plain, severity
+from traceanalyzer.findings.basis import Basis, about, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.names import short_name
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
@@ -155,7 +156,7 @@ def _longest(gaps: pd.DataFrame) -> tuple[int, int] | None:
 
 def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
     rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
-    place = " in ".join(named(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
+    place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
     return Finding(
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),

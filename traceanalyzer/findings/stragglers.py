@@ -12,9 +12,10 @@ from traceanalyzer.analyses.pipeline import Pipeline
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
 from traceanalyzer.analyses.waits import Waits
-from traceanalyzer.findings.basis import about, milliseconds, named, plain, severity
+from traceanalyzer.findings.basis import about, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.names import short_name
 
 LEAST_COST_PCT = 2.0
 """Of a step; less is noise."""
@@ -113,7 +114,7 @@ def _advice(row: Mapping[str, Any], *, is_of_pipeline: bool) -> str:
     if not row["operation"]:
         return advice
     longer = f"{milliseconds(row['operation_ns'])}{' a step' if row['steps'] else ''}"
-    return f"{advice} Longest beyond the other ranks: {named(row['operation'])}, {longer}."
+    return f"{advice} Longest beyond the other ranks: {short_name(row['operation'])}, {longer}."
 
 
 def _late(row: Mapping[str, Any]) -> str:

@@ -84,7 +84,35 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
         (
             f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
             "exposed communication."
+        ),
+        *_of_the_peak(report),
+    ]
+
+
+def _of_the_peak(report: Report) -> list[str]:
+    """How near a run without faults is to what its GPUs and links can do."""
+    mfu = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
+    known = mfu.dropna(subset="mfu_pct")
+    said = []
+    if len(known):
+        first, share = known.iloc[0], known.loc[known["is_complete"].astype(bool), "mfu_pct"].mean()
+        said.append(
+            f"What there is to gain lies in the kernels: model FLOPs are {digits(share)} % of the peak of "
+            f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:,.0f} TFLOP/s)."
         )
+    return said + _of_the_links(report)
+
+
+def _of_the_links(report: Report) -> list[str]:
+    frame = report.results["collectives"].to_frame() if "collectives" in report.results else pd.DataFrame()
+    known = frame[frame["peak_pct"].notna()] if len(frame) else frame
+    if known.empty:
+        return []
+    most = known.loc[known["size_bytes"].astype("float64").idxmax()]
+    name = str(most["collective"]).replace("_", "-")
+    rate, share = digits(most["busbw_gbps"]), digits(most["peak_pct"])
+    return [
+        f"Most bytes go through {name}s: {rate} GB/s, {share} % of the links' peak, while compute runs beside them."
     ]
 
 
