@@ -203,7 +203,7 @@
 
   const tools = (box) => {
     const foldAll = () => { if (view.folded.size) view.folded.clear(); else view.data.ranks.forEach((r) => view.folded.add(r.rank)); arrange(); resize(); };
-    const does = { whole: () => show(...view.whole), in: () => zoom(0.5), out: () => zoom(2), step: () => goStep(0), previous: () => goStep(-1), next: () => goStep(1), fold: foldAll };
+    const does = { whole: () => show(...view.whole), in: () => zoom(0.5), out: () => zoom(2), step: () => goStep(0), previous: () => goStep(-1), next: () => goStep(1), fold: foldAll, save: () => TA.saveTraceEvents(view.data) };
     const button = box.querySelector("[data-do=fold]"), naming = () => { if (button) button.textContent = view.folded.size ? "Expand ranks" : "Collapse ranks"; };
     box.querySelector(".tl-tools").addEventListener("click", (e) => { const name = e.target.dataset?.do; if (name) { does[name](); naming(); } });
     naming();
