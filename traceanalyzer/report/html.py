@@ -15,6 +15,7 @@ from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
 from traceanalyzer.report.parts import Split, split
 from traceanalyzer.report.run_facts import headline_facts
+from traceanalyzer.report.schedule import schedule
 from traceanalyzer.report.timeline_data import timeline_data
 
 PARTS = (
@@ -86,6 +87,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
         "waiting": waiting,
+        "schedule": schedule,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
