@@ -1,9 +1,12 @@
 """The roofline and the icicle hold what their tables say."""
 
+import pandas as pd
 import pytest
 
 from tests.programs import program
 from traceanalyzer.analyses import run
+from traceanalyzer.report import assets, palette
+from traceanalyzer.report import icicle as icicle_module
 from traceanalyzer.report.icicle import icicle
 from traceanalyzer.report.over_ranks import busy_operators
 from traceanalyzer.report.roofline import roofline
@@ -52,6 +55,31 @@ def test_operators_that_keep_the_host_busy_are_those_with_most_time_of_their_own
     assert table["host_share_pct"].sum() == pytest.approx(100)
     spread = table.loc["aten::add", ["lowest_host_self_ns", "lowest_rank", "highest_host_self_ns", "highest_rank"]]
     assert spread.tolist() == [10, 1, 50, 0]
+
+
+def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none():
+    data = icicle(result("operator_kernels", modules=[("nn.Module: Net_0", 0, 15)]))["data"][0]
+    colours = dict(zip(data["labels"], data["marker"]["colors"], strict=True))
+    assert colours["nvjet 1×1 bf16"] == colours["aten::mm"] == palette.KINDS["compute"]
+    assert colours["Net_0"] == colours["rank 0"] == palette.BLOCK
+    mixed = pd.DataFrame(
+        [
+            ("m/forward", "aten::copy_", "backward", kernel, kind, 10)
+            for kernel, kind in (("a", "copy"), ("b", "compute"))
+        ],
+        columns=["path", "operator", "autograd", "kernel", "kind", "gpu_ns"],
+    )
+    nodes = icicle_module.tree(mixed, "rank 0", 20)
+    assert {label: colour for _, label, _, colour in nodes.values()} == {
+        "rank 0": palette.BLOCK, "backward": palette.BLOCK, "m": palette.BLOCK, "aten::copy_": palette.BLOCK,
+        "a": palette.KINDS["copy"], "b": palette.KINDS["compute"],
+    }, "no block called forward holds a backward operator"  # fmt: skip
+
+
+def test_series_are_told_apart_from_kinds():
+    style = assets.read("report.css")
+    assert all(colour not in style for colour in palette.SERIES)
+    assert all(colour in style for colour in palette.KINDS.values())
 
 
 def test_nothing_to_draw():

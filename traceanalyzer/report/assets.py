@@ -10,7 +10,16 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-SCRIPTS = ("page.js", "tables.js", "bars.js", "timeline_model.js", "timeline_draw.js", "timeline.js", "charts.js")
+SCRIPTS = (
+    "page.js",
+    "tables.js",
+    "bars.js",
+    "timeline_model.js",
+    "timeline_draw.js",
+    "timeline_export.js",
+    "timeline.js",
+    "charts.js",
+)
 """In the order in which they run."""
 
 PLOTLY = "plotly.min.js"

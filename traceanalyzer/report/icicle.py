@@ -1,17 +1,19 @@
-"""The icicle: one rank's GPU time from module or range down to operator and kernel."""
+"""The icicle: one rank's GPU time from pass and module or range down to operator and kernel."""
 
+import re
 from typing import Any
 
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.names import short_name
+from traceanalyzer.names import short_name
+from traceanalyzer.report.palette import BLOCK, KINDS
 
 MOST_LEAVES = 800
 """Kernels at their places that are drawn, those with most time; the rest is one block beside them."""
 
-_COLOURS = {"compute": "#0072B2", "comm": "#56B4E9", "copy": "#009E73"}
-_INNER = "#BBBBBB"
+_OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
+"""Ranges and modules of the forward pass under which backward operators are filed."""
 
 
 def icicle(result: Result) -> dict[str, Any] | None:
@@ -22,7 +24,7 @@ def icicle(result: Result) -> dict[str, Any] | None:
     rank = int(frame["rank"].min())
     own = frame[frame["rank"] == rank].nlargest(MOST_LEAVES, "gpu_ns")
     total = int(frame.loc[frame["rank"] == rank, "gpu_ns"].sum())
-    nodes = _nodes(own, f"rank {rank}", total)
+    nodes = tree(own, f"rank {rank}", total)
     number = {key: str(place) for place, key in enumerate(nodes)} | {"": ""}
     return {
         "data": [
@@ -43,20 +45,29 @@ def icicle(result: Result) -> dict[str, Any] | None:
     }
 
 
-def _nodes(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, str, int, str]]:
-    """By id: parent, label, duration and colour."""
-    nodes = {root: ("", root, total_ns, _INNER)}
+def tree(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, str, int, str]]:
+    """By id: parent, label, duration and colour; only operators and kernels of one kind have a kind's colour."""
+    nodes = {root: ("", root, total_ns, BLOCK)}
     for row in own.astype({"path": "object", "autograd": "object"}).to_dict("records"):
-        where = row["path"].split("/") if isinstance(row["path"], str) else []
-        operator = row["operator"] + (f" ({row['autograd']})" if row["autograd"] in ("backward", "recompute") else "")
-        labels = [*where, operator, short_name(row["kernel"])]
+        where = _where(row["path"], row["autograd"])
+        labels = [*where, row["operator"], short_name(row["kernel"])]
         parent = root
         for depth, label in enumerate(labels):
             # A kernel's full name tells kernels of one short name apart.
             key = f"{parent}\n{row['kernel'] if depth == len(labels) - 1 else label}"
-            colour = _COLOURS.get(row["kind"], _INNER) if depth >= len(where) else _INNER
-            spent = nodes[key][2] if key in nodes else 0
-            nodes[key] = (parent, label, spent + int(row["gpu_ns"]), colour)
+            colour = KINDS.get(row["kind"], BLOCK) if depth >= len(where) else BLOCK
+            spent, known = (nodes[key][2], nodes[key][3]) if key in nodes else (0, colour)
+            nodes[key] = (parent, label, spent + int(row["gpu_ns"]), colour if colour == known else BLOCK)
             parent = key
     rest = total_ns - int(own["gpu_ns"].sum())
-    return nodes | ({f"{root}\nrest": (root, "(shorter ones)", rest, _INNER)} if rest else {})
+    return nodes | ({f"{root}\nrest": (root, "(shorter ones)", rest, BLOCK)} if rest else {})
+
+
+def _where(path: object, autograd: object) -> list[str]:
+    """The pass and what of it an operator belongs to: a backward one is filed under its forward's modules."""
+    inside = path.split("/") if isinstance(path, str) else []
+    if not isinstance(autograd, str):
+        return [short_name(name) for name in inside]
+    if autograd != "forward":
+        inside = [name for name in inside if not _OF_THE_FORWARD.search(name)]
+    return [autograd, *(name for part in inside if (name := short_name(part)) != autograd)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from traceanalyzer.findings import Finding
 from traceanalyzer.report import FORMAT_VERSION, Report, care
 
 
@@ -58,8 +59,9 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Any) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+def _finding(finding: Finding) -> dict[str, Any]:
+    named = {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+    return named | {"also": [_finding(item) for item in finding.also]}
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
