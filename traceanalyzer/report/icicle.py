@@ -43,6 +43,7 @@ def icicle(result: Result) -> dict[str, Any] | None:
                 "branchvalues": "total",
                 "maxdepth": 6,
                 "leaf": {"opacity": 1},
+                "outsidetextfont": {"color": "#1a1a1a"},  # of the root, which else takes the page's
                 "tiling": {"orientation": "v"},
                 "hovertemplate": "%{label}<br>%{value:.4s} ms, %{percentRoot:.1%} of the rank<extra></extra>",
             }
