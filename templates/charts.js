@@ -21,7 +21,7 @@
   const draw = async (holder, figure) => {
     try { await load(); } catch { holder.textContent = "The chart's script could not be loaded; the table has its figures."; return; }
     holder.replaceChildren();
-    await globalThis.Plotly.react(holder, figure.data, themed(figure), { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] });
+    await globalThis.Plotly.react(holder, figure.data, themed(figure), { responsive: true, displayModeBar: false });
     holder.dataset.drawn = "yes";
   };
   const all = figures.map((source) => [document.getElementById(source.dataset.for), JSON.parse(source.textContent)]);

@@ -23,7 +23,15 @@
     const cell = e.target.closest?.("td[data-v]");
     if (cell && !cell.title) cell.title = cell.dataset.v;
   });
-  // A link to a part inside a folded table opens it.
-  const open = () => { const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1))); target?.querySelector?.(":scope > details")?.setAttribute("open", ""); };
+  // A link to a table opens it, and what it lies in.
+  const open = () => {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    target.querySelector(":scope > details")?.setAttribute("open", "");
+    let inside = target.closest("details");
+    if (!inside) return;
+    for (; inside; inside = inside.parentElement.closest("details")) inside.open = true;
+    target.scrollIntoView();
+  };
   addEventListener("hashchange", open); open();
 })();

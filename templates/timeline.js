@@ -95,6 +95,7 @@
       if (rank.call[place]) lines.push(["Call", data.calls[rank.call[place] - 1]]);
       lines.push(["Size", rank.callBytes[place] ? TA.bytes(rank.callBytes[place] - 1) : "n/a"]);
       if (rank.wait[place]) lines.push(["Wait", TA.time(rank.wait[place] - 1)], ["Transfer", TA.time(rank.end[op] - rank.start[op] - rank.wait[place] + 1)]);
+      if (rank.why[place]) lines.push(["Transfer and wait", `not told apart: ${data.whys[rank.why[place] - 1]}`]);
     }
     if (kind === "copy" && rank.copyBytes[place]) lines.push(["Size", TA.bytes(rank.copyBytes[place] - 1)]);
     lines.push(["Launch", rank.launch[op] ? `${data.launches[rank.launch[op] - 1]}${rank.delay[op] ? `, ${TA.time(rank.delay[op] - 1)} before it ran` : ""}` : "not in the capture"]);
@@ -202,7 +203,7 @@
 
   const tools = (box) => {
     const foldAll = () => { if (view.folded.size) view.folded.clear(); else view.data.ranks.forEach((r) => view.folded.add(r.rank)); arrange(); resize(); };
-    const does = { whole: () => show(...view.whole), in: () => zoom(0.5), out: () => zoom(2), step: () => goStep(0), previous: () => goStep(-1), next: () => goStep(1), fold: foldAll };
+    const does = { whole: () => show(...view.whole), in: () => zoom(0.5), out: () => zoom(2), step: () => goStep(0), previous: () => goStep(-1), next: () => goStep(1), fold: foldAll, save: () => TA.saveTraceEvents(view.data) };
     const button = box.querySelector("[data-do=fold]"), naming = () => { if (button) button.textContent = view.folded.size ? "Expand ranks" : "Collapse ranks"; };
     box.querySelector(".tl-tools").addEventListener("click", (e) => { const name = e.target.dataset?.do; if (name) { does[name](); naming(); } });
     naming();
@@ -223,27 +224,34 @@
     redraw();
   });
 
-  const PARTS = [["compute", "compute"], ["transfer", "exposed transfer"], ["wait", "exposed wait"], ["comm", "exposed, unmatched"], ["copy", "exposed copy"], ["idle", "idle"]];
-  const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" && !view.data.hasWaits ? "exposed communication" : text]);
+  const PARTS = [["compute", "compute"], ["transfer", "exposed transfer"], ["wait", "exposed wait"], ["comm", ""], ["copy", "exposed copy"], ["idle", "idle"]];
+  const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" ? (view.data.hasWaits ? view.data.unsplit : "exposed communication") : text]);
   const cell = (tag, text, ns) => { const item = document.createElement(tag); item.textContent = text; if (ns !== undefined) { item.className = "n"; item.dataset.v = ns; } return item; };
+  // A row for each rank; on a phone a column for each, or nothing would fit.
   const inView = () => {
-    const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
-    const t0 = Math.max(0, Math.round(view.t0)), t1 = Math.min(view.data.end, Math.round(view.t1)), sums = view.data.ranks.map((rank) => ({ rank, ...TA.breakdown(rank, t0, t1) }));
-    for (const name of ["rank", "time", ...parts().map(([, text]) => text)]) { const th = cell("th", name); th.scope = "col"; if (name !== "rank") th.className = "n"; head.append(th); }
-    const shown = sums.length <= 8 ? sums : [...sums].sort((a, b) => b.wait + b.comm + b.idle - a.wait - a.comm - a.idle).slice(0, 8);
+    const t0 = Math.max(0, Math.round(view.t0)), t1 = Math.min(view.data.end, Math.round(view.t1)), isNarrow = view.width < 560, most = isNarrow ? 2 : 8;
+    const sums = view.data.ranks.map((rank) => ({ rank, ...TA.breakdown(rank, t0, t1) }));
+    const shown = sums.length <= most ? sums : [...sums].sort((a, b) => b.wait + b.comm + b.idle - a.wait - a.comm - a.idle).slice(0, most);
+    const head = (text, scope, isNumber) => { const th = cell("th", text); th.scope = scope; if (isNumber) th.className = "n"; return th; };
+    const rows = [[head("rank", "col"), head("time", "col", true), ...parts().map(([, text]) => head(text, "col", true))]];
     for (const sum of shown) {
-      const row = body.insertRow(), th = cell("th", `rank ${sum.rank.rank}`); th.scope = "row"; row.append(th, cell("td", TA.time(sum.window), sum.window));
-      for (const [name] of parts()) row.append(cell("td", `${TA.time(sum[name])} · ${TA.percent(sum[name], sum.window)}`, sum[name]));
+      const each = parts().map(([name]) => cell("td", `${TA.time(sum[name])} · ${TA.percent(sum[name], sum.window)}`, sum[name]));
+      rows.push([head(`rank ${sum.rank.rank}`, "row"), cell("td", TA.time(sum.window), sum.window), ...each]);
     }
+    const lines = isNarrow ? rows[0].map((_, at) => rows.map((row) => row[at])) : rows;
+    if (isNarrow) lines.forEach(([first], at) => { first.scope = at ? "row" : "col"; first.className = ""; });
+    if (isNarrow) lines[0].slice(1).forEach((th) => { th.scope = "col"; th.className = "n"; });
+    const table = document.createElement("table"), top = table.createTHead(), body = table.createTBody();
+    lines.forEach((line, at) => (at ? body : top).insertRow().append(...line));
     byId("tl-window").replaceChildren(table);
-    const more = sums.length > 8 ? `, the 8 ranks of ${sums.length} that lose most` : "";
+    const more = sums.length > most ? `, the ${most} ranks of ${sums.length} that lose most` : "";
     byId("tl-window-title").textContent = t0 === 0 && t1 === view.data.end ? `In view: all ${TA.time(t1)}${more}` : `In view: ${TA.time(t1 - t0)}, from ${TA.time(t0)} on${more}`;
   };
   let later = 0;
   const announce = () => { clearTimeout(later); later = setTimeout(() => { byId("tl-live").textContent = byId("tl-window-title").textContent; }, 600); };
 
   const legend = (box) => {
-    const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", "communication, unmatched"]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
+    const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", `communication${view.data.unsplit.replace(/^exposed,?/, ":")}`]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
     const { causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
     kinds.push(...(causes.length ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]) : [["idle"]]));
     for (const [kind, text = kind] of kinds) {

@@ -94,7 +94,7 @@
     for (let i = 0; i < n; i++) { t += rank.start[i]; rank.start[i] = t; rank.end[i] += t; }
     const seen = { compute: 0, comm: 0, copy: 0 };
     for (let i = 0; i < n; i++) rank.place[i] = seen[names[rank.name[i]][2]]++;
-    rank.call = read(seen.comm, Uint32Array); rank.callBytes = read(seen.comm); rank.wait = read(seen.comm); rank.copyBytes = read(seen.copy);
+    rank.call = read(seen.comm, Uint32Array); rank.callBytes = read(seen.comm); rank.wait = read(seen.comm); rank.why = read(seen.comm, Uint8Array); rank.copyBytes = read(seen.copy);
     const g = entry.gaps;
     rank.gap = { start: read(g), length: read(g), cause: read(g, Uint8Array), doing: read(g, Uint32Array) };
     t = entry.first_gap;

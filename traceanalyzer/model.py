@@ -62,6 +62,7 @@ HOST_OPS: Mapping[str, str] = MappingProxyType(
         "sequence": _MAYBE_INT,  # autograd's sequence number, joins forward and backward
         "forward_thread": _MAYBE_INT,  # not 0/NA on operators that autograd runs
         "shapes": _CATEGORY,  # JSON text as recorded: "[[8,512],[]]"
+        "strides": _CATEGORY,  # of the same arguments, in elements: "[[512,1],[]]"
         "dtypes": _CATEGORY,
         "arguments": _CATEGORY,  # JSON text of the values, of attention and convolution only: strides, is_causal
     }

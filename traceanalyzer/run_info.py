@@ -44,6 +44,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     model: dict[str, Any] | None = None
     batch: Batch | None = None
     dtype: str | None = None
+    param_dtype: str | None = None
     seed: int | None = None
     compile: bool | None = None
     activation_checkpointing: bool | None = None

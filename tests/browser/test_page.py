@@ -1,5 +1,7 @@
 """The page in Chromium: it paints, its policy holds, and what a reader does gives the JSON's figures."""
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from tests.builders import document, kernel, write
 from tests.report.test_html import HOSTILE
 from traceanalyzer.cli import run as command
+from traceanalyzer.export import perfetto
 
 pytestmark = pytest.mark.browser
 
@@ -148,6 +151,30 @@ def test_search_counts_what_it_highlights(written, opened):
         page.fill("#tl-search", "nvjet")
         said = page.locator("#tl-found").text_content()
         assert said.startswith(f"{names.str.contains('nvjet').sum():,} operations")
+
+
+def test_the_saved_file_is_that_of_the_export_command(written, opened):
+    """Same slices at the same moments; the command knows a little more of each, which is in their arguments."""
+    for name in ("ddp", "moe"):
+        report, path = written(name)
+        with opened(path, accept_downloads=True) as page:
+            with page.expect_download() as waiting:
+                page.click("[data-do=save]")
+            saved = json.loads(gzip.decompress(waiting.value.path().read_bytes()))["traceEvents"]
+        made = list(perfetto.trace_events(report.results, perfetto.common_clock(report.results)[0]))
+        assert waiting.value.suggested_filename == f"{name}.perfetto.json.gz"
+        assert slices(saved) == slices(made)
+        assert len(slices(saved)) > len(report.results["timeline"])
+
+
+def slices(events):
+    """Every slice: rank, track, name, start, length and colour."""
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    return sorted(
+        (e["pid"], tracks[e["pid"], e["tid"]], e["name"], e["ts"], e["dur"], e["cname"])
+        for e in events
+        if e["ph"] == "X"
+    )
 
 
 def test_tables_sort_search_and_filter(written, opened):

@@ -18,7 +18,7 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets, html, tables
-from traceanalyzer.run_info import RunInfo
+from traceanalyzer.run_info import Batch, RunInfo
 
 HOSTILE = (
     "<script>document.title='owned'</script>",
@@ -71,6 +71,23 @@ def test_tiles_and_bars_are_the_headline():
     mean = sum(row["step_mean_ns"] for row in rows) / 2
     assert f"{mean / 1e6:.1f}\u202fms" in page.text
     assert "Rank 0's GPU is idle for 48.1\u202fms a step (71.7 %) while rank 1 sits in all-reduce" in page.text
+
+
+def test_tiles_of_ranks_that_are_far_apart_say_both():
+    page = Page(html.page(report_of("ddp")))
+    assert "4.52–71.7\u202f%" in page.text
+    assert "least on rank 1," in page.text
+    assert "4.96\u202f%" in page.text, "MFU is alike on both"
+
+
+def test_the_head_says_what_ran():
+    info = RunInfo(
+        strategy="zero3", model={"layers": 4, "parameters": 110_118_912, "seq_len": 1024}, dtype="bf16",
+        batch=Batch(global_batch=16),
+    )  # fmt: skip
+    text = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]), run_info=info))).text
+    for fact in ("zero3", "model of 4 layers, 110 M parameters", "batch 16 × 1,024 tokens", "bf16"):
+        assert fact in text
 
 
 def test_the_policy_lists_each_script_and_nothing_comes_from_elsewhere():

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
+from tests.samples import sample
 from traceanalyzer.analyses import Result, run
-from traceanalyzer.report.parts import split
+from traceanalyzer.report.parts import split, unsplit_calls, unsplit_part
 
 OPS = [("compute", 0, 40), ("comm", 40, 90), ("copy", 90, 95), ("compute", 100, 110)]
 
@@ -54,3 +55,23 @@ def test_a_mean_step_divides_by_the_steps_of_the_headline():
     assert made is not None
     assert (made.basis, made.steps, made.per) == ("steps 0 to 1", 2, 2)
     assert made.table[["window_ns", "compute_ns"]].to_numpy().tolist() == [[200, 100]]
+
+
+@pytest.mark.parametrize(
+    ("calls", "label"),
+    [
+        ([], "exposed, unmatched"),
+        ([False], "exposed, unmatched"),
+        ([True], "exposed transfer + wait, not separable"),
+        ([True, False], "exposed, unmatched or not separable"),
+    ],
+)
+def test_matched_calls_whose_wait_cannot_be_told_are_not_called_unmatched(calls, label):
+    assert unsplit_part(pd.DataFrame({"is_matched": calls})).label == label
+
+
+def test_the_bars_speak_of_the_calls_of_their_steps():
+    results = run(sample("moe").ranks, ["headline", "steps", "exposed_comm", "idle", "call_waits"])
+    assert unsplit_part(unsplit_calls(results)).label == "exposed, unmatched or not separable", "cut by the capture"
+    made = split(results)
+    assert "exposed transfer + wait, not separable" in [part.label for part in made.parts]

@@ -50,6 +50,13 @@ def test_findings_of_one_subject_are_one_sentence():
     assert "Rank 0 is late: it idles; rank 1 waits." in verdict(LATE, WAITING, findings=findings)
 
 
+def test_what_a_finding_has_taken_in_is_said_once_with_it():
+    inner = (Finding("b", "high", "Rank 0 is late: rank 1 waits."), Finding("c", "high", "Rank 2 waits too."))
+    said = verdict(LATE, WAITING, findings=(Finding("a", "high", "Rank 0 is late: it idles.", also=inner),))
+    assert "Rank 0 is late: it idles; rank 1 waits." in said
+    assert "Rank 2" not in said
+
+
 def test_what_a_finding_says_is_not_said_twice():
     finding = Finding("straggler", "high", "Rank 1 waits 70 ns a step for rank 0.")
     said = verdict(LATE, WAITING, findings=(finding,))

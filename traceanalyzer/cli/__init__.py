@@ -12,6 +12,7 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.diff import diff
+from traceanalyzer.cli.export import export
 from traceanalyzer.cli.report import report
 from traceanalyzer.errors import TraceAnalyzerError
 
@@ -59,6 +60,7 @@ def cli() -> None:
 cli.add_command(report)
 cli.add_command(diff)
 cli.add_command(baseline)
+cli.add_command(export)
 
 
 def main(arguments: list[str] | None = None) -> None:

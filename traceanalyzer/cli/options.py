@@ -1,10 +1,16 @@
 """Options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from traceanalyzer.discovery import Found
+    from traceanalyzer.loading import LoadOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -36,6 +42,37 @@ def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--fail-on", "gates", multiple=True, metavar="GATE",
         help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/diff.md).",
     )(function)  # fmt: skip
+
+
+def find_traces(folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...]) -> "tuple[Found, str]":
+    """What the options of `input_options` name, and what to call it.
+
+    Raises:
+        UsageError: they name nothing, or more than one thing.
+    """
+    from traceanalyzer.discovery import discover, of_files
+    from traceanalyzer.loading import label_of
+
+    given = [place for place in (folder, trace_dir, *trace_files[:1]) if place is not None]
+    if len(given) != 1:
+        raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
+    if trace_files:
+        alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
+        return of_files(trace_files), label_of(alone)
+    return discover(given[0]), label_of(given[0])
+
+
+def load_options(options: Mapping[str, Any]) -> "LoadOptions":
+    """What of the traces is read, by the options of `input_options`."""
+    from traceanalyzer.kinds import KindRules
+    from traceanalyzer.loading import LoadOptions, parse_ranks
+    from traceanalyzer.selection import Selection
+
+    return LoadOptions(
+        ranks=parse_ranks(options["ranks"]),
+        selection=Selection(options["step_range"], options["steps"]),
+        rules=KindRules.parse(options["kinds"]),
+    )
 
 
 _PART: tuple[Decorator, ...] = (

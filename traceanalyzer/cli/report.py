@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import gate_options, input_options, talk_options
-from traceanalyzer.errors import UsageError
+from traceanalyzer.cli.options import find_traces, gate_options, input_options, load_options, talk_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,18 +41,11 @@ def report(folder: Path | None, **options: Any) -> int:
     from rich.console import Console
 
     from traceanalyzer import gate
-    from traceanalyzer.kinds import KindRules
-    from traceanalyzer.loading import LoadOptions, parse_ranks
-    from traceanalyzer.selection import Selection
 
     console = Console(quiet=options["quiet"])
     options["gates"] = [gate.parse(text) for text in options["gates"]]
-    found, label = _found(folder, options["trace_dir"], options["trace_files"])
-    load = LoadOptions(
-        ranks=parse_ranks(options["ranks"]),
-        selection=Selection(options["step_range"], options["steps"]),
-        rules=KindRules.parse(options["kinds"]),
-    )
+    found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+    load = load_options(options)
     done = [
         _one(found, run, load, name, target, options, console)
         for run, name, target in _targets(found, label, options["select"], options["output"])
@@ -61,19 +53,6 @@ def report(folder: Path | None, **options: Any) -> int:
     if options["open_page"] and done:
         click.launch(str(done[-1][0]))
     return int(any(has_failed for _, has_failed in done))
-
-
-def _found(folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...]) -> "tuple[Found, str]":
-    from traceanalyzer.discovery import discover, of_files
-    from traceanalyzer.loading import label_of
-
-    given = [place for place in (folder, trace_dir, *trace_files[:1]) if place is not None]
-    if len(given) != 1:
-        raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
-    if trace_files:
-        alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
-        return of_files(trace_files), label_of(alone)
-    return discover(given[0]), label_of(given[0])
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
@@ -110,7 +89,7 @@ def _one(
     prepare(target)
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
-    with _progress(console, len(run.captures)) as advance:
+    with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, jobs=options["jobs"], progress=advance, **run_info.thresholds(info))
     notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
@@ -128,7 +107,7 @@ def _one(
     return page, gate.has_failed(outcomes)
 
 
-def _progress(console: "Console", files: int) -> Any:
+def progress(console: "Console", files: int) -> Any:
     """A context that gives a function to call as files are done; a bar only on a terminal, for several files."""
     from contextlib import contextmanager
 

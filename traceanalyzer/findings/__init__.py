@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import balance, communication, copies, efficiency, idle, pipeline, stragglers
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.folding import folded
 
 __all__ = ["RULES", "Finding", "Rule", "find"]
 
@@ -14,6 +15,8 @@ __all__ = ["RULES", "Finding", "Rule", "find"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    pipeline.pipeline_bubble,
+    pipeline.pipeline_imbalance,
     stragglers.stragglers,
     balance.uneven_compute,
     communication.little_overlap,
@@ -25,8 +28,6 @@ RULES: tuple[Rule, ...] = (
     idle.data_loader,
     copies.pageable_copies,
     copies.serial_blocks,
-    pipeline.pipeline_bubble,
-    pipeline.pipeline_imbalance,
     efficiency.tensor_cores_unused,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
@@ -35,9 +36,13 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, costliest first."""
+    """All findings, one for each cause, costliest first; those without a cost last, severest first."""
     found = [finding for rule in RULES for finding in _of_rule(rule, results)]
-    return tuple(sorted(found, key=lambda finding: -(finding.cost_ns or 0)))
+    return tuple(sorted(folded(found), key=_impact))
+
+
+def _impact(finding: Finding) -> tuple[bool, int, int]:
+    return finding.cost_ns is None, -(finding.cost_ns or 0), SEVERITIES.index(finding.severity)
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:

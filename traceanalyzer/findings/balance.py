@@ -1,7 +1,7 @@
 """Rules about ranks that do not get equal work."""
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.basis import Basis, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 
 IMBALANCE_PCT = 10.0
@@ -38,7 +38,7 @@ def uneven_compute(
             severity=severity(share),
             title=f"Rank {rank} computes {milliseconds(excess_ns)}{per} longer than the mean rank, and "
             f"{milliseconds(compute.max() - compute.min())} longer than rank {int(compute.idxmin())}.",
-            evidence=tuple(rows.to_dict("records")),
+            evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation="Even out the work: tokens or experts over ranks, lengths of sequences, samples of a batch.",
             caveat="How much of it the others wait is not measured here: their communication may be of a kind whose "
             "waits cannot be told from transfers (uneven all-to-all, collectives with one root).",

@@ -1,6 +1,8 @@
 """What findings measure by: mean complete step of each rank, or the whole capture without such steps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -63,9 +65,36 @@ def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFram
     return basis.within(table).groupby("rank")[columns].mean().astype("float64")
 
 
+def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> pd.DataFrame:
+    """The table with these sums as those of a mean step: `length_ns` becomes `length_per_step_ns`."""
+    if steps is None:
+        return table
+    means = {name: table[name].astype("Float64") / steps for name in columns}
+    whole = {name: mean.round().astype("Int64") if name.endswith("_ns") else mean for name, mean in means.items()}
+    return table.assign(**whole).rename(columns={name: _of_a_step(name) for name in columns})
+
+
+def _of_a_step(column: str) -> str:
+    stem, _, unit = column.rpartition("_")
+    return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"
+
+
 def milliseconds(time_ns: float) -> str:
     """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one."""
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
+
+
+def about(cause: str, rank: int) -> str:
+    """How findings about a rank's lateness, and those that are part of it, call its cause."""
+    return f"{cause} of rank {rank}"
+
+
+def plain(frame: pd.DataFrame) -> tuple[dict[str, Any], ...]:
+    """Rows as a finding holds them: absent values are `None`."""
+    return tuple(
+        {str(name): None if pd.isna(value) else value for name, value in row.items()}
+        for row in frame.astype("object").to_dict("records")
+    )
 
 
 def severity(share_pct: float) -> str:

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.peaks import peak_of
+from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 
 MATRIX_PCT = 20.0
@@ -72,7 +73,7 @@ def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
             severity="medium",
             title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
             "similar kernels, which move data and compute little.",
-            evidence=_plain(own.head(_MOST_ROWS)),
+            evidence=plain(own.head(_MOST_ROWS)),
             recommendation="Fuse them: torch.compile, fused norms, losses and optimizers; keep activations in "
             "bfloat16; avoid copies and casts between layouts and types.",
             caveat="A small model or batch has little matrix work to begin with.",
@@ -99,7 +100,7 @@ def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
             severity="medium",
             title=f"The GPUs are busy, but model FLOPs are {means.mean():.0f} % of the peak of {first['gpu']} in "
             f"{first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
-            evidence=_plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
+            evidence=plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
             recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
             "fused attention and less recomputation raise it.",
             caveat="Step times are those under the profiler unless the run recorded its own.",
@@ -132,7 +133,7 @@ def _off_tensor_cores(efficiency: Result, rank: int) -> tuple[Mapping[str, Any],
     table = efficiency.to_frame()
     off = (table["on_tensor_cores"] == False).fillna(value=False)  # noqa: E712 - absent is neither
     columns = ["rank", "operator", "shapes", "element_type", "calls", "gpu_ns", "tflops_per_s"]
-    return _plain(table.loc[off & (table["rank"] == rank), columns].head(_MOST_ROWS))
+    return plain(table.loc[off & (table["rank"] == rank), columns].head(_MOST_ROWS))
 
 
 def _peaks(ranks: Result, rank: int) -> str:
@@ -143,10 +144,3 @@ def _peaks(ranks: Result, rank: int) -> str:
         return ""
     rates = [f"{peak.tflops[kind]:.0f} in {kind.upper()}" for kind in ("fp32", "tf32", "bf16") if kind in peak.tflops]
     return f" Peak of {peak.gpu} in TFLOP/s: {', '.join(rates)}."
-
-
-def _plain(frame: pd.DataFrame) -> tuple[Mapping[str, Any], ...]:
-    return tuple(
-        {name: None if pd.isna(value) else value for name, value in row.items()}
-        for row in frame.astype("object").to_dict("records")
-    )

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+SEVERITIES = ("high", "medium", "low", "info")
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -11,7 +13,7 @@ class Finding:
 
     Attributes:
         rule: the rule's name.
-        severity: `high`, `medium`, `low` or `info`.
+        severity: one of SEVERITIES.
         title: one sentence with its numbers.
         evidence: the rows behind it, as `Result.rows()` gives them.
         recommendation: what to do.
@@ -19,6 +21,10 @@ class Finding:
         cost_ns: GPU time a step (or of the capture, without steps) that it costs; orders findings.
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
+        table: the Result that holds all rows of the kind that the evidence shows.
+        about: the cause that it tells of, by which others point at it: `host of rank 0`, `pipeline 0`.
+        part_of: the cause behind it, where that is not its own: a finding about it takes this one in.
+        also: findings that it has taken in. Their costs are of the same time, seen from elsewhere.
     """
 
     rule: str
@@ -30,3 +36,7 @@ class Finding:
     cost_ns: int | None = None
     interval_ns: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
+    table: str | None = None
+    about: str | None = None
+    part_of: str | None = None
+    also: "tuple[Finding, ...]" = ()

@@ -1,10 +1,13 @@
 """Rules about idle GPUs: a late host, launch-bound kernels, synchronising calls, the data loader."""
 
+from typing import Any
+
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity
+from traceanalyzer.findings.basis import Basis, about, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.names import short_name
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
@@ -21,6 +24,8 @@ _LAUNCH_FIGURES = (
     "host_bound_pct",
     "queue_median",
 )
+
+_SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_ns"]
 
 _PROFILED = (
     "A profiler slows the host, most of all with stacks and shapes: compare with the step time without a profiler "
@@ -42,12 +47,14 @@ def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> l
             severity=severity(share),
             title=f"Rank {rank}'s host is late: its GPU idles {milliseconds(cost_ns)}, {share:.0f} % "
             f"{basis.of_a_step}, before work that has not been launched yet.",
-            evidence=_by_activity(own),
+            evidence=_by_activity(own, basis),
             recommendation="Launch less or sooner: torch.compile or CUDA graphs for the repeated part, fused "
             "optimizers, a larger batch; move Python work and logging out of the step.",
             caveat=_PROFILED,
             cost_ns=round(cost_ns),
             interval_ns=_longest(own),
+            table="gaps",
+            part_of=about("host", rank),
         )
     ]
 
@@ -85,8 +92,7 @@ def synchronising_calls(headline: Result, steps: Result, sync_calls: Result) -> 
         return []
     basis = Basis.of(headline, steps)
     places = ["rank", "name", "operator", "range"]
-    figures = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_ns"]
-    table = basis.within(sync_calls.to_frame()).groupby(places, dropna=False)[figures].sum().reset_index()
+    table = basis.within(sync_calls.to_frame()).groupby(places, dropna=False)[_SYNC_FIGURES].sum().reset_index()
     table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
     worst = table[table["share_pct"] >= SYNC_PCT].sort_values("share_pct", ascending=False).drop_duplicates("rank")
     return [_synchronising_call(row, basis) for _, row in worst.iterrows()]
@@ -105,12 +111,14 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result) -> 
             rule="data_loader",
             severity=severity(share),
             title=f"Rank {rank}'s GPU waits {milliseconds(cost_ns)} for data, {share:.1f} % {basis.of_a_step}.",
-            evidence=_by_activity(own),
+            evidence=_by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
             caveat="Only ranges that name data loading count; work outside them is counted as the host's.",
             cost_ns=round(cost_ns),
             interval_ns=_longest(own),
+            table="gaps",
+            part_of=about("data", rank),
         )
     ]
 
@@ -131,12 +139,12 @@ def _worst(
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
 
 
-def _by_activity(gaps: pd.DataFrame, most: int = 5) -> tuple[dict[str, object], ...]:
-    """What the host did for longest in these gaps."""
-    groups = gaps.groupby(["rank", "doing"])
+def _by_activity(gaps: pd.DataFrame, basis: Basis, most: int = 5) -> tuple[dict[str, Any], ...]:
+    """What the host did for longest in these gaps, in a mean step."""
+    groups = gaps.groupby("doing")
     table = pd.DataFrame({"gaps": groups.size(), "length_ns": groups["length_ns"].sum()})
     top = table.sort_values("length_ns", ascending=False).head(most).reset_index()
-    return tuple({key: _scalar(value) for key, value in row.items()} for row in top.to_dict("records"))
+    return plain(per_step(top, ["gaps", "length_ns"], basis.steps))
 
 
 def _longest(gaps: pd.DataFrame) -> tuple[int, int] | None:
@@ -148,17 +156,19 @@ def _longest(gaps: pd.DataFrame) -> tuple[int, int] | None:
 
 def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
     rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
-    place = " in ".join(str(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
+    place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
     return Finding(
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} lets rank {rank}'s GPU run dry for "
         f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} (calls: {row['calls'] / basis.per:.3g}).",
-        evidence=({key: _scalar(value) for key, value in row.items()},),
+        evidence=plain(per_step(row.to_frame().T, _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
         caveat="The time after the call counts too: it ends with the next launch, which other work may delay as well.",
         cost_ns=round(cost_ns),
+        table="sync_calls",
+        part_of=about("sync", rank),
     )
 
 

@@ -1,10 +1,15 @@
 """Rules about pipelines: a bubble larger than its schedule explains, uneven stages."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.analyses.stragglers import Stragglers
+from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.stragglers import cause_of, costly, pipeline_name
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -12,80 +17,106 @@ IMBALANCE = 1.1
 """Largest stage over mean."""
 
 
-def pipeline_bubble(pipelines: Result, pipeline: Result) -> list[Finding]:
-    """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known."""
-    found = []
-    for row in pipelines.to_frame().to_dict("records"):
-        measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
-        if pd.isna(measured) or measured < BUBBLE_PCT:
-            continue
-        stages = pipeline.to_frame()
-        stages = stages[stages["pipeline"] == row["pipeline"]]
-        found.append(_bubble(row, stages, float(measured), None if pd.isna(expected) else float(expected)))
-    return found
+def pipeline_bubble(pipelines: Result, pipeline: Result, stragglers: Stragglers) -> list[Finding]:
+    """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
+
+    It is part of what is said of a late rank when a stage makes the others wait by its own doing.
+    """
+    return [
+        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, stragglers))
+        for row in pipelines.rows()
+        if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT
+    ]
 
 
 def pipeline_imbalance(pipelines: Result, pipeline: Result) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it."""
-    found = []
-    for row in pipelines.to_frame().to_dict("records"):
-        if pd.isna(row["compute_max_over_mean"]) or row["compute_max_over_mean"] < IMBALANCE:
-            continue
-        stages = pipeline.to_frame()
-        stages = stages[stages["pipeline"] == row["pipeline"]]
-        steps = stages["steps"].iloc[0]
-        compute = stages["compute_ns"].astype("int64")
-        cost_ns = (compute.max() - compute.mean()) / (1 if pd.isna(steps) else int(steps))
-        excess = 100 * (row["compute_max_over_mean"] - 1)
-        found.append(
-            Finding(
-                rule="pipeline_imbalance",
-                severity=severity(excess),
-                title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {excess:.0f} % more "
-                f"than the mean stage, {milliseconds(cost_ns)} {_per(steps)}: the others wait for it.",
-                evidence=_evidence(stages, ["rank", "stage", "compute_ns", "idle_ns"]),
-                recommendation="Move layers from that stage to the others; the first and last stages also carry "
-                "embedding, head and loss.",
-                caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
-                "may be limited by memory instead.",
-                cost_ns=round(cost_ns),
-            )
-        )
-    return found
+    return [_uneven(row, _stages(pipeline, row)) for row in pipelines.rows() if _is_uneven(row)]
 
 
-def _bubble(row: dict[str, object], stages: pd.DataFrame, measured: float, expected: float | None) -> Finding:
-    steps = stages["steps"].iloc[0]
+def _is_uneven(row: Mapping[str, Any]) -> bool:
+    return row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= IMBALANCE
+
+
+def _stages(pipeline: Result, row: Mapping[str, Any]) -> pd.DataFrame:
+    frame = pipeline.to_frame()
+    return frame[frame["pipeline"] == row["pipeline"]]
+
+
+def _cause(number: int, pipeline: Result, stragglers: Stragglers) -> str | None:
+    """The late rank that costs the pipeline most, unless that is a matter of the pipeline itself."""
+    stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
+    own = [row for row in costly(stragglers) if stages.get(row["rank"]) == number]
+    cause = cause_of(own[0], stages) if own else pipeline_name(number)
+    return None if cause == pipeline_name(number) else cause
+
+
+def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> Finding:
+    measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
-    cost_ns = stages["bubble_ns"].astype("int64").mean() / (1 if pd.isna(steps) else int(steps))
     known = (
         ""
         if expected is None
         else f" ({expected:.0f} % expected of {row['stages']} stages and {row['microbatches']} microbatches)"
-    )
-    is_more = expected is not None and measured > expected + BEYOND_EXPECTED_PCT
-    advice = (
-        "More than the schedule costs: look at uneven stages, late hosts and slow transfers first."
-        if is_more
-        else "More microbatches a step, or an interleaved or zero-bubble schedule, shrink it."
     )
     return Finding(
         rule="pipeline_bubble",
         severity=severity(measured),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{known}, most on rank "
         f"{worst['rank']}: {worst['bubble_pct']:.0f} %.",
-        evidence=_evidence(stages, ["rank", "stage", "bubble_ns", "bubble_pct", "idle_ns", "p2p_wait_ns"]),
-        recommendation=advice,
+        evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
+        recommendation=_advice(row),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
         "transfers.",
-        cost_ns=round(cost_ns),
+        cost_ns=round(stages["bubble_ns"].astype("int64").mean() / (_steps(stages) or 1)),
+        table="pipeline",
+        about=pipeline_name(row["pipeline"]),
+        part_of=cause,
     )
 
 
-def _per(steps: object) -> str:
-    return "in the capture" if pd.isna(steps) else "a step"
+def _advice(row: Mapping[str, Any]) -> str:
+    shrink = "More microbatches a step, or an interleaved or zero-bubble schedule, shrink it."
+    expected = row["expected_bubble_pct"]
+    if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
+        return shrink
+    first = (
+        f"move layers from stage {row['bottleneck_stage']} to the others; the first and last stages also carry "
+        "embedding, head and loss."
+        if _is_uneven(row)
+        else "look at late hosts and slow transfers first."
+    )
+    return f"More than the schedule costs: {first} What the schedule costs: {shrink[0].lower()}{shrink[1:]}"
 
 
-def _evidence(stages: pd.DataFrame, names: list[str]) -> tuple[dict[str, object], ...]:
-    rows = stages[names].astype("object").to_dict("records")
-    return tuple({key: None if pd.isna(value) else value for key, value in row.items()} for row in rows)
+def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
+    compute = stages["compute_ns"].astype("int64")
+    cost_ns = (compute.max() - compute.mean()) / (_steps(stages) or 1)
+    excess = 100 * (row["compute_max_over_mean"] - 1)
+    step_ns = stages["window_ns"].astype("int64").mean() / (_steps(stages) or 1)
+    per = "a step" if _steps(stages) else "in the capture"
+    return Finding(
+        rule="pipeline_imbalance",
+        severity=severity(100 * cost_ns / step_ns),
+        title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {excess:.0f} % more "
+        f"than the mean stage, {milliseconds(cost_ns)} {per}: the others wait for it.",
+        evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
+        recommendation="Move layers from that stage to the others; the first and last stages also carry "
+        "embedding, head and loss.",
+        caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
+        "may be limited by memory instead.",
+        cost_ns=round(cost_ns),
+        table="pipeline",
+        part_of=pipeline_name(row["pipeline"]),
+    )
+
+
+def _steps(stages: pd.DataFrame) -> int | None:
+    """How many steps the figures are of; `None` for a whole capture."""
+    steps = stages["steps"].iloc[0]
+    return None if pd.isna(steps) else int(steps)
+
+
+def _evidence(stages: pd.DataFrame, sums: Sequence[str], others: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
+    """Stage by stage, sums as those of a mean step."""
+    return plain(per_step(stages[["rank", "stage", *sums, *others]], sums, _steps(stages)))

@@ -1,16 +1,21 @@
 """Ranks that make the others wait."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.breakdown import Breakdown
 from traceanalyzer.analyses.exposed_comm import ExposedComm
+from traceanalyzer.analyses.pipeline import Pipeline
+from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
 from traceanalyzer.analyses.waits import Waits
-from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.basis import about, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.names import short_name
 
 LEAST_COST_PCT = 2.0
 """Of a step; less is noise."""
@@ -31,8 +36,8 @@ _LATE = {
 }
 
 _ADVICE = {
-    "compute": "Give the ranks equal work: sequence lengths, experts, pipeline stages, uneven last batches. If the "
-    "work is equal, look at this GPU's clocks and temperature.",
+    "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
+    "at this GPU's clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
     "transfer": "Compare this rank's links with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     "unmatched": "It may itself have waited for another rank: have process groups recorded (PyTorch's profiler does; "
@@ -45,34 +50,84 @@ _ADVICE = {
     "launch": "Look at what else runs on this GPU, and at the order of its streams.",
     "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
+_STAGE_ADVICE = "Give the stages equal work: move layers from the longer ones to the others."
 _NO_CAUSE_ADVICE = "Open the timeline at the longest wait and compare this rank with one that waits."
 
 
-def stragglers(stragglers: Stragglers, exposed_comm: ExposedComm, waits: Waits) -> list[Finding]:
-    """Each rank for which another waits at least 2 % of a step, the five costliest."""
-    rows = [row for row in stragglers.rows() if (row["cost_pct"] or 0) >= LEAST_COST_PCT]
-    return [_finding(row, exposed_comm, waits) for row in rows[:_MOST_FINDINGS]]
+_OWN_DOING = ("copies", "host", "data", "sync", "launch", "between_kernels")
+"""Causes that a rank of a pipeline has of itself; what else makes stages wait, the schedule and their sizes do."""
 
 
-def _finding(row: Mapping[str, Any], exposed_comm: ExposedComm, waits: Waits) -> Finding:
-    advice = _ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
-    if row["operation"]:
-        advice += f" Longest beyond the other ranks: {row['operation']}, {milliseconds(row['operation_ns'])}"
-        advice += " a step." if row["steps"] else "."
+def stragglers(
+    stragglers: Stragglers,
+    exposed_comm: ExposedComm,
+    waits: Waits,
+    steps: Steps,
+    breakdown: Breakdown,
+    pipeline: Pipeline,
+) -> list[Finding]:
+    """Each rank for which another waits at least 2 % of a step, the five costliest.
+
+    In a pipeline a rank that computes longer is part of what the pipeline rules say.
+    """
+    times = _times(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
+    stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
+    return [
+        replace(_finding(row, stages), evidence=_evidence(row, times), interval_ns=_longest_wait(row, waits.table))
+        for row in costly(stragglers)[:_MOST_FINDINGS]
+    ]
+
+
+def costly(stragglers: Stragglers) -> list[dict[str, Any]]:
+    """The stragglers that cost enough to speak of, costliest first."""
+    return [row for row in stragglers.rows() if (row["cost_pct"] or 0) >= LEAST_COST_PCT]
+
+
+def cause_of(row: Mapping[str, Any], stages: Mapping[int, int]) -> str:
+    """What the waits for a straggler come from, as findings call it; `stages` says which pipeline a rank is in."""
+    is_stage = row["collective"] in POINT_TO_POINT and row["rank"] in stages
+    if is_stage and row["cause"] not in _OWN_DOING:
+        return pipeline_name(stages[row["rank"]])
+    return about(row["cause"] or "lateness", row["rank"])
+
+
+def pipeline_name(number: int) -> str:
+    """How findings about a pipeline call it."""
+    return f"pipeline {number}"
+
+
+def _finding(row: Mapping[str, Any], stages: Mapping[int, int]) -> Finding:
+    cause = cause_of(row, stages)
+    is_of_pipeline = row["rank"] in stages and cause == pipeline_name(stages[row["rank"]])
     return Finding(
         rule="straggler",
         severity=severity(row["cost_pct"]),
-        title=f"{_late(row)}: {_who_waits(row)}.",
-        evidence=(row, *_evidence(row, exposed_comm)),
-        recommendation=advice,
+        title=_of_a_stage(row) if is_of_pipeline else f"{_late(row)}: {_who_waits(row)}.",
+        recommendation=_advice(row, is_of_pipeline=is_of_pipeline),
         caveat=_caveat(row),
         cost_ns=row["cost_max_ns"],
-        interval_ns=_longest_wait(row["rank"], row["cost_max_rank"], waits.table),
+        table="stragglers",
+        about=None if is_of_pipeline else cause,
+        part_of=cause if is_of_pipeline else None,
     )
+
+
+def _advice(row: Mapping[str, Any], *, is_of_pipeline: bool) -> str:
+    advice = _STAGE_ADVICE if is_of_pipeline else _ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
+    if not row["operation"]:
+        return advice
+    longer = f"{milliseconds(row['operation_ns'])}{' a step' if row['steps'] else ''}"
+    return f"{advice} Longest beyond the other ranks: {short_name(row['operation'])}, {longer}."
 
 
 def _late(row: Mapping[str, Any]) -> str:
     return _LATE.get(row["cause"] or "", "Rank {rank} comes late").format(rank=row["rank"])
+
+
+def _of_a_stage(row: Mapping[str, Any]) -> str:
+    """Who waits for a stage, without a reason: each stage waits for the other at its time, by the schedule."""
+    said = _who_waits(row).replace("for it", f"for rank {row['rank']}")
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _who_waits(row: Mapping[str, Any]) -> str:
@@ -81,27 +136,43 @@ def _who_waits(row: Mapping[str, Any]) -> str:
     if row["waiting_ranks"] == 1:
         return f"rank {row['cost_max_rank']} waits {each} for it inside {where}"
     many, mean = f"{row['waiting_ranks']} ranks", milliseconds(row["cost_mean_ns"])
-    return f"{many} wait for it inside {where}, {mean} on average, rank {row['cost_max_rank']} {each}"
+    return f"{many} wait for it inside {where}, {mean} on average and {each} on rank {row['cost_max_rank']}"
 
 
-def _evidence(row: Mapping[str, Any], exposed_comm: ExposedComm) -> list[dict[str, Any]]:
-    """How the exposed communication of the rank that waits most splits."""
-    own = [split for split in exposed_comm.rows() if split["rank"] == row["cost_max_rank"]]
-    return [split for split in own if split["is_complete"] or (row["steps"] is None and split["step"] is None)]
+def _times(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:
+    """How each complete step of each rank splits, or its whole capture."""
+    frame = windows.to_frame()
+    frame = (
+        frame[frame["is_complete"].fillna(value=False).astype(bool)] if "step" in frame else frame.assign(step=pd.NA)
+    )
+    split = exposed_comm.to_frame()[["rank", "step", "exposed_transfer_ns", "exposed_wait_ns"]]
+    return frame.astype({"step": "Int64"}).merge(split.astype({"step": "Int64"}), on=["rank", "step"], how="left")
+
+
+def _evidence(row: Mapping[str, Any], times: pd.DataFrame) -> tuple[dict[str, Any], ...]:
+    """Step by step the straggler beside the rank that waits most for it."""
+    columns = ["step", "rank", "window_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"]
+    both = times[times["rank"].isin([row["rank"], row["cost_max_rank"]])].sort_values(["step", "rank"])
+    return plain(both[columns])
 
 
 def _caveat(row: Mapping[str, Any]) -> str:
+    by_host = row["cause"] in ("host", "sync", "launch", "between_kernels")
     if row["collective"] in POINT_TO_POINT:
-        return "Pipeline stages wait for each other by design; only what exceeds the expected bubble can be won."
-    if row["cause"] in ("host", "sync", "launch", "between_kernels"):
-        return "Profiling slows the host: check with an un-profiled run that the step is longer than its GPU work."
+        won = "Pipeline stages wait for each other by design; only what exceeds the expected bubble can be won."
+        return f"{won} {_PROFILED}" if by_host else won
+    if by_host:
+        return _PROFILED
     if row["cause"] is None:
         return "No part of this rank's time exceeds the others' enough to explain it: perhaps late from the start."
     return "Once this rank is faster, the next slowest sets the pace: expect to win less than the wait."
 
 
-def _longest_wait(rank: int, waiting: int, waits: pd.DataFrame) -> tuple[int, int] | None:
-    own = waits[(waits["rank"] == waiting) & (waits["waits_for"] == rank)]
+_PROFILED = "Profiling slows the host: check with an un-profiled run that the step is longer than its GPU work."
+
+
+def _longest_wait(row: Mapping[str, Any], waits: pd.DataFrame) -> tuple[int, int] | None:
+    own = waits[(waits["rank"] == row["cost_max_rank"]) & (waits["waits_for"] == row["rank"])]
     if own.empty:
         return None
     longest = own.loc[(own["end_ns"] - own["start_ns"]).idxmax()]

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-SCRIPTS = ("page.js", "tables.js", "bars.js", "timeline_model.js", "timeline_draw.js", "timeline.js", "charts.js")
+SCRIPTS = (
+    "page.js",
+    "tables.js",
+    "bars.js",
+    "timeline_model.js",
+    "timeline_draw.js",
+    "timeline_export.js",
+    "timeline.js",
+    "charts.js",
+)
 """In the order in which they run."""
 
 PLOTLY = "plotly.min.js"
@@ -58,7 +67,7 @@ def plotly_packed() -> str:
 
 def packed(content: bytes) -> str:
     """Deflated and in base64, as the page's scripts unpack it."""
-    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(content)).decode("ascii")
 
 
 def write_plotly(folder: Path) -> Path:

@@ -6,13 +6,11 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.report.log_axis import log_axis
+from traceanalyzer.report.palette import LEGEND, SERIES
 from traceanalyzer.report.quantities import text
 
 MOST_POINTS = 6_000
 """Points of a scatter; beyond, every n-th call is drawn, and it is said."""
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000")
-"""For series that are not kinds; safe for the colour-blind."""
 
 _MARKS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
 
@@ -28,22 +26,22 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
         return None
     every = -(-len(frame) // MOST_POINTS)
     drawn = frame.iloc[::every]
-    by_rank = drawn["rank"].nunique() <= len(COLOURS)
+    by_rank = drawn["rank"].nunique() <= len(SERIES)
     marks = {name: place for place, name in enumerate(sorted(drawn["collective"].unique()))}
     series = drawn.groupby(["collective", "rank"] if by_rank else ["collective"])
     traces = [_series(name, own, marks[name[0]], by_rank=by_rank) for name, own in series]
-    colours = {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(sorted({t["meta"] for t in traces}))}
+    colours = {label: SERIES[place % len(SERIES)] for place, label in enumerate(sorted({t["meta"] for t in traces}))}
     for trace in traces:
         trace["marker"]["color"] = colours[trace["meta"]]
     layout = {
         "xaxis": log_axis(drawn["size_bytes"].tolist(), "bytes", "size"),
         "yaxis": log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), "ns", "duration"),
-        "margin": {"l": 70, "r": 10, "t": 30 if every > 1 else 10, "b": 50},
+        "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
         "height": 360,
-        "legend": {"orientation": "h", "y": 1.12},
+        **LEGEND,
     }
     if every > 1:
-        layout["annotations"] = [_remark(f"every {every}th of {len(frame):,} calls")]
+        layout["annotations"] = [_remark(f"one in {every} of {len(frame):,} calls")]
     return {"data": traces, "layout": layout}
 
 
@@ -62,11 +60,11 @@ def _series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[s
             f"{text(size, '_bytes')} in {text(ns, '_ns')}"
             for size, ns in zip(own["size_bytes"], durations, strict=True)
         ],
-        "marker": {"size": 7, "opacity": 0.6, "symbol": _MARKS[mark % len(_MARKS)]},
+        "marker": {"size": 7, "opacity": 0.8, "symbol": _MARKS[mark % len(_MARKS)]},
         "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
     }
 
 
 def _remark(words: str) -> dict[str, Any]:
-    place = {"xref": "paper", "yref": "paper", "x": 1, "y": 1.02, "xanchor": "right", "yanchor": "bottom"}
+    place = {"xref": "paper", "yref": "paper", "x": 1, "y": 0.99, "xanchor": "right", "yanchor": "top"}
     return {"text": words, "showarrow": False, **place}

@@ -9,11 +9,13 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict
+from traceanalyzer.names import short_name
+from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict, waiting
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
-from traceanalyzer.report.names import short_name
 from traceanalyzer.report.parts import Split, split
+from traceanalyzer.report.run_facts import headline_facts
+from traceanalyzer.report.schedule import schedule
 from traceanalyzer.report.timeline_data import timeline_data
 
 PARTS = (
@@ -35,12 +37,16 @@ _PLACE = re.compile(r"\{# part: (?P<part>\w+)(?: (?P<order>\d+))? #\}")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One Result's place on the page, and the template that draws it."""
+    """One Result's place on the page, and the template that draws it.
+
+    `is_folded`: the template has no heading, so it is a folded table; several of a part stand behind one line.
+    """
 
     name: str
     template: str
     part: str
     order: int
+    is_folded: bool
 
 
 def write(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
@@ -80,6 +86,8 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
+        "waiting": waiting,
+        "schedule": schedule,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
@@ -119,7 +127,7 @@ def _sections(report: Report, environment: jinja2.Environment) -> list[Section]:
         own = f"section_{name}.html"
         if len(result) and (own in known or not result.is_detail):
             template = own if own in known else "section_default.html"
-            made.append(Section(name, template, *_place(template)))
+            made.append(Section(name, template, *_place(template), is_folded="<h3" not in assets.read(template)))
     return sorted(made, key=lambda section: section.order)
 
 
@@ -130,16 +138,20 @@ def _place(template: str) -> tuple[str, int]:
 
 
 def _head(report: Report) -> list[str]:
-    """What the run was: GPUs, world size, steps, window, software."""
+    """What the run was: strategy and model where a run.json says so, GPUs, world size, steps, window, software."""
     ranks = report.results["ranks"].to_frame()
+    told = headline_facts(report.run_info) if report.run_info else []
     if ranks.empty:
-        return []
+        return told
     models = ranks["device_name"].dropna().value_counts()
     gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
-    sizes = ranks["world_size"].dropna().unique()
+    sizes = ranks["world_size"].dropna().unique().tolist()
+    if not sizes and report.run_info and report.run_info.world_size:
+        sizes = [report.run_info.world_size]
     steps = report.results["steps"].to_frame()
     numbers = steps["step"].dropna() if len(steps) else steps
     facts = [
+        *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
         f"{numbers.nunique()} steps captured" if len(numbers) else "no steps marked",

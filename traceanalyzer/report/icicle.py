@@ -1,17 +1,24 @@
-"""The icicle: one rank's GPU time from module or range down to operator and kernel."""
+"""The icicle: one rank's GPU time from pass and module or range down to operator and kernel."""
 
+import re
+from collections import Counter
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.names import short_name
+from traceanalyzer.names import short_name
+from traceanalyzer.report.palette import BLOCK, KINDS
 
 MOST_LEAVES = 800
 """Kernels at their places that are drawn, those with most time; the rest is one block beside them."""
 
-_COLOURS = {"compute": "#0072B2", "comm": "#56B4E9", "copy": "#009E73"}
-_INNER = "#BBBBBB"
+NEARLY_ALL = 0.9
+
+_OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
+"""Ranges and modules of the forward pass under which backward operators are filed."""
 
 
 def icicle(result: Result) -> dict[str, Any] | None:
@@ -22,7 +29,7 @@ def icicle(result: Result) -> dict[str, Any] | None:
     rank = int(frame["rank"].min())
     own = frame[frame["rank"] == rank].nlargest(MOST_LEAVES, "gpu_ns")
     total = int(frame.loc[frame["rank"] == rank, "gpu_ns"].sum())
-    nodes = _nodes(own, f"rank {rank}", total)
+    nodes = tree(own, f"rank {rank}", total)
     number = {key: str(place) for place, key in enumerate(nodes)} | {"": ""}
     return {
         "data": [
@@ -35,6 +42,8 @@ def icicle(result: Result) -> dict[str, Any] | None:
                 "marker": {"colors": [node[3] for node in nodes.values()]},
                 "branchvalues": "total",
                 "maxdepth": 6,
+                "leaf": {"opacity": 1},
+                "outsidetextfont": {"color": "#1a1a1a"},  # of the root, which else takes the page's
                 "tiling": {"orientation": "v"},
                 "hovertemplate": "%{label}<br>%{value:.4s} ms, %{percentRoot:.1%} of the rank<extra></extra>",
             }
@@ -43,20 +52,38 @@ def icicle(result: Result) -> dict[str, Any] | None:
     }
 
 
-def _nodes(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, str, int, str]]:
-    """By id: parent, label, duration and colour."""
-    nodes = {root: ("", root, total_ns, _INNER)}
+def tree(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, str, int, str]]:
+    """By id: parent, label, duration and colour; only operators and kernels have a kind's colour."""
+    nodes = {root: ("", root)}
+    spent: dict[str, Counter[str]] = {root: Counter(rest=total_ns)}
     for row in own.astype({"path": "object", "autograd": "object"}).to_dict("records"):
-        where = row["path"].split("/") if isinstance(row["path"], str) else []
-        operator = row["operator"] + (f" ({row['autograd']})" if row["autograd"] in ("backward", "recompute") else "")
-        labels = [*where, operator, short_name(row["kernel"])]
+        where = _where(row["path"], row["autograd"])
+        labels = [*where, row["operator"], short_name(row["kernel"])]
         parent = root
         for depth, label in enumerate(labels):
             # A kernel's full name tells kernels of one short name apart.
             key = f"{parent}\n{row['kernel'] if depth == len(labels) - 1 else label}"
-            colour = _COLOURS.get(row["kind"], _INNER) if depth >= len(where) else _INNER
-            spent = nodes[key][2] if key in nodes else 0
-            nodes[key] = (parent, label, spent + int(row["gpu_ns"]), colour)
+            nodes[key] = (parent, label)
+            kind = row["kind"] if depth >= len(where) else "several"
+            spent.setdefault(key, Counter())[kind] += int(row["gpu_ns"])
             parent = key
     rest = total_ns - int(own["gpu_ns"].sum())
-    return nodes | ({f"{root}\nrest": (root, "(shorter ones)", rest, _INNER)} if rest else {})
+    if rest:
+        nodes[f"{root}\nrest"], spent[f"{root}\nrest"] = (root, "(shorter ones)"), Counter(several=rest)
+    return {key: (*names, spent[key].total(), _colour(spent[key])) for key, names in nodes.items()}
+
+
+def _colour(spent: Mapping[str, int]) -> str:
+    """The colour of the kind that takes nearly all of a block's time: a product that clears its output is compute."""
+    kind, most = max(spent.items(), key=itemgetter(1))
+    return KINDS.get(kind, BLOCK) if most >= NEARLY_ALL * sum(spent.values()) else BLOCK
+
+
+def _where(path: object, autograd: object) -> list[str]:
+    """The pass and what of it an operator belongs to: a backward one is filed under its forward's modules."""
+    inside = path.split("/") if isinstance(path, str) else []
+    if not isinstance(autograd, str):
+        return [short_name(name) for name in inside]
+    if autograd != "forward":
+        inside = [name for name in inside if not _OF_THE_FORWARD.search(name)]
+    return [autograd, *(name for part in inside if (name := short_name(part)) != autograd)]

@@ -1,7 +1,7 @@
 """The parts that each rank's time is split into, as the bars, tiles and verdict show them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -32,8 +32,18 @@ COMM_PARTS = (
     Part("exposed_wait_ns", "exposed wait", "wait", "A communication kernel waits for a later rank; no compute runs."),
     Part(
         "exposed_unmatched_ns", "exposed, unmatched", "unmatched",
-        "Exposed communication whose calls could not be matched between ranks, or whose ranks do not wait alike.",
+        "Exposed communication whose calls could not be matched between ranks.",
     ),
+)  # fmt: skip
+
+INSEPARABLE = "transfer + wait, not separable"
+_INSEPARABLE_PART = replace(
+    COMM_PARTS[-1], label=f"exposed {INSEPARABLE}",
+    definition="Exposed communication whose ranks do not wait alike: collectives with one root, uneven all-to-alls.",
+)  # fmt: skip
+_EITHER_PART = replace(
+    COMM_PARTS[-1], label="exposed, unmatched or not separable",
+    definition=f"{COMM_PARTS[-1].definition} Or: {_INSEPARABLE_PART.definition}",
 )  # fmt: skip
 
 IDLE_PARTS = (
@@ -83,13 +93,31 @@ def split(results: Mapping[str, Result]) -> Split | None:
         return None
     chosen = headline_steps(results)
     table = headline[["rank", "window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]]
-    table, comm = _divided(table, results.get("exposed_comm"), COMM, COMM_PARTS, chosen)
+    comm_parts = (*COMM_PARTS[:-1], unsplit_part(unsplit_calls(results, chosen)))
+    table, comm = _divided(table, results.get("exposed_comm"), COMM, comm_parts, chosen)
     table, idle = _divided(table, results.get("idle"), IDLE, IDLE_PARTS, chosen)
     steps = headline["steps"].iloc[0]
     return Split(
         str(headline["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
         (COMPUTE, *comm, COPY, *idle), table.reset_index(drop=True),
     )  # fmt: skip
+
+
+def unsplit_calls(results: Mapping[str, Result], steps: Sequence[int] = ()) -> pd.DataFrame:
+    """The calls of these steps, or all, whose transfer and wait are not told apart: rows of `call_waits`."""
+    if "call_waits" not in results:
+        return pd.DataFrame(columns=["rank", "step", "collective", "is_matched", "why_not_split"])
+    frame = results["call_waits"].to_frame()
+    frame = frame[frame["transfer_ns"].isna()]
+    return frame[frame["step"].isin(steps)] if len(steps) else frame
+
+
+def unsplit_part(calls: pd.DataFrame) -> Part:
+    """What exposed communication that is neither transfer nor wait is called, by the calls that it can be of."""
+    is_matched = calls["is_matched"].astype(bool)
+    if is_matched.empty or not is_matched.any():
+        return COMM_PARTS[-1]
+    return _INSEPARABLE_PART if is_matched.all() else _EITHER_PART
 
 
 def headline_steps(results: Mapping[str, Result]) -> list[int]:

@@ -3,11 +3,10 @@
 from typing import Any
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.palette import LEGEND, SERIES
 
-MOST_RANKS = 8
+MOST_RANKS = len(SERIES)
 """Lines that can be told apart; of more ranks those with the emptiest queue are drawn."""
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#882255")
 
 
 def queue_lines(result: Result) -> dict[str, Any] | None:
@@ -27,7 +26,7 @@ def queue_lines(result: Result) -> dict[str, Any] | None:
                 "name": f"rank {rank}",
                 "x": ((own["start_ns"] - zero) / 1e6).tolist(),
                 "y": own["mean_depth"].astype("float64").tolist(),
-                "line": {"shape": "hv", "width": 1.5, "color": _COLOURS[place]},
+                "line": {"shape": "hv", "width": 1.5, "color": SERIES[place]},
                 "hovertemplate": "%{y:.3~r} waiting at %{x:.1f} ms<extra>%{fullData.name}</extra>",
             }
         )
@@ -35,7 +34,7 @@ def queue_lines(result: Result) -> dict[str, Any] | None:
         "xaxis": {"title": {"text": "time (ms)"}},
         "yaxis": {"title": {"text": "operations in the queue"}, "rangemode": "tozero"},
         "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
-        "height": 280,
-        "legend": {"orientation": "h", "y": 1.15},
+        "height": 340,
+        **LEGEND,
     }
     return {"data": lines, "layout": layout}

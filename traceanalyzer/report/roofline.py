@@ -5,19 +5,13 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.palette import LEGEND, SERIES
 
 MOST_POINTS = 400
 """Operators that are drawn, those with most GPU time."""
 
-_FAMILIES = {
-    "gemm": "#0072B2",
-    "attention": "#56B4E9",
-    "convolution": "#E69F00",
-    "norm": "#009E73",
-    "softmax": "#D55E00",
-    "element-wise": "#999999",
-}
-"""In the order of the legend; others are grey."""
+_FAMILIES = ("gemm", "attention", "convolution", "norm", "softmax", "element-wise")
+"""In the order of the legend, each with its colour; others share the last one."""
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
@@ -37,7 +31,7 @@ def roofline(result: Result) -> dict[str, Any] | None:
             "yaxis": {"title": {"text": "TFLOP/s"}, "type": "log"},
             "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
             "height": 420,
-            "legend": {"orientation": "h", "y": 1.12},
+            **LEGEND,
         },
     }
 
@@ -89,7 +83,7 @@ def _series(family: str, own: pd.DataFrame) -> dict[str, Any]:
         "text": (own["operator"] + " " + own["shapes"].fillna("").str.slice(0, 80)).tolist(),
         "customdata": (own["gpu_ns"] / 1e6).tolist(),
         "marker": {
-            "color": _FAMILIES.get(family, "#999999"),
+            "color": SERIES[_FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES)],
             "opacity": 0.7,
             "size": (6 + 24 * own["area"].astype("float64") ** 0.5).tolist(),
         },

@@ -27,6 +27,24 @@ def run_facts(info: RunInfo) -> RunFacts:
     return RunFacts(pd.DataFrame({"fact": list(flat), "value": [str(value) for value in flat.values()]}, dtype="str"))
 
 
+def headline_facts(info: RunInfo) -> list[str]:
+    """What a page's first lines say of the run: strategy, model, batch and dtype, as far as they are known."""
+    model = info.model or {}
+    layers, parameters = model.get("layers"), model.get("parameters")
+    size = f"{parameters / 1e6:,.0f} M parameters" if isinstance(parameters, int | float) else ""
+    inside = ", ".join(filter(None, [f"{layers} layers" if layers else "", size]))
+    batch = info.batch.global_batch if info.batch else None
+    facts = [
+        info.strategy,
+        f"model of {inside}" if inside else None,
+        f"batch {batch} × {model['seq_len']:,} tokens" if batch and isinstance(model.get("seq_len"), int) else None,
+        info.dtype,
+        "compiled" if info.compile else None,
+        "activation checkpointing" if info.activation_checkpointing else None,
+    ]
+    return [str(fact) for fact in facts if fact]
+
+
 def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in content.items():

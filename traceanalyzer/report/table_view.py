@@ -8,8 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
+from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
 
 PLAIN_ROWS = 16
@@ -18,7 +18,7 @@ PLAIN_ROWS = 16
 MOST_ROWS = 5_000
 """Rows that a page carries of one table; the CSV beside it has all."""
 
-_NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation")
+_NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation", "range")
 """Columns that hold names of kernels or operators."""
 
 _LONGEST_TEXT = 400
@@ -129,4 +129,6 @@ def _shown(text: str, column: str) -> str:
     """What a person calls it."""
     if column in _NAMES:
         return short_name(text)
+    if column == "figure":  # a column's name: what it is of; its unit stands in the columns' heads
+        return text.removesuffix(f"_{quantity(text)}").replace("_", " ")
     return text.replace("_", "-") if column == "collective" else text

@@ -1,12 +1,18 @@
 """A report as CSV, JSON and Parquet: the same rows and column names as the library's."""
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 
+from traceanalyzer.findings import Finding
 from traceanalyzer.report import FORMAT_VERSION, Report, care
 
 
@@ -53,26 +59,46 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Any) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+def _finding(finding: Finding) -> dict[str, Any]:
+    named = {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+    return named | {"also": [_finding(item) for item in finding.also]}
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV that no spreadsheet runs as formulas."""
-    # Names come from the trace: one that would run gets an apostrophe.
-    texts = {name: frame[name].map(_inert, na_action="ignore") for name in frame if _holds_text(frame[name])}
-    frame.assign(**texts).to_csv(path, index=False)
+    table = pa.Table.from_pandas(frame.assign(**_plain(frame)), preserve_index=False)
+    columns = [_inert(column) for column in table.itercolumns()]
+    with path.open("wb") as file:
+        file.write(_header(table.column_names))
+        if columns:
+            rows = pa.table(columns, names=table.column_names)
+            pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
 
 
-def _holds_text(column: pd.Series) -> bool:
-    return isinstance(column.dtype, pd.CategoricalDtype) or not pd.api.types.is_numeric_dtype(column.dtype)
+def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Columns of mixed objects, as texts."""
+    return {name: frame[name].map(str, na_action="ignore") for name in frame if frame[name].dtype == object}
 
 
-def _inert(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in _FORMULA and value.strip() else value
+def _header(names: list[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(names)
+    return text.getvalue().encode()
 
 
-_FORMULA = ("=", "+", "-", "@")
+def _inert(column: Any) -> Any:
+    """Texts come from the trace: one that a spreadsheet would run gets an apostrophe."""
+    if pa.types.is_dictionary(column.type):
+        return pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(chunk.indices, _inert(chunk.dictionary)) for chunk in column.chunks],
+            type=column.type,
+        )
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.replace_substring_regex(column, _FORMULA, r"'\1")
+    return column
+
+
+_FORMULA = r"^([\s\v\pZ]*[=+@-])"
 
 
 def _places(report: Report, folder: Path, suffix: str) -> dict[str, Path]:

@@ -2,8 +2,9 @@
 
 A column is a run of unsigned LEB128 numbers. For each rank come, in this order: start after the previous start,
 duration, name, stream, step, launch delay and launch call (0: not known, else one more); then for its
-communication operations call label and bytes (0: not known) and wait (0: not known, else one more); then bytes of
-its copies; then of its gaps start after the previous start, length, cause and what the host did (0: not known).
+communication operations call label and bytes (0: not known), wait (0: not known, else one more) and why there is no
+wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the previous start,
+length, cause and what the host did (0: not known).
 The ranks lie one after the other.
 """
 
@@ -17,9 +18,10 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.timeline import MOST_OPERATIONS
+from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
-from traceanalyzer.report.names import short_name
+from traceanalyzer.report.parts import unsplit_calls, unsplit_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
     kept = _kept(counts, results)
     table = table[table["rank"].isin(kept)]
     names, name_ids = _names(table)
-    calls, labels = _calls(results)
+    calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
     ranks, columns = [], []
     for rank in kept:
@@ -66,6 +68,8 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
         "zero": str(clock.zero_ns),
         "names": names,
         "calls": labels,
+        "whys": whys,
+        "unsplit": unsplit_part(unsplit_calls(results)).label,
         "launches": [str(name) for name in table["launch"].cat.categories],
         "causes": causes,
         "doings": doings,
@@ -152,29 +156,32 @@ def _or_zero(values: pd.Series) -> np.ndarray:
 
 def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
     if calls is None:
-        return [np.zeros(len(comm), dtype=np.int64)] * 3
+        return [np.zeros(len(comm), dtype=np.int64)] * 4
     rows = calls.reindex(comm["call"].astype("int64"))
     wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
-    return [_or_zero(rows["label"]), _or_zero(rows["size_bytes"]), _or_zero(wait)]
+    return [_or_zero(rows["label"]), _or_zero(rows["size_bytes"]), _or_zero(wait), _or_zero(rows["why"])]
 
 
-def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list[str]]:
-    """By rank and call: label, bytes and wait; and what each label says."""
+def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+    """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
     frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
     if frame.empty:
-        return {}, []
+        return {}, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
     for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
         text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
     codes, labels = pd.factorize(text)
     frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
     if "call_waits" in results:
-        waits = results["call_waits"].to_frame()[["rank", "call", "wait_ns"]]
+        waits = results["call_waits"].to_frame()[["rank", "call", "wait_ns", "why_not_split"]]
         frame = frame.merge(waits, on=["rank", "call"], how="left")
     else:
-        frame["wait_ns"] = pd.NA
-    frame["wait_ns"] = frame["wait_ns"].astype("Int64")
-    return {int(rank): own.set_index("call") for rank, own in frame.groupby("rank")}, [str(label) for label in labels]
+        frame = frame.assign(wait_ns=pd.NA, why_not_split=pd.NA)
+    reasons, whys = pd.factorize(frame["why_not_split"])
+    frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64"), why=pd.array(reasons, "Int64"))
+    frame["why"] = frame["why"].where(reasons >= 0)
+    by_rank = {int(rank): own.set_index("call") for rank, own in frame.groupby("rank")}
+    return by_rank, [str(label) for label in labels], [str(why) for why in whys]
 
 
 def _bands(steps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:

@@ -1,7 +1,10 @@
 """Two or three sentences that say where the step time went: the findings' own words, or the breakdown's."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
+from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
 from traceanalyzer.report.parts import Split
 from traceanalyzer.report.quantities import digits, text
@@ -13,6 +16,7 @@ APART_PCT = 20.0
 """Ranks whose shares differ by more than this are called out."""
 
 MOST_FINDINGS = 2
+MOST_SENTENCES = 3
 
 
 def sentences(report: Report, split: Split | None) -> list[str]:
@@ -20,13 +24,19 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
-    found = [finding.title for finding in report.findings if finding.severity in ("high", "medium")][:MOST_FINDINGS]
+    found = _said(report.findings)
     if not found:
         return [_length(split, shares), *_from_breakdown(report, split, shares)]
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
     return [_length(split, shares), *([] if is_said else pair), *_joined(found)]
+
+
+def _said(findings: Sequence[Finding]) -> list[str]:
+    """What the first findings say, each with the first of what it has taken in."""
+    grave = [finding for finding in findings if finding.severity in ("high", "medium")][:MOST_FINDINGS]
+    return [item.title for finding in grave for item in (finding, *finding.also[:1])][:MOST_SENTENCES]
 
 
 def _joined(titles: list[str]) -> list[str]:
@@ -74,7 +84,35 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
         (
             f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
             "exposed communication."
+        ),
+        *_of_the_peak(report),
+    ]
+
+
+def _of_the_peak(report: Report) -> list[str]:
+    """How near a run without faults is to what its GPUs and links can do."""
+    mfu = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
+    known = mfu.dropna(subset="mfu_pct")
+    said = []
+    if len(known):
+        first, share = known.iloc[0], known.loc[known["is_complete"].astype(bool), "mfu_pct"].mean()
+        said.append(
+            f"What there is to gain lies in the kernels: model FLOPs are {digits(share)} % of the peak of "
+            f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:,.0f} TFLOP/s)."
         )
+    return said + _of_the_links(report)
+
+
+def _of_the_links(report: Report) -> list[str]:
+    frame = report.results["collectives"].to_frame() if "collectives" in report.results else pd.DataFrame()
+    known = frame[frame["peak_pct"].notna()] if len(frame) else frame
+    if known.empty:
+        return []
+    most = known.loc[known["size_bytes"].astype("float64").idxmax()]
+    name = str(most["collective"]).replace("_", "-")
+    rate, share = digits(most["busbw_gbps"]), digits(most["peak_pct"])
+    return [
+        f"Most bytes go through {name}s: {rate} GB/s, {share} % of the links' peak, while compute runs beside them."
     ]
 
 

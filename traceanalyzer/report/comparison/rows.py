@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.diff import TableDiff
-from traceanalyzer.report.names import short_name
+from traceanalyzer.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
 
 _NAMES = ("name", "other_name", "operation", "operator")

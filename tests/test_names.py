@@ -1,6 +1,6 @@
 import pytest
 
-from traceanalyzer.report.names import MOST, short_name
+from traceanalyzer.names import MOST, short_name
 
 NATIVE = "void at::native::"
 ANONYMOUS = "at::native::(anonymous namespace)::"
@@ -36,6 +36,7 @@ ANONYMOUS = "at::native::(anonymous namespace)::"
         ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>(P)",
          "cutlass bf16_s16816gemm 256×128 tn"),
         ("ampere_sgemm_128x64_tn", "cublas sgemm 128×64"),
+        ("## backward ##", "backward"),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_execute_kernel__5x_cublas",
          "xmma gemm 128×128 f32"),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_kernel0_0",

@@ -17,9 +17,10 @@ def short_name(name: str) -> str:
     """Short name of a GPU operation, for display: different kernels may share one.
 
     `multi_tensor_apply · FusedAdam`, `elementwise · add`, `nvjet 192×128 bf16`, `NCCL all-reduce f32`. What no rule
-    knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped.
+    knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
+    the marks around a range's name: `## backward ##` is `backward`.
     """
-    plain = _printable(name)
+    plain = _printable(name).strip("# ")
     for pattern, shorten in _RULES:
         match = pattern.search(plain)
         if match:

@@ -1,0 +1,136 @@
+"""All ranks as one file for Perfetto: Chrome trace events, a process for each rank, waits told apart from transfers.
+
+Times are microseconds after the earliest operation, exact to the nanosecond; `otherData` says when that was.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.export.slices import of_rank
+
+NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks")
+"""Results that an export is made from."""
+
+
+def write(results: Mapping[str, Result], path: Path, label: str) -> int:
+    """Write the ranks' operations, gzip-compressed when the name ends in `.gz`; returns how many events there are.
+
+    Args:
+        results: at least those of NEEDED.
+        path: the file; its folder is made.
+        label: name of the run.
+    """
+    shifts, note = common_clock(results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with _opened(path) as file:
+        head = {"label": label, "zero_ns": str(_zero_ns(results, shifts)), "clocks": note}
+        file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(head)},"traceEvents":[')
+        for event in trace_events(results, shifts):
+            file.write(",\n" if count else "\n")
+            file.write(json.dumps(event, separators=(",", ":")))
+            count += 1
+        file.write("\n]}\n")
+    return count
+
+
+def trace_events(results: Mapping[str, Result], shifts: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+    """Events of all ranks: names of processes and tracks (`ph` M), then slices (`ph` X), rank by rank."""
+    zero_ns = _zero_ns(results, shifts)
+    frames = {name: results[name].to_frame() for name in NEEDED}
+    tables = {name: dict(list(frame.groupby("rank"))) for name, frame in frames.items()}
+    devices = frames["ranks"].set_index("rank")["device_name"]
+    for rank in sorted(shifts):
+        device = devices.get(rank)
+        name = f"rank {rank}" if pd.isna(device) else f"rank {rank} · {device}"
+        yield _named("process_name", rank, 0, {"name": name})
+        yield _named("process_sort_index", rank, 0, {"sort_index": rank})
+        slices = _in_lanes(of_rank({name: tables[name].get(rank, frames[name].iloc[:0]) for name in NEEDED}))
+        for thread, (_, track) in enumerate(sorted(set(zip(slices["order"], slices["track"], strict=True)))):
+            yield _named("thread_name", rank, thread, {"name": track})
+            yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
+            yield from _slices(slices[slices["track"] == track], rank, thread, shifts[rank] + zero_ns)
+
+
+def common_clock(results: Mapping[str, Result]) -> tuple[dict[int, int], str]:
+    """What is taken from each rank's times so that all have one clock, and a sentence that says how.
+
+    Offsets from shared collectives where they are larger than their uncertainty; ranks whose times lie apart and
+    whose offset is not known begin together.
+    """
+    table = results["timeline"].table
+    spans = table.groupby("rank").agg(first=("start_ns", "min"), last=("end_ns", "max"))
+    clocks = results["clocks"].to_frame().set_index("rank").reindex(spans.index)
+    is_known = clocks["is_significant"].fillna(value=False).astype(bool)
+    shifts = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
+    first, last = spans["first"] - shifts, spans["last"] - shifts
+    apart = clocks["offset_ns"].isna() & ((first > last.median()) | (last < first.median()))
+    if apart.any():
+        shifts = shifts.where(~apart, spans["first"] - int(first[~apart].min() if (~apart).any() else first.min()))
+    said = [
+        *([f"moved by the offset of their clocks: ranks {_listed(spans.index[is_known])}"] if is_known.any() else []),
+        *(
+            [f"moved to begin with the others, offset unknown: ranks {_listed(spans.index[apart])}"]
+            if apart.any()
+            else []
+        ),
+    ]
+    return {int(rank): int(shift) for rank, shift in shifts.items()}, "; ".join(said) or "as recorded"
+
+
+def _listed(ranks: pd.Index) -> str:
+    return ", ".join(map(str, ranks))
+
+
+def _zero_ns(results: Mapping[str, Result], shifts: Mapping[int, int]) -> int:
+    starts = results["timeline"].table.groupby("rank")["start_ns"].min()
+    return min((int(start) - shifts[int(rank)] for rank, start in starts.items()), default=0)
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8")
+    return path.open("w", encoding="utf-8")
+
+
+def _named(what: str, rank: int, thread: int, content: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": content}
+
+
+def _slices(slices: pd.DataFrame, rank: int, thread: int, zero_ns: int) -> Iterator[dict[str, Any]]:
+    columns = ("name", "start_ns", "end_ns", "colour", "args")
+    for name, start, end, colour, content in zip(*(slices[column].tolist() for column in columns), strict=True):
+        event = {"ph": "X", "name": name, "pid": rank, "tid": thread, "ts": (start - zero_ns) / 1000,
+                 "dur": (end - start) / 1000, "cname": colour}  # fmt: skip
+        yield event | {"args": content} if content else event
+
+
+def _in_lanes(slices: pd.DataFrame) -> pd.DataFrame:
+    """Slices that begin before an earlier one of their track has ended go to a track of their own beside it."""
+    slices = slices.sort_values(["order", "track", "start_ns", "end_ns"], kind="stable", ignore_index=True)
+    tracks = slices["track"].to_numpy(dtype=object, copy=True)
+    for track, own in slices.groupby("track", sort=False):
+        starts, ends = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+        if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
+            continue
+        lanes = _lanes(starts, ends)
+        tracks[own.index[lanes > 0]] = [f"{track} ({lane + 1})" for lane in lanes[lanes > 0]]
+    return slices.assign(track=tracks)
+
+
+def _lanes(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """For each slice, in order of start, the first lane that is free."""
+    free: list[int] = []
+    lanes = np.zeros(len(starts), dtype=np.int64)
+    for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        lane = next((number for number, until in enumerate(free) if until <= start), len(free))
+        free[lane : lane + 1] = [end]
+        lanes[place] = lane
+    return lanes

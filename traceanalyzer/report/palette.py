@@ -1,0 +1,15 @@
+"""How charts look: colours that mean a kind, others for what is no kind, and where legends stand."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+KINDS: Mapping[str, str] = MappingProxyType({"compute": "#0072B2", "comm": "#56B4E9", "copy": "#009E73"})
+
+SERIES = ("#8A6FD6", "#C99700", "#A8324A", "#7C8A1F", "#8A5A3C", "#5F7488", "#B79AE8", "#D8C06A")
+"""For ranks and families: far from the kinds' blue, sky blue, vermilion, green, grey and pink, in both themes."""
+
+BLOCK = "#ECE7DD"
+"""Of a block that holds several kinds."""
+
+LEGEND = {"legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}}
+"""Part of a layout: the legend above the plot, from its left edge."""
