@@ -1,6 +1,6 @@
 """How fast and in how much memory a large Kineto trace is read and reported, beside HolisticTraceAnalysis.
 
-    python benchmarks/kineto_speed.py sample_traces/ddp/rank0.json.gz --events 1200000
+    python benchmarks/kineto_speed.py tests/captures/ddp/rank0.json.gz --events 1200000
 
 Makes a trace by repeating a sample's events with shifted times, correlation ids and step numbers, then measures,
 each in a process of its own: reading it, the whole command, and HolisticTraceAnalysis or traceinsight where one is

@@ -17,7 +17,7 @@ from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import nsys_sqlite
 from traceanalyzer.readers.base import RankHint
 
-SAMPLE = Path(__file__).parents[1] / "sample_traces" / "nsys_ddp" / "ddp.sqlite"
+SAMPLE = Path(__file__).parents[1] / "tests" / "captures" / "nsys_ddp" / "ddp.sqlite"
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 HOST_TABLES = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
 LENGTH_NS, CORRELATIONS = 200_000_000, 100_000

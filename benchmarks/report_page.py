@@ -23,7 +23,7 @@ from traceanalyzer.findings import find
 from traceanalyzer.model import RankTrace
 from traceanalyzer.report import Report, html
 
-SAMPLE = Path(__file__).parent.parent / "sample_traces" / "ddp"
+SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
 BUDGETS = {8: (3.0, 1.0), 64: (8.0, 2.0)}
 """Ranks → megabytes, seconds to the painted timeline."""
 BROWSER = {

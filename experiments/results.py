@@ -47,6 +47,11 @@ class Run:
         return facts
 
     @property
+    def label(self) -> str:
+        """What it shares with runs that differ in their seed only."""
+        return re.sub(r"_seed\d+$", "", self.name)
+
+    @property
     def is_analysed(self) -> bool:
         """Whether there is a report."""
         return (self.report / "tables" / "headline.csv").exists()
@@ -325,12 +330,12 @@ def pipeline(run: Run) -> dict[str, Any]:
 
 def over_seeds(runs: list[Run]) -> Iterator[dict[str, Any]]:
     """Throughput of runs that differ in their seed: mean, sample standard deviation, each value."""
-    for name in ("pytorch_ddp", "pytorch_zero3"):
-        own = [run for run in runs if re.fullmatch(rf"{name}(_seed\d+)?", run.name)]
-        values = pd.Series([run.facts["batch"]["global_batch"] / run.step_ms * 1e3 for run in own if run.step_ms])
-        if len(values):
+    for label in dict.fromkeys(run.label for run in runs):
+        own = [run for run in runs if run.label == label and run.step_ms and run.facts["batch"]]
+        values = pd.Series([run.facts["batch"]["global_batch"] / run.step_ms * 1e3 for run in own])
+        if len(values) > 1:
             yield {
-                "run": name,
+                "run": label,
                 "GPUs": own[0].facts["world_size"],
                 "seeds": len(values),
                 "samples/s": f"{values.mean():,.0f} ± {values.std():,.0f}",
@@ -340,14 +345,46 @@ def over_seeds(runs: list[Run]) -> Iterator[dict[str, Any]]:
             }
 
 
+def by_category(runs: list[Run]) -> Iterator[dict[str, Any]]:
+    """GPU time of a recorded step by category of kernels, a column for each run; means over ranks."""
+    return _side_by_side(runs, "categories", ["category"], "gpu_ns", least_ms=0)
+
+
+def by_operator(runs: list[Run]) -> Iterator[dict[str, Any]]:
+    """GPU time of a recorded step that each operator launched itself, where runs differ by half a millisecond."""
+    return _side_by_side(runs, "operators", ["operator", "autograd"], "gpu_own_ns", least_ms=0.5)
+
+
+def _side_by_side(
+    runs: list[Run], table: str, keys: list[str], column: str, least_ms: float
+) -> Iterator[dict[str, Any]]:
+    """A capture holds whole steps, as many as were recorded; rows whose largest difference is smaller are left out."""
+    found = {}
+    for run in runs:
+        if run.is_analysed:
+            own = run.table(table).fillna(dict.fromkeys(keys, ""))
+            summed = own.groupby(keys)[column].sum() / own["rank"].nunique()
+            found[run.name] = summed / run.facts["profile"]["active"] / MS
+    if not found:
+        return
+    frame = pd.DataFrame(found).fillna(0)
+    spread = frame.max(axis=1) - frame.min(axis=1)
+    frame = frame[spread >= least_ms].sort_values(frame.columns[0], ascending=False)
+    for row in frame.reset_index().to_dict("records"):
+        yield {name: value if isinstance(value, str) else _round(value, 2) for name, value in row.items()}
+
+
 Sets = dict[str, list[Run]]
 
 TABLES: dict[str, Callable[[Sets], Any]] = {
-    "a_breakdown": lambda sets: map(breakdown, sets["A"]),
+    "a_breakdown": lambda sets: (breakdown(run) for run in sets["A"] if run.name == run.label),
+    "a_seeds": lambda sets: over_seeds(sets["A"]),
     "a_calls": lambda sets: map(calls_per_step, sets["A"]),
     "a_collectives": lambda sets: (row for run in sets["A"] for row in collectives(run)),
-    "a_pipelines": lambda sets: map(pipeline, sets["A"]),
+    "a_pipelines": lambda sets: (pipeline(run) for run in sets["A"] if run.name == run.label),
     "b_breakdown": lambda sets: (breakdown(run) for run in sets["B"] if run.is_analysed),
+    "b_categories": lambda sets: by_category(sets["B"]),
+    "b_operators": lambda sets: by_operator(sets["B"]),
     "b_scaling": lambda sets: against_one_gpu(sets["B"]),
     "b_sweep": lambda sets: batch_sweep(sets["B"]),
     "b_collectives": lambda sets: (row for run in sets["B"] for row in collectives(run)),

@@ -31,11 +31,16 @@ def main() -> int:
     deadline = time.monotonic() + options.budget_s
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
+    too_large: set[tuple[str, str]] = set()
     for set_name, experiment in _chosen(options, hardware):
+        if (set_name, experiment.sweep) in too_large:
+            continue
         folder = options.out / set_name / experiment.folder
         outcome, wall_s = _run(experiment, folder, hardware, options, deadline)
         rows.append(row_of(set_name, experiment.label, experiment.seed, folder, outcome, wall_s))
         print(f"{set_name} {experiment.folder}: {rows[-1]['status']}, {wall_s:.0f} s", flush=True)
+        if rows[-1]["status"] == "oom" and experiment.sweep:
+            too_large.add((set_name, experiment.sweep))
         # After every run, so that a call which is cut off leaves the table of what it did.
         write(rows, options.out / "comparison")
     if options.analyse:
@@ -55,6 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="RUN", help="only runs with these names")
     parser.add_argument("--out", type=Path, default=Path("profile"), help="traces (default profile)")
     parser.add_argument("--reports", type=Path, default=Path("reports"), help="reports (default reports)")
+    parser.add_argument("--repeats", type=int, default=1, help="runs each, with other seeds and only timed (default 1)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--ranks", type=int, help="use fewer GPUs than there are")
     parser.add_argument("--profiler", choices=("torch", "nsys", "none"), help="for all runs")
@@ -87,10 +93,14 @@ def _hardware(options: argparse.Namespace) -> Hardware:
 
 
 def _chosen(options: argparse.Namespace, hardware: Hardware) -> Iterable[tuple[str, Experiment]]:
+    """The first run of every experiment before the repeats of any: time may end before they do."""
     for set_name in options.sets:
-        for experiment in SETS[set_name](hardware):
-            if not options.only or experiment.label in options.only:
-                yield set_name, experiment
+        chosen = [run for run in SETS[set_name](hardware) if not options.only or run.label in options.only]
+        yield from ((set_name, run) for run in chosen)
+        for seed in range(1, max(options.repeats, *(run.repeats for run in chosen), 1)):
+            # A sweep looks for the end of the memory, which seeds do not move.
+            again = (run for run in chosen if seed < max(run.repeats, options.repeats) and not run.sweep)
+            yield from ((set_name, run.repeated(seed)) for run in again)
 
 
 def _run(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BY_HAND = ("simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async")
 SHARDED = ("zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3")
 PIPELINES = ("pp_naive", "pp_gpipe", "pp_1f1b")
-SEEDS = (0, 1, 2)
+# Under the profiler the host needs about as long to launch a smaller micro-batch as a large GPU to compute it.
+GPU_BOUND_MICRO_BATCH = 16
+BATCHES_OF_THE_SWEEP = (8, 16, 24, 32, 48, 64, 96, 128)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,42 +20,58 @@ class Hardware:
     memory_gib: float
     is_cpu: bool = False
 
-    def batch(self, for_80_gib: int) -> int:
-        """Samples a rank: what suits 80 GiB, less where there is less; a power of two."""
+    def batch(self, for_80_gib: int, for_140_gib: int | None = None) -> int:
+        """Samples a rank: what suits 80 GiB, less where there is less (a power of two), or what suits 140 GiB."""
         if self.is_cpu:
             return 4
+        if for_140_gib is not None and self.memory_gib > 130:
+            return for_140_gib
         fitting = max(1, int(for_80_gib * min(1.0, self.memory_gib / 79)))
         return for_80_gib if fitting == for_80_gib else 2 ** (fitting.bit_length() - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One run: runs that differ in their seed only share a label."""
+    """One run, or several that differ in their seed only and share a label.
+
+    Runs of one `sweep` grow in their batch: after one that is out of memory the larger ones need not be tried.
+    """
 
     label: str
     strategy: str
     arguments: tuple[str, ...] = ()
     ranks: int | None = None  # all GPUs
     seed: int = 0
+    repeats: int = 1
+    sweep: str | None = None
 
     @property
     def folder(self) -> str:
         """Name of the run's folder."""
         return self.label if self.seed == 0 else f"{self.label}_seed{self.seed}"
 
+    def repeated(self, seed: int) -> Experiment:
+        """The same with another seed, timed only: the first one's trace speaks for all."""
+        return replace(self, seed=seed, arguments=(*self.arguments, "--profiler", "none"))
+
 
 def set_a(hardware: Hardware) -> list[Experiment]:
     """Data parallelism, sharding and pipelines on a 360M decoder, the same global batch for all."""
-    batch = hardware.batch(16)
+    batch = hardware.batch(32, for_140_gib=64)
     model = _model("360m", hardware)
-    whole = str(batch * hardware.gpus)
+    # One batch for all ranks: activations are cut among them in part only, so that it cannot grow with them.
+    shared = batch * min(hardware.gpus, 2)
     runs = [Experiment("single", "single", (*model, "--batch", str(batch)), ranks=1)]
     for name in (*BY_HAND, "pytorch_ddp", *SHARDED):
-        # With accumulation four micro-batches make up the batch of the others.
-        size = max(1, batch // 4) if name == "simple_ddp_ga" else batch
-        runs.append(Experiment(name, name, (*model, "--batch", str(size))))
-    runs += [Experiment(name, name, (*model, "--batch", whole)) for name in PIPELINES]
-    runs.append(Experiment("tp", "tp", (*model, "--batch", whole)))
+        sized = ("--batch", str(batch))
+        if name == "simple_ddp_ga":
+            # Together the micro-batches make up the batch of the others.
+            accumulate = max(2, batch // GPU_BOUND_MICRO_BATCH)
+            sized = ("--batch", str(batch // accumulate), "--accumulate", str(accumulate))
+        runs.append(Experiment(name, name, (*model, *sized)))
+    piped = ("--batch", str(shared), "--microbatches", str(min(8, max(2, shared // GPU_BOUND_MICRO_BATCH))))
+    runs += [Experiment(name, name, (*model, *piped)) for name in PIPELINES]
+    runs.append(Experiment("tp", "tp", (*model, "--batch", str(shared))))
     if hardware.gpus >= 4:
         runs.append(Experiment("fsdp_hybrid", "fsdp_hybrid", (*model, "--batch", str(batch))))
     return runs
@@ -62,15 +80,16 @@ def set_a(hardware: Hardware) -> list[Experiment]:
 def set_b(hardware: Hardware) -> list[Experiment]:
     """GPT-2 Large on one GPU and on all, and how large a batch fits."""
     model = _model("gpt2-large", hardware)
-    batch = hardware.batch(8)
+    batch = hardware.batch(GPU_BOUND_MICRO_BATCH)
     sized = (*model, "--batch", str(batch))
     runs = [Experiment("single", "single", sized, ranks=1)]
     runs += [Experiment(name, name, sized) for name in ("pytorch_ddp", "pytorch_zero2", "pytorch_zero3")]
     sweep = (*model, "--profiler", "none", "--steps", "5", "--warmup", "2")
     for name in ("pytorch_ddp", "pytorch_zero3"):
-        for factor in (2, 3, 4):
-            size = str(batch * factor)
-            runs.append(Experiment(f"{name}_batch{size}", name, (*sweep, "--batch", size)))
+        for size in BATCHES_OF_THE_SWEEP[: 2 if hardware.is_cpu else None]:
+            if size != batch:
+                arguments = (*sweep, "--batch", str(size))
+                runs.append(Experiment(f"{name}_batch{size}", name, arguments, sweep=name))
     return runs
 
 
@@ -91,8 +110,9 @@ def set_d(hardware: Hardware) -> list[Experiment]:
     model = (*_model("tiny-bert" if hardware.is_cpu else "bert", hardware), "--layers", "12")
     batch = hardware.batch(64)
     piped = (*model, "--batch", str(2 * batch))
+    by_stages = (*piped, "--microbatches", "8")
     runs += [
-        Experiment(f"pp_{stages}_stages", "pp_1f1b", piped, ranks=stages)
+        Experiment(f"pp_{stages}_stages", "pp_1f1b", by_stages, ranks=stages)
         for stages in range(2, min(hardware.gpus, 4) + 1)
     ]
     runs += [
@@ -101,13 +121,17 @@ def set_d(hardware: Hardware) -> list[Experiment]:
         if 2 * batch % chunks == 0
     ]
     stages = min(hardware.gpus, 4)
-    uneven = {2: "9,3", 3: "6,3,3", 4: "6,2,2,2"}[stages]
-    runs.append(Experiment(f"pp_{stages}_stages_uneven", "pp_1f1b", (*piped, "--split", uneven), ranks=stages))
-    for seed in SEEDS:
-        for name in ("pytorch_ddp", "pytorch_zero3"):
-            profiler = () if seed == 0 else ("--profiler", "none")
-            runs.append(Experiment(name, name, (*model, "--batch", str(batch), *profiler), seed=seed))
-    return runs
+    splits = {
+        "uneven": {2: "9,3", 3: "6,3,3", 4: "6,2,2,2"}[stages],
+        # Output head and loss take as long as 3.7 blocks on an H200: these stages should take equally long.
+        "by_time": {2: "8,4", 3: "5,5,2", 4: "4,4,3,1"}[stages],
+    }
+    runs += [
+        Experiment(f"pp_{stages}_stages_{name}", "pp_1f1b", (*by_stages, "--split", split), ranks=stages)
+        for name, split in splits.items()
+    ]
+    sized = (*model, "--batch", str(batch))
+    return runs + [Experiment(name, name, sized, repeats=3) for name in ("pytorch_ddp", "pytorch_zero3")]
 
 
 SETS = {"A": set_a, "B": set_b, "C": set_c, "D": set_d}

@@ -15,6 +15,10 @@ def test_reads_what_it_knows_and_ignores_the_rest(tmp_path):
     assert (info.strategy, info.world_size, info.dtype, info.tokens_per_step) == ("ddp", 2, None, 8192)
     assert (info.unprofiled.mean, info.unprofiled.std) == (31_000_000, None)
     assert info.memory[1] is None
+    assert run_info.thresholds(info) == {
+        "unprofiled_step_ns": 31_000_000,
+        "run_memory": {0: {"peak_allocated_bytes": 5}},
+    }
     assert run_info.read_or_note(path) == (info, ())
 
 

@@ -1,4 +1,4 @@
-"""What is known of the runners' captures in `sample_traces/runs` comes out of them, and nothing of the machine is in them."""
+"""What is known of the runners' captures in `sample_traces` comes out of them, and nothing of the machine is in them."""
 
 import gzip
 import json
@@ -7,10 +7,9 @@ import re
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import SAMPLES
+from tests.samples import RUNNERS
 
-RUNS = SAMPLES / "runs"
-KINETO = sorted(folder.name for folder in RUNS.iterdir() if any(folder.glob("rank_*/*.json.gz")))
+KINETO = sorted(folder.name for folder in RUNNERS.iterdir() if any(folder.glob("rank_*/*.json.gz")))
 
 
 def test_there_are_captures():
@@ -31,7 +30,7 @@ def test_there_are_captures():
     ],
 )
 def test_every_complete_step_has_the_strategys_calls(name, calls):
-    found = ta.calls(ta.load(RUNS / name)).to_frame()
+    found = ta.calls(ta.load(RUNNERS / name)).to_frame()
     steps = found[(found["rank"] == 0) & found["step"].isin([3, 4])].groupby("step")["collective"]
     assert [step.value_counts().to_dict() for _, step in steps] == [calls, calls]
 
@@ -41,14 +40,14 @@ def test_every_complete_step_has_the_strategys_calls(name, calls):
     [("simple_ddp", 0, 0), ("pytorch_ddp", 70, 75), ("pytorch_ddp_nsys", 70, 80), ("zero2", 20, 30), ("zero3", 50, 55)],
 )
 def test_overlap_is_the_strategys(name, least, most):
-    overlap = ta.headline(ta.load(RUNS / name)).to_frame()["overlap_pct"]
+    overlap = ta.headline(ta.load(RUNNERS / name)).to_frame()["overlap_pct"]
     assert overlap.between(least, most).all()
 
 
 @pytest.mark.parametrize("name", ["zo_offload", "zo_offload_sliced"])
 def test_what_is_uploaded_is_what_the_runner_counted(name):
-    expected = json.loads((RUNS / name / "run.json").read_text())["transfer"][0]["uploaded_bytes_per_step"]
-    copies = ta.copies(ta.load(RUNS / name, steps="3:5")).to_frame()
+    expected = json.loads((RUNNERS / name / "run.json").read_text())["transfer"][0]["uploaded_bytes_per_step"]
+    copies = ta.copies(ta.load(RUNNERS / name, steps="3:5")).to_frame()
     uploads = copies[copies["direction"] == "HtoD"].groupby("rank")["size_bytes"].sum() / 3
     # And a batch of tokens.
     assert ((uploads - expected) < 1e6).all()
@@ -59,7 +58,7 @@ def test_what_is_uploaded_is_what_the_runner_counted(name):
 @pytest.mark.parametrize("name", KINETO)
 def test_every_analysis_of_one_step_adds_up(name):
     """Communication that was launched before the step and still runs in its window included."""
-    results = ta.analyse(ta.load(RUNS / name, steps="3"))
+    results = ta.analyse(ta.load(RUNNERS / name, steps="3"))
     phases, breakdown = results["phases"].to_frame(), results["breakdown"].to_frame()
     whole = phases[phases["step"].isna()].groupby("rank")["total_ns"].sum()
     assert whole.tolist() == breakdown.sort_values("rank")["window_ns"].tolist()
@@ -67,7 +66,7 @@ def test_every_analysis_of_one_step_adds_up(name):
 
 def test_no_capture_names_its_machine():
     words = re.compile(rb'"/[a-z]+/|/(?:home|root|tmp|opt)/|nsight_systems|hostname|host_name|HOSTNAME|PATH=')
-    files = [path for path in RUNS.rglob("*") if path.is_file()]
+    files = [path for path in RUNNERS.rglob("*") if path.is_file()]
     for path in files:
         content = path.read_bytes()
         found = words.search(gzip.decompress(content) if path.suffix == ".gz" else content)

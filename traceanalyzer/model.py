@@ -62,6 +62,7 @@ HOST_OPS: Mapping[str, str] = MappingProxyType(
         "sequence": _MAYBE_INT,  # autograd's sequence number, joins forward and backward
         "forward_thread": _MAYBE_INT,  # not 0/NA on operators that autograd runs
         "shapes": _CATEGORY,  # JSON text as recorded: "[[8,512],[]]"
+        "strides": _CATEGORY,  # of the same arguments, in elements: "[[512,1],[]]"
         "dtypes": _CATEGORY,
         "arguments": _CATEGORY,  # JSON text of the values, of attention and convolution only: strides, is_causal
     }
@@ -101,6 +102,18 @@ COMM_ARGS: Mapping[str, str] = MappingProxyType(
 )
 """Arguments of communication operations, from kernels and from the host operations that launched them."""
 
+STREAM_WAITS: Mapping[str, str] = MappingProxyType(
+    {
+        "start_ns": _NS,  # of the host call
+        "end_ns": _NS,
+        "stream": _INT,  # that waits: with what is launched on it from then on
+        "source_stream": _MAYBE_INT,  # that the event was recorded on; NA when the trace does not say
+        "record_correlation": _INT,  # of the call that recorded the event
+        "record": _INT,  # row of that call in api_calls
+    }
+)
+"""Calls that make a stream wait for an event (`cudaStreamWaitEvent`), sorted by start; empty when not recorded."""
+
 COUNTERS: Mapping[str, str] = MappingProxyType({"time_ns": _NS, "name": _CATEGORY, "value": "float64"})
 """Sampled quantities: `memory_allocated_bytes`, `memory_reserved_bytes`, GPU metrics."""
 
@@ -112,6 +125,7 @@ TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "ranges": RANGES,
         "frames": FRAMES,
         "comm_args": COMM_ARGS,
+        "stream_waits": STREAM_WAITS,
         "counters": COUNTERS,
     }
 )
@@ -171,6 +185,8 @@ class RankMeta:
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded."""
+    events_dropped: int = 0
+    """Events that the profiler says it lost."""
     notes: tuple[str, ...] = ()
     """What a reader of the figures must know: one sentence each."""
 
@@ -195,8 +211,8 @@ class Window:
 class RankTrace:
     """One rank's events: one (process, device) of the job.
 
-    `gpu_ops`, `api_calls`, `host_ops`, `ranges`, `frames`, `comm_args` and `counters` have the columns of `TABLES`;
-    `steps` those of `STEPS`. `op_step[i]` is the row in `steps` of `gpu_ops` row i, or -1.
+    The tables have the columns of `TABLES`; `steps` those of `STEPS`. `op_step[i]` is the row in `steps` of `gpu_ops`
+    row i, or -1.
     """
 
     meta: RankMeta
@@ -206,6 +222,7 @@ class RankTrace:
     ranges: pd.DataFrame
     frames: pd.DataFrame
     comm_args: pd.DataFrame
+    stream_waits: pd.DataFrame
     counters: pd.DataFrame
     steps: pd.DataFrame
     op_step: np.ndarray
@@ -259,8 +276,8 @@ class TraceSet:
 def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables: pd.DataFrame) -> RankTrace:
     """A `RankTrace` of the whole capture without steps; tables that are not given are empty.
 
-    Each table is brought to its schema and sorted by time. `gpu_ops.launch` is found here by correlation, and
-    `comm_args.gpu_op` must refer to the order in which `gpu_ops` is given.
+    Each table is brought to its schema and sorted by time. `gpu_ops.launch` and `stream_waits.record` are found here by
+    correlation, and `comm_args.gpu_op` must refer to the order in which `gpu_ops` is given.
 
     Args:
         meta: of the rank.
@@ -279,6 +296,10 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
     frames["gpu_ops"], frames["comm_args"] = _sorted_ops(frames["gpu_ops"], frames["comm_args"])
     frames["gpu_ops"] = frames["gpu_ops"].assign(
         launch=launch_rows(frames["gpu_ops"]["correlation"], frames["api_calls"]["correlation"])
+    )
+    frames["stream_waits"] = _by_time(frames["stream_waits"])
+    frames["stream_waits"] = frames["stream_waits"].assign(
+        record=launch_rows(frames["stream_waits"]["record_correlation"], frames["api_calls"]["correlation"])
     )
     return RankTrace(
         meta=meta,

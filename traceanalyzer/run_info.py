@@ -44,6 +44,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     model: dict[str, Any] | None = None
     batch: Batch | None = None
     dtype: str | None = None
+    param_dtype: str | None = None
     seed: int | None = None
     compile: bool | None = None
     activation_checkpointing: bool | None = None
@@ -92,6 +93,20 @@ def read_or_note(path: Path | None) -> tuple[RunInfo | None, tuple[str, ...]]:
 
 def thresholds(info: RunInfo | None) -> dict[str, Any]:
     """What analyses take from the run's own record, by parameter name."""
-    if info is None or info.unprofiled is None or info.unprofiled.mean is None:
+    if info is None:
         return {}
-    return {"unprofiled_step_ns": round(info.unprofiled.mean)}
+    found: dict[str, Any] = {}
+    if info.unprofiled is not None and info.unprofiled.mean is not None:
+        found["unprofiled_step_ns"] = round(info.unprofiled.mean)
+    if memory := peak_memory(info):
+        found["run_memory"] = memory
+    return found
+
+
+def peak_memory(info: RunInfo) -> dict[int, dict[str, int]]:
+    """Peak memory as the run's own counters had it: rank → `peak_allocated_bytes`, `peak_reserved_bytes`, if known."""
+    rows = [row for row in info.memory or () if row and isinstance(row.get("rank"), int)]
+    return {
+        row["rank"]: {name: value for name, value in row.items() if name.startswith("peak_") and isinstance(value, int)}
+        for row in rows
+    }

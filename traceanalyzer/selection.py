@@ -18,6 +18,7 @@ GUESSES = (PROFILER_STEP, "step[_ #:]*[0-9]*", "iter*[_ #:]*[0-9]*", "train_step
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
+_BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,35 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
 def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
     """Mask of the kernel launches that no GPU operation of the process answers.
 
-    A copy is no evidence: one of no bytes leaves no operation. Neither is a call whose correlation id is unknown.
+    A copy is no evidence: one of no bytes leaves no operation. Neither is a call whose correlation id is unknown, nor
+    one while its thread captures a CUDA graph: that is recorded, not run.
     """
+    is_unanswered = ~api_calls["has_gpu_op"].to_numpy() & (api_calls["correlation"] > 0).to_numpy()
+    is_lost: np.ndarray = _named(api_calls, _LAUNCH) & is_unanswered
+    return is_lost & ~_in_graph_capture(api_calls) if is_lost.any() else is_lost
+
+
+def _named(api_calls: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
     names = api_calls["name"]
-    is_launch = names.isin([name for name in names.cat.categories if _LAUNCH.search(name)])
-    is_lost: np.ndarray = (is_launch & ~api_calls["has_gpu_op"] & (api_calls["correlation"] > 0)).to_numpy()
-    return is_lost
+    mask: np.ndarray = names.isin([name for name in names.cat.categories if pattern.search(name)]).to_numpy()
+    return mask
+
+
+def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
+    """API calls between a begin of graph capture on their thread and the next end; an end beyond the trace counts."""
+    inside = np.zeros(len(api_calls), dtype=bool)
+    begins, ends = _named(api_calls, _BEGIN_CAPTURE), _named(api_calls, _END_CAPTURE)
+    starts, threads = api_calls["start_ns"].to_numpy(), api_calls["thread"].to_numpy()
+    for thread in np.unique(threads[begins]):
+        own = threads == thread
+        last_begin = np.append(-1, np.flatnonzero(begins & own))
+        last_end = np.append(-1, np.flatnonzero(ends & own))
+        rows = np.flatnonzero(own)
+        # Calls are sorted by start: a row is inside when the last begin before it has no end since.
+        begun = last_begin[np.searchsorted(starts[last_begin[1:]], starts[rows], side="left")]
+        ended = last_end[np.searchsorted(starts[last_end[1:]], starts[rows], side="left")]
+        inside[rows] = begun > ended
+    return inside
 
 
 def _step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:

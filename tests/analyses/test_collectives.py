@@ -99,9 +99,10 @@ def test_skew_only_where_clocks_allow_it(late, skew):
 
 @pytest.mark.parametrize("steps", ["all", "complete"])
 def test_only_calls_of_the_selected_steps_count(steps):
-    results = run(ta.load(SAMPLES / "ddp", steps=steps).ranks, ["collectives", "nccl"])
+    results = run(ta.load(SAMPLES / "ddp", steps=steps).ranks, ["collectives", "nccl", "matches"])
     assert (
         results["collectives"].table["calls"].sum()
+        == results["matches"].table["calls"].sum()
         == results["nccl"].table["calls"].sum()
         == {"all": 85, "complete": 56}[steps]
     )

@@ -1,5 +1,7 @@
 """Achieved rates beside the device's peak; MFU a step; time by category."""
 
+import json
+
 import pytest
 
 from tests.programs import program
@@ -36,6 +38,30 @@ def test_rates_of_a_product():
 def test_32_bit_products_are_measured_by_what_the_kernel_uses(kernel, element_type, peak):
     (found,) = rows(product(4_000, dtypes='["float","float"]', kernel=kernel), "efficiency")
     assert (found["element_type"], found["peak_tflops_per_s"]) == (element_type, peak)
+
+
+@pytest.mark.parametrize(
+    ("types", "operator", "kernel", "size_bytes"),
+    [
+        ('["TensorList","TensorList"]', "aten::_foreach_add_", "at::multi_tensor_apply_kernel<M<2>, at::AddFunctor<double, 2, 2, 0>, x>", 8 * 36),
+        ('["TensorList","TensorList"]', "aten::_foreach_copy_", "multi_tensor_apply_kernel<M<2>, CopyFunctor<c10::BFloat16, float, 2, 1, 1>, x>", 6 * 12),
+        ('["TensorList","TensorList"]', "aten::_foreach_add_", "some_kernel<float>", None),
+    ],
+    ids=["one type", "two types", "no type"],
+)  # fmt: skip
+def test_lists_of_tensors_have_the_types_that_their_kernel_names(types, operator, kernel, size_bytes):
+    host = [(operator, 0, 10, {"shapes": "[[[4],[8]],[[4],[8]]]", "dtypes": types})]
+    (found,) = rows(program(host, [(kernel, 20, 30, {"launch": 5})]), "efficiency")
+    assert found["bytes"] == size_bytes
+
+
+def test_embedding_backward_and_the_fill_that_it_calls_both_count():
+    shapes = {"shapes": "[[2,5,8],[2,5],[]]", "dtypes": '["float","long int","Scalar"]'}
+    fill = {"shapes": "[[100,8],[]]", "dtypes": '["float","Scalar"]'}
+    host = [("aten::embedding_dense_backward", 0, 30, shapes), ("aten::fill_", 5, 9, fill)]
+    gpu = [("fill", 40, 45, {"launch": 6}), ("grad", 50, 57, {"launch": 20})]
+    found = {row["operator"]: (row["gpu_ns"], row["bytes"]) for row in rows(program(host, gpu), "efficiency")}
+    assert found == {"aten::embedding_dense_backward": (7, 4 * 160 + 8 * 10), "aten::fill_": (5, 4 * 800)}
 
 
 def test_an_unknown_gpu_has_rates_but_no_shares():
@@ -96,6 +122,34 @@ def test_mfu_leaves_recompute_out_and_says_what_it_does_not_cover():
     gpu = [(NVJET, 100, 130, {"launch": 2}), (NVJET, 130, 160, {"launch": 7}), (NVJET, 160, 200, {"launch": 9})]
     (found,) = rows(program(host, gpu, steps=[(0, 20)]), "mfu")
     assert (found["model_flops"], found["recompute_flops"], found["covered_pct"]) == (2 * 10**9, 2 * 10**9, 60.0)
+
+
+def test_mfu_counts_causal_attention_in_full_and_beside_it_without_the_masked_part():
+    attention = {
+        "shapes": json.dumps([[2, 4, 16, 8]] * 6 + [[]] * 6),
+        "dtypes": json.dumps(["c10::BFloat16"] * 6 + ["Scalar"] * 6),
+        "arguments": json.dumps([""] * 11 + ["True"]),
+    }
+    host = [("aten::_scaled_dot_product_flash_attention_backward", 0, 10, attention)]
+    (found,) = rows(program(host, [("flash_bwd_kernel", 20, 30, {"launch": 5})], steps=[(0, 20)]), "mfu")
+    model = 8 * 2 * 4 * 16 * 16 * 8
+    assert (found["model_flops"], found["recompute_flops"]) == (model, model // 4)
+    assert found["masked_flops"] == model * 15 // 32
+    assert found["unmasked_mfu_pct"] == pytest.approx(found["mfu_pct"] * 17 / 32)
+
+
+@pytest.mark.parametrize(("unknown_ns", "model", "repeated"), [(0, 6, 2), (10, 8, 0)])
+def test_mfu_leaves_out_what_a_compiled_backward_pass_repeats_where_all_flops_are_known(unknown_ns, model, repeated):
+    forward = ("CompiledFunction", 0, 4, {"sequence": 3})
+    node = {"sequence": 3, "forward_thread": 1}
+    backward = [("autograd::engine::evaluate_function: CompiledFunctionBackward", 10, 30, node)]
+    backward += [("CompiledFunctionBackward", 11, 29, node)]
+    products = [("aten::mm", start, start + 2, MM) for start in (1, 12, 15, 18)]
+    gpu = [(NVJET, 100 * start, 100 * start + 50, {"launch": start + 1}) for _, start, *_ in products]
+    gpu += [("triton_tem_fused_mm_0", 5_000, 5_000 + unknown_ns, {"launch": 32})] * bool(unknown_ns)
+    host = [forward, *backward, *products, ("my::gemm", 31, 33)]
+    (found,) = rows(program(host, gpu, steps=[(0, 40)]), "mfu")
+    assert (found["model_flops"], found["recompute_flops"]) == (model * 10**9, repeated * 10**9)
 
 
 def test_a_trace_without_shapes_has_no_mfu():

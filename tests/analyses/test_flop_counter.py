@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.builders import kernel
+from traceanalyzer.analyses.compiled_recompute import compiled_recompute
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
 from traceanalyzer.analyses.work import ATTENTION, MODEL_FAMILIES
@@ -50,8 +51,8 @@ def step(model, x):
     out.sum().backward()
 
 
-def profiled(tmp_path, function):
-    """Work of the operators that a profiler on the CPU records."""
+def captured(tmp_path, function):
+    """What a profiler on the CPU records."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
         function()
@@ -61,7 +62,12 @@ def profiled(tmp_path, function):
     content["traceEvents"].append(kernel(0, 1))  # a trace without GPU operations is refused
     path.write_text(json.dumps(content))
     (trace,) = kineto.read(path, RankHint(0, "test"), KindRules())
-    tree = OperatorTree.of(trace)
+    return trace, OperatorTree.of(trace)
+
+
+def profiled(tmp_path, function):
+    """Work of its operators."""
+    trace, tree = captured(tmp_path, function)
     calls = OperatorWork.of(trace, tree).calls
     calls = calls[calls["family"].isin(MODEL_FAMILIES)]
     return calls.assign(autograd=[PASSES[code] if code >= 0 else None for code in tree.autograd[calls["row"]]])
@@ -98,6 +104,38 @@ def test_checkpointed_work_is_recompute(tmp_path):
     calls = profiled(tmp_path, lambda: checkpoint(model, x, use_reentrant=False).sum().backward())
     by_pass = calls.groupby("autograd")["flops"].sum()
     assert by_pass.to_dict() == {"forward": 2 * 4 * 16 * 32, "recompute": 2 * 4 * 16 * 32, "backward": 4 * 4 * 16 * 32}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_backward_pass_repeats_what_exceeds_twice_its_forward_pass(tmp_path):
+    from torch.utils.checkpoint import checkpoint
+
+    model, x = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh()), torch.randn(4, 16, requires_grad=True)
+    checkpointed = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False).sum(), backend="aot_eager")
+    plain = torch.compile(lambda x: model(x).sum(), backend="aot_eager")
+    for function, repeated in ((checkpointed, 2 * 4 * 16 * 32), (plain, 0)):
+        function(x).backward()
+        trace, tree = captured(tmp_path, lambda function=function: function(x).backward())
+        calls = OperatorWork.of(trace, tree).calls
+        found = compiled_recompute(trace, tree, calls[calls["family"].isin(MODEL_FAMILIES)])
+        assert found["flops"].tolist() == [repeated]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_a_run_records_the_model_flops_that_its_trace_shows(tmp_path, is_checkpointed):
+    from traceanalyzer.runners.model import Transformer
+    from traceanalyzer.runners.options import parse
+    from traceanalyzer.runners.train import planned
+
+    config = parse(["--strategy", "single", "--model", "tiny", "--batch", "2"])
+    model, tokens = Transformer(config.model), torch.zeros(2, config.model.seq_len, dtype=torch.int64)
+    for block in model.blocks:
+        block.is_checkpointed = is_checkpointed
+    calls = profiled(tmp_path, lambda: model(tokens, tokens).backward())
+    shown = calls.loc[calls["autograd"] != "recompute", "model_flops"].sum()
+    assert shown == pytest.approx(planned(config, 1).model_flops_per_step, rel=0.01)
+    assert ("recompute" in set(calls["autograd"])) == is_checkpointed
 
 
 @pytest.mark.parametrize("name", [name for name in ATTENTION if name.startswith("aten::")])

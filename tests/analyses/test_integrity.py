@@ -9,6 +9,7 @@ from tests.host_builders import host_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.model import RankMeta
+from traceanalyzer.selection import Selection, select
 
 LAUNCH = ("cudaLaunchKernel", 0, 1)
 META = RankMeta(0, "test", ("test.json",), "kineto")
@@ -22,6 +23,9 @@ CASES = {
     "clean": (host_trace([("gemm", 5, 9, 1)], [LAUNCH]), {}),
     "a launch whose kernel is missing": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)]), {"launches_without_operation": 1}),
+    "events that the profiler dropped, one of which a launch shows": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)], meta=replace(META, events_dropped=3)),
+        {"launches_without_operation": 1, "dropped_events": 3}),
     "a launch inside a graph capture runs nothing": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaStreamBeginCapture", 10, 11), ("cudaLaunchKernel", 13, 14),
                                          ("cudaStreamEndCapture", 20, 21)]), {"graph_captures": 2}),
@@ -56,6 +60,43 @@ def test_a_step_that_lost_a_kernel_is_partial():
     assert checks(trace) == {(0, "launches_without_operation"): 1, (0, "partial_steps"): 1}
 
 
+def test_a_step_that_captures_a_graph_lost_nothing():
+    calls = [LAUNCH, ("cudaStreamBeginCapture", 10, 11), ("cudaLaunchKernel", 13, 14), ("cudaStreamEndCapture", 20, 21)]
+    trace = host_trace([("gemm", 5, 9, 1)], calls, ranges=[("ProfilerStep#0", 0, 30)])
+    assert not select(trace, Selection()).steps["is_partial"].any()
+    late = [*calls, ("cudaLaunchKernel", 23, 24)]
+    trace = host_trace([("gemm", 5, 9, 1)], late, ranges=[("ProfilerStep#0", 0, 30)])
+    assert select(trace, Selection()).steps["is_partial"].all(), "after the capture a launch runs"
+
+
+STEPS = [(10, 20), (20, 30), (30, 40)]
+IN_STEPS = [("compute", 12, 20, 11), ("compute", 22, 30, 21), ("compute", 32, 40, 31)]
+
+
+@pytest.mark.parametrize(
+    ("ops", "steps", "severity"),
+    [
+        ([("compute", 0, 8)] * 9 + IN_STEPS, STEPS, "info"),
+        ([("compute", 0, 14)] * 9 + IN_STEPS, STEPS, "medium"),
+        ([("compute", 0, 8)] * 9 + IN_STEPS, [], "medium"),
+    ],
+    ids=["before the steps", "into a complete step", "without steps"],
+)
+def test_queued_operations_are_grave_only_where_headlines_hold_them(ops, steps, severity):
+    trace = rank_trace(ops, steps=steps)
+    rows = run([trace], ["integrity"])["integrity"].rows()
+    assert {row["check"]: row["severity"] for row in rows}["operations_without_launch"] == severity
+
+
+@pytest.mark.parametrize(("steps", "severity"), [(2, "info"), (1, "medium")])
+def test_a_lost_launch_is_grave_only_without_a_complete_step(steps, severity):
+    calls = [("cudaLaunchKernel", 10 * number, 10 * number + 1) for number in range(200)]
+    ops = [("gemm", 10 * number + 2, 10 * number + 8, number + 1) for number in range(199)]
+    ranges = [(f"ProfilerStep#{number}", 1_000 * number, 1_000 * (number + 1)) for number in range(2)][2 - steps :]
+    rows = run([host_trace(ops, calls, ranges=ranges)], ["integrity"])["integrity"].rows()
+    assert {row["check"]: row["severity"] for row in rows}["launches_without_operation"] == severity
+
+
 def test_missing_ranks_are_named():
     traces = [rank_trace([("compute", 5, 9, 1)], rank=rank, world_size=4) for rank in (0, 3)]
     (row,) = run(traces, ["integrity"])["integrity"].rows()
@@ -76,16 +117,30 @@ def test_steps_that_not_every_rank_has():
     assert checks(full, short) == {(None, "different_steps"): 1}
 
 
+@pytest.mark.parametrize(("second", "is_different"), [(21, False), (20, True)])
+def test_steps_that_are_shorter_on_one_rank(second, is_different):
+    """Of rank 1 the second step's first operation starts early."""
+    steps = [(10, 20), (20, 30)]
+    traces = [
+        rank_trace(
+            [("compute", 12, 20, 11), ("compute", start, 30, 21), ("compute", 30, 40, 29)], steps=steps, rank=rank
+        )
+        for rank, start in ((0, 22), (1, second))
+    ]
+    assert ((None, "different_step_lengths") in checks(*traces)) == is_different
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in run(sample(name).ranks, ["integrity"])["integrity"].rows():
         assert set(row["affects"].split(", ")) <= set(ANALYSES)
         assert row["check"] in {
-            "operations_without_launch", "communication_without_arguments", "inferred_arguments", "different_windows",
+            "operations_without_launch", "inferred_arguments", "different_windows",
         }  # fmt: skip
 
 
 def test_the_gravest_come_first():
     meta = replace(META, is_truncated=True)
-    rows = run([host_trace([("gemm", 5, 9), ("gemm", 8, 10)], meta=meta)], ["integrity"])["integrity"].rows()
+    ops = [("gemm", 5, 9), ("gemm", 8, 10), *(("gemm", 10 * place, 10 * place + 1) for place in range(1, 50))]
+    rows = run([host_trace(ops, meta=meta)], ["integrity"])["integrity"].rows()
     assert [row["severity"] for row in rows] == ["high", "medium", "low"]

@@ -4,7 +4,9 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses import members as analysis
+from traceanalyzer.analyses.call_waits import ONE_ROOT
 from traceanalyzer.analyses.call_waits import across as call_waits_across
+from traceanalyzer.analyses.calls import Calls
 from traceanalyzer.analyses.matches import across as matches_across
 
 DEFAULTS = {
@@ -47,6 +49,11 @@ def test_the_last_rank_does_not_wait():
     [
         ({"collective": "broadcast"}, "has one root: its ranks do not wait alike"),
         ({"collective": "all_to_all", "is_uneven": True}, "uneven all-to-all: its ranks do not wait alike"),
+        (
+            {"collective": "all_to_all", "is_uneven": None},
+            "all-to-all that may be uneven: the trace leaves out some of its sizes",
+        ),
+        ({"collective": "unknown"}, "the trace does not say which collective it is"),
         ({"group": None, "group_ranks": None}, "the trace does not say its process group"),
         ({"collective": "peer_copy"}, "a copy between GPUs has no counterpart"),
         ({"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"),
@@ -110,7 +117,25 @@ def test_messages_are_paired_in_order_and_peers_are_numbered_in_the_group():
 
 def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
-    matches = matches_across({}, call_waits_across({}, analysis.across(parts))).to_frame()
-    assert (
-        matches[["calls", "matched_calls", "unmatched_calls", "split_calls"]].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
-    )
+    members = analysis.across(parts)
+    call_waits = call_waits_across({}, members)
+    counted = ["calls", "matched_calls", "unmatched_calls", "split_calls"]
+    matches = matches_across({}, call_waits, members).to_frame()
+    assert matches[counted].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
+    chosen = Calls(members.table[members.table["call"] == 1])
+    assert matches_across({}, call_waits, chosen).to_frame()[counted].to_numpy().tolist() == [[1, 1, 0, 1]] * 2
+
+
+def test_matched_calls_that_cannot_be_split_are_not_unmatched():
+    more = {"collective": "broadcast"}
+    members = analysis.across({0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))})
+    (row, _) = matches_across({}, call_waits_across({}, members), members).rows()
+    counts = ("calls", "matched_calls", "unmatched_calls", "split_calls", "unsplit_calls")
+    assert [row[name] for name in counts] == [2, 2, 0, 1, 1]
+    assert (row["why_unmatched"], row["why_unsplit"]) == (None, ONE_ROOT)
+
+
+def test_users_of_a_communicator_of_unknown_size_count_as_its_size():
+    more = {"group": "0xb149", "group_ranks": None, "group_size": None}
+    table = analysis.across({0: rank((0, 100, more)), 1: rank((80, 100, more))}).table
+    assert table["group_size"].tolist() == [2, 2]

@@ -51,6 +51,22 @@ def test_module_tree():
     assert found["Net_0/Linear_0", "forward"]["name"] == "Linear_0"
 
 
+def test_host_time_stands_in_the_row_of_the_pass_that_it_was_spent_in():
+    hooks = [("forward", 0, 100), ("FSDP::pre_backward", 202, 215)]
+    node, add = (HOST[2], HOST[3])
+    trace = program([*HOST[:2], node, add], GPU, ranges=[hooks[0], (*hooks[1], {"thread": 2})])
+    found = {key: row["host_ns"] for key, row in by_path(trace).items()}
+    assert found["forward", "forward"] == 100
+    assert found["FSDP::pre_backward", "backward"] == 13
+
+
+def test_subtrees_stand_together_the_heaviest_first():
+    ranges = [("a", 0, 10), ("a b", 10, 50), ("c", 20, 30), ("d", 50, 60)]
+    gpu = [("k", 100 * start, 100 * start + length, {"launch": start}) for start, length in ((5, 3), (25, 5), (55, 9))]
+    paths = [row["path"] for row in rows(program((), [*gpu, ("other", 9000, 9100)], ranges=ranges), "modules")]
+    assert paths == ["d", "a b", "a b/c", "a", "(outside any module or range)"]
+
+
 def test_own_time_of_the_tree_adds_up_to_all_operations():
     trace = program(HOST, GPU, modules=MODULES)
     total = int((trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]).sum())

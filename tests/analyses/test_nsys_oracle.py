@@ -14,7 +14,7 @@ from traceanalyzer.analyses.memory_ops import operations
 from traceanalyzer.analyses.spread import spread, with_mean
 from traceanalyzer.selection import Selection, select
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SAMPLES = Path(__file__).parents[1] / "captures"
 CAPTURES = ("ddp", "fsdp_full", "naive")
 
 OPERATIONS = {

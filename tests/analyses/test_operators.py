@@ -1,10 +1,14 @@
 """Operators: who launched what, each GPU operation once; forward linked to backward; what is recomputed."""
 
+import json
+
+import numpy as np
 import pytest
 
 from tests.programs import program
 from tests.samples import sample
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.operator_tree import OperatorTree
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 
@@ -78,6 +82,40 @@ def test_a_sequence_number_of_two_threads_links_nothing():
     assert found["aten::exp"]["backward_gpu_ns"] is None
 
 
+def test_threads_that_use_the_same_numbers_are_told_apart_by_the_rest_of_their_nodes():
+    main, other = {"forward_thread": 1, "thread": 2}, {"forward_thread": 3, "thread": 2}
+    host = [
+        ("aten::mm", 0, 5, {"sequence": 7}),
+        ("aten::mul", 6, 9, {"sequence": 8}),
+        ("aten::exp", 0, 5, {"sequence": 7, "thread": 3}),
+        ("aten::log", 6, 9, {"sequence": 6, "thread": 3}),
+        ("MulBackward0", 20, 30, {"sequence": 8, **main}),
+        ("MmBackward0", 30, 40, {"sequence": 7, **main}),
+        ("ExpBackward0", 40, 50, {"sequence": 7, **other}),
+        ("LogBackward0", 50, 60, {"sequence": 6, **other}),
+    ]
+    gpu = [("k", 100 * start, 100 * start + start, {"launch": start, "thread": 2}) for start in (25, 35, 45, 55)]
+    found = rows(program(host, gpu))
+    makers = ("aten::mul", "aten::mm", "aten::exp", "aten::log")
+    assert [found[name]["backward_gpu_ns"] for name in makers] == [25, 35, 45, 55]
+
+
+def test_backward_work_of_what_a_node_recomputes_belongs_where_the_first_forward_pass_did():
+    step = {"sequence": 4, "forward_thread": 1, "thread": 2}
+    host = [
+        ("CheckpointFunction", 0, 5, {"sequence": 4}),
+        ("CheckpointFunctionBackward", 20, 60, step),
+        ("aten::mm", 21, 30, {"sequence": 9, "thread": 2}),
+        ("MmBackward0", 40, 50, {"sequence": 9, "forward_thread": 2, "thread": 2}),
+        ("aten::t", 42, 44, {"thread": 2}),
+    ]
+    tree = OperatorTree.of(trace := program(host))
+    names = trace.host_ops["name"].tolist()
+    place = np.where(np.array(names) == "CheckpointFunction", 5, -1)
+    assert dict(zip(names, tree.inherited(place), strict=True)) == dict.fromkeys(names, 5)
+    assert tree.forward[names.index("MmBackward0")] == names.index("aten::mm")
+
+
 def test_forward_work_inside_the_backward_pass_is_recompute():
     host = [
         (NODE, 0, 100, {"sequence": 3, "forward_thread": 1}),
@@ -95,10 +133,21 @@ def test_forward_work_inside_the_backward_pass_is_recompute():
     }
 
 
-def test_shapes_tell_calls_apart():
-    host = [("aten::mm", 0, 5, {"shapes": "[[2,3],[3,4]]"}), ("aten::mm", 5, 9, {"shapes": "[[1,3],[3,4]]"})]
+@pytest.mark.parametrize(
+    ("column", "first", "second"),
+    [("shapes", "[[2,3],[3,4]]", "[[1,3],[3,4]]"), ("strides", "[[3,1],[4,1]]", "[[3,1],[1,3]]")],
+)
+def test_shapes_and_strides_tell_calls_apart(column, first, second):
+    host = [("aten::mm", 0, 5, {column: first}), ("aten::mm", 5, 9, {column: second})]
     found = run([program(host)], ["operator_shapes"])["operator_shapes"].rows()
-    assert {row["shapes"]: row["host_self_ns"] for row in found} == {"[[2,3],[3,4]]": 5, "[[1,3],[3,4]]": 4}
+    assert {row[column]: row["host_self_ns"] for row in found} == {first: 5, second: 4}
+
+
+def test_a_real_capture_shows_transposed_operands():
+    table = run(sample("ddp").ranks, ["operator_shapes"])["operator_shapes"].table
+    products = table[(table["operator"] == "aten::mm") & table["strides"].notna()]
+    columns = [json.loads(text)[0] for text in products["strides"]]
+    assert {first == 1 for first, _ in columns} == {True, False}
 
 
 def test_selected_steps_leave_other_steps_out():

@@ -10,10 +10,12 @@ from traceanalyzer.analyses.peaks import element_type, peak_of
     [
         ("NVIDIA H200", "H200 SXM", 989.4, 4800.0),
         ("NVIDIA H100 80GB HBM3", "H100 SXM", 989.4, 3350.0),
-        ("NVIDIA H100 PCIe", "H100 PCIe", 756.0, 2000.0),
-        ("NVIDIA H100 NVL", "H100 NVL", 835.0, 3900.0),
-        ("NVIDIA GH200 480GB", "GH200", 989.4, 4000.0),
-        ("NVIDIA B200", "B200", 2250.0, 8000.0),
+        ("NVIDIA H100 PCIe", "H100 PCIe", 756.5, 2000.0),
+        ("NVIDIA H100 NVL", "H100 NVL", 835.5, 3900.0),
+        ("NVIDIA GH200 480GB", "GH200, HBM3", 989.4, 4000.0),
+        ("NVIDIA GH200 144G HBM3e", "GH200, HBM3e", 989.4, 4900.0),
+        ("NVIDIA H200 NVL", "H200 NVL", 835.5, 4800.0),
+        ("NVIDIA B200", "B200", 2250.0, 7700.0),
         ("NVIDIA A100-SXM4-80GB", "A100 SXM 80 GB", 312.0, 2039.0),
         ("NVIDIA A100 80GB PCIe", "A100 PCIe 80 GB", 312.0, 1935.0),
         ("NVIDIA A100-SXM4-40GB", "A100 40 GB", 312.0, 1555.0),
@@ -24,10 +26,22 @@ from traceanalyzer.analyses.peaks import element_type, peak_of
 def test_peak(device, gpu, bf16, gbytes_per_s):
     peak = peak_of(device)
     assert (peak.gpu, peak.tflops.get("bf16"), peak.gbytes_per_s) == (gpu, bf16, gbytes_per_s)
+    assert "data sheet" in peak.source
 
 
 @pytest.mark.parametrize(
-    "device", [None, "", "NVIDIA GeForce RTX 9999", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA L40", "NVIDIA GB200"]
+    "device",
+    [
+        None,
+        "",
+        "NVIDIA GeForce RTX 9999",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "NVIDIA L40",
+        "NVIDIA GB200",
+        "NVIDIA H800",
+        "NVIDIA A10G",
+        "Tesla V100S-PCIE-32GB",
+    ],
 )
 def test_unknown_gpu_has_no_peak(device):
     assert peak_of(device) is None

@@ -12,11 +12,10 @@ DAMAGED = Capture(dropped={1: (0,), 2: (11,)}, offset_ns={3: 2 * MS})
 """One event lost at the front of a rank, one in the middle of another, and a third with another clock."""
 
 
-@pytest.fixture(scope="module")
-def damaged():
-    return analysed(
-        scenarios.ddp(8, slow_compute_ns={5: 300_000}), "call_waits", "clocks", "stragglers", "matches", how=DAMAGED
-    )
+@pytest.fixture(scope="module", params=["kineto", "nsys"])
+def damaged(request):
+    job = scenarios.ddp(8, slow_compute_ns={5: 300_000})
+    return analysed(job, "call_waits", "clocks", "stragglers", "matches", how=DAMAGED, by=request.param)
 
 
 def mixed(calls):
@@ -49,6 +48,28 @@ def test_offsets_are_found(damaged):
     assert frame["offset_ns"].sub(pd.Series({3: 2 * MS}), fill_value=0).abs().max() < 50_000
     assert frame["is_significant"].tolist() == [rank == 3 for rank in range(8)]
     assert (frame["uncertainty_ns"] >= 30_000).all()
+
+
+def test_the_straggler_is_found_all_the_same(damaged):
+    first = damaged[1]["stragglers"].to_frame().iloc[0]
+    assert (first["rank"], first["cause"], first["operation"]) == (5, "compute", "extra_gemm")
+
+
+def test_both_profilers_give_the_same_waits():
+    job = scenarios.ddp(4, slow_compute_ns={2: 400_000})
+    kineto, nsys = (analysed(job, "exposed_comm", "stragglers", by=by)[1] for by in ("kineto", "nsys"))
+    for name in ("exposed_comm", "stragglers"):
+        pd.testing.assert_frame_equal(kineto[name].to_frame(), nsys[name].to_frame())
+
+
+def test_sub_groups_that_the_trace_does_not_name_invent_no_wait_and_blame_nobody_for_a_transfer():
+    """Nsight without NCCL's payloads: calls of several groups look alike."""
+    truth, results = analysed(scenarios.hsdp(slow_compute_ns={5: 200_000}), "call_waits", "stragglers", by="nsys")
+    calls = true_waits(truth, results["call_waits"].to_frame())
+    known = calls[calls["wait_ns"].notna()]
+    assert len(known) > len(calls) / 2
+    assert ((known["wait_ns"] - known["true_wait_ns"]).abs() <= 0.01 * known["true_wait_ns"] + 3_000).all()
+    assert results["stragglers"].to_frame()["cause"].iloc[0] == "unmatched"
 
 
 @pytest.mark.parametrize(

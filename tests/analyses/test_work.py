@@ -38,6 +38,11 @@ def work_of(name, shapes, dtype=FLOAT, arguments=None):
         ("aten::add", [[4, 8], [8], []], None, 32, 4 * (32 + 8 + 32)),
         ("aten::mul", [[4, 8], [], [4, 8]], None, 32, 4 * (32 + 32)),
         ("aten::copy_", [[4, 8], [4, 8], []], None, 0, 4 * 64),
+        ("aten::_convolution", [[1, 3, 8, 8], [6, 3, 3, 3], [6]], ONE, 2 * 16 * 27 * 6, 4 * (192 + 162 + 6 + 96)),
+        ("aten::addcmul_", [[4, 8], [4, 8], [8], []], None, 32, 4 * (32 + 32 + 8 + 32)),
+        ("aten::embedding_dense_backward", [[2, 5, 8], [2, 5], []], None, 80, 4 * (2 * 80 + 10)),
+        ("aten::split_with_sizes_copy", [[2, 6], [], [], [[2, 2], [2, 4]]], None, 0, 4 * 24),
+        ("aten::_chunk_cat", [[[4], [8]], [], [], [2, 6]], None, 0, 4 * 24),
         ("aten::_foreach_add_", [[[4], [8]], []], None, 12, None),
     ],
 )
@@ -65,6 +70,30 @@ def test_a_causal_mask_makes_nearly_half_unnecessary():
     arguments = '["", "", "", "0.", "True"]'
     found = work_of("aten::_scaled_dot_product_flash_attention", [Q, Q, Q], arguments=arguments)
     assert found.masked_flops == found.flops * 15 // 32
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "flops", "elements"),
+    [
+        ("aten::_foreach_add_", 1, 12, 2 * 12),
+        ("aten::_foreach_add_", 2, 12, 3 * 12),
+        ("aten::_foreach_sqrt", 1, 12, 2 * 12),
+        ("aten::_foreach_addcdiv_", 3, 36, 4 * 12),
+        ("aten::_foreach_copy_", 2, 0, 2 * 12),
+        ("aten::cat", 1, 0, 2 * 12),
+        ("aten::_fused_adamw_", 4, 180, 7 * 12 + 2),
+        ("aten::_fused_adam_", 5, 180, 9 * 12 + 2),
+        ("aten::_fused_sgd_", 2, 48, 3 * 12),
+        ("aten::_fused_sgd_", 3, 48, 5 * 12),
+    ],
+)
+def test_lists_of_tensors_are_read_and_what_changes_is_written(name, lists, flops, elements):
+    shapes = [[[4], [8]]] * lists
+    if "adam" in name:
+        shapes += [[]] * (5 - lists) + [[[], []]]  # largest second moments, where there are any, and steps
+    call = Call.parse(json.dumps([*shapes, []]), json.dumps(["TensorList"] * len(shapes) + ["Scalar"]), None)
+    found = work(name, call)
+    assert (found.flops, found.list_elements, found.bytes) == (flops, elements, None)
 
 
 def test_embedding_reads_rows_not_the_table():

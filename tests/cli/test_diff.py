@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -216,7 +217,7 @@ def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, 
     """The commands of the workflow, with samples in place of what the job records."""
     from traceanalyzer.gate import parse
 
-    page = (SAMPLES.parent / "docs" / "diff.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "diff.md").read_text()
     gates = re.findall(r"--fail-on '([^']+)'", page)
     assert len([parse(gate) for gate in gates]) >= 7
     script = re.search(r"(analyze-traces diff baseline:main new=.*?)\n      - name", page, re.DOTALL)[1]

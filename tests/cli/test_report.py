@@ -42,7 +42,8 @@ def test_json_and_csv_say_the_same(tmp_path):
     assert run([str(SAMPLES / "ddp"), "--output", "out"]) == 0
     found = summary(tmp_path / "out")
     assert list(found) == [
-        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "findings", "skipped", "notes",
+        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "doubted",
+        "findings", "skipped", "notes",
     ]  # fmt: skip
     assert (found["format_version"], found["label"], found["ranks"]) == (1, "ddp", [0, 1])
     with (tmp_path / "out" / "summary.csv").open() as file:

@@ -90,6 +90,14 @@ def test_what_is_refused(base, other, refusal):
     assert refusal in forced.fairness.refusals[0]
 
 
+def test_parameters_of_another_type_are_warned_of_and_compared():
+    base, other = capture(steady(10), info=info(param_dtype="fp32")), capture(steady(9), info=info(param_dtype="bf16"))
+    made = compare(two(base, other))
+    assert made.fairness.is_fair
+    assert made.fairness.notes[0].startswith("dtype of parameters differs (fp32 | bf16)")
+    assert not any("dtype of parameters" in note for note in compare(two(base, capture(steady(9)))).fairness.notes)
+
+
 def test_another_batch_without_tokens_is_refused_and_with_tokens_given_per_token():
     base, other = capture(steady(10), info=info(1000)), capture(steady(30), info=info(4000))
     made = compare(two(base, other))

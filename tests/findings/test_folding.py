@@ -3,7 +3,7 @@
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import SAMPLES, sample
+from tests.samples import RUNNERS, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.folding import folded
@@ -40,13 +40,13 @@ def test_folded(findings, expected):
         ("moe", [("uneven_compute", [])]),
         # Its stages wait because one host is late: that the stages are uneven as well is another cause.
         (
-            "runs/pp_1f1b",
+            RUNNERS / "pp_1f1b",
             [("straggler", ["pipeline_bubble", "host_bound"]), ("pipeline_imbalance", []), ("short_kernels", [])],
         ),
     ],
 )
 def test_each_cause_is_said_once(traces, expected):
-    ranks = ta.load(SAMPLES / traces).ranks if "/" in traces else sample(traces).ranks
+    ranks = sample(traces).ranks if isinstance(traces, str) else ta.load(traces).ranks
     found = find(run(ranks))
     assert [(item.rule, [inner.rule for inner in item.also]) for item in found] == expected
     costs = [item.cost_ns for item in found]

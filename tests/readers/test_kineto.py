@@ -342,3 +342,19 @@ def test_values_of_arguments_are_kept_where_shapes_do_not_tell_the_work(tmp_path
     events = [host(30 + place, 1, name=name, **values) for place, name in enumerate(names)]
     ops = only(write(tmp_path / "a.json", document([*EVENTS, *events]))).host_ops.set_index("name")
     assert ops["arguments"].astype("object").loc[names].fillna("none").tolist() == ['["", "True"]'] * 2 + ["none"]
+
+
+def test_stream_waits_are_kept_with_the_call_that_recorded_their_event(tmp_path):
+    def wait(start, stream, device=0, name="Stream Wait Event", **args):
+        return kernel(start, 1, name=name, cat="cuda_sync", stream=stream, device=device, **args)
+
+    events = [
+        kernel(1, 5), host(0, 1, name="cudaEventRecord", cat="cuda_runtime", correlation=31),
+        wait(4, 9, wait_on_stream=7, wait_on_cuda_event_record_corr_id=31),
+        wait(5, 9, wait_on_stream=-1, wait_on_cuda_event_record_corr_id=-1),
+        wait(6, 9, name="Stream Sync"), wait(7, 9, device=1, wait_on_stream=7, wait_on_cuda_event_record_corr_id=31),
+    ]  # fmt: skip
+    waits = only(write(tmp_path / "a.json", document(events, rank=0))).stream_waits
+    assert waits["stream"].tolist() == [9, 9]
+    assert waits["source_stream"].fillna(-1).tolist() == [7, -1]
+    assert waits["record"].tolist() == [0, -1]

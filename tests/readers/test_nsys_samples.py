@@ -9,7 +9,7 @@ from tests.nsys_builders import read_all
 from traceanalyzer import load
 from traceanalyzer.analyses import run
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SAMPLES = Path(__file__).parents[1] / "captures"
 
 
 def test_the_nodes_of_a_replayed_graph_are_kernels_of_known_kind():

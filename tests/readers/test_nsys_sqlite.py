@@ -331,3 +331,30 @@ def test_a_damaged_database(tmp_path):
 def test_peek_says_what_the_content_says(tmp_path):
     header = nsys_sqlite.peek(write_sqlite(tmp_path / "report.sqlite", export()))
     assert (header.ranks, header.start_ns) == (None, EPOCH_NS)
+
+
+def test_stream_waits_name_the_stream_and_the_call_of_the_event_that_they_wait_for(read):
+    def wait(start, event, occasion, *, context=1, sync=2, process=100):
+        return {"start": start, "end": start + 1, "deviceId": 0, "contextId": context, "streamId": 9, "syncType": sync,
+                "globalPid": gid(process), "eventId": event, "eventSyncId": occasion}  # fmt: skip
+
+    def event(event, occasion, stream, correlation, process=100):
+        return {"deviceId": 1, "streamId": stream, "correlationId": correlation, "globalPid": gid(process),
+                "eventId": event, "eventSyncId": occasion}  # fmt: skip
+
+    contexts = [{"processId": 100, "contextId": context, "deviceId": context - 1} for context in (1, 2)]
+    tables = export() | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 200), kernel(100, 200, device=1, correlation=4)],
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
+            wait(10, 5, 1), wait(11, 5, 2), wait(12, 5, 3), wait(13, 5, 1, context=2), wait(14, 5, 1, sync=1),
+        ],
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT": [event(5, 1, 7, 1), event(5, 2, 8, 4), event(5, 3, 8, 99, process=101)],
+        "TARGET_INFO_CUDA_CONTEXT_INFO": contexts,
+    }  # fmt: skip
+    first, second = read(tables)
+    waits = first.stream_waits
+    assert waits["start_ns"].sub(EPOCH_NS).tolist() == [10, 11, 12]
+    assert waits["source_stream"].fillna(-1).tolist() == [7, 8, -1], "an event of another process is another event"
+    assert first.api_calls["correlation"].iloc[waits["record"].iloc[:2]].tolist() == [1, 4]
+    assert waits["record"].iloc[2] == -1
+    assert second.stream_waits["start_ns"].sub(EPOCH_NS).tolist() == [13]

@@ -8,6 +8,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.report import assets, palette
 from traceanalyzer.report import icicle as icicle_module
 from traceanalyzer.report.icicle import icicle
+from traceanalyzer.report.over_ranks import busy_operators
 from traceanalyzer.report.roofline import roofline
 
 MM = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": '["c10::BFloat16","c10::BFloat16"]'}
@@ -41,6 +42,19 @@ def test_icicle_is_a_tree_whose_blocks_hold_their_parts():
     for node, value in values.items():
         inside = [values[child] for child, parent in parents.items() if parent == node]
         assert not inside or sum(inside) == pytest.approx(value)
+
+
+def test_operators_that_keep_the_host_busy_are_those_with_most_time_of_their_own_on_any_rank():
+    host = [("aten::linear", 0, 100), ("aten::mm", 10, 40), ("aten::mm", 50, 60), ("aten::add", 200, 250)]
+    busy = program(host, [("gemm", 300, 310, {"launch": 20}), ("other", 310, 400)])
+    calm = program([("aten::add", 0, 10)], [("add", 20, 30, {"launch": 5})]).renumbered(1, "test")
+    table = busy_operators(run([busy, calm], ["operators"])["operators"]).set_index("operator")
+    assert table["host_self_ns"].to_dict() == {"aten::linear": 60, "aten::mm": 40, "aten::add": 30}
+    assert table["calls"].to_dict() == {"aten::linear": 1, "aten::mm": 2, "aten::add": 1}
+    assert table["gpu_own_ns"].to_dict() == {"aten::linear": 0, "aten::mm": 10, "aten::add": 5}
+    assert table["host_share_pct"].sum() == pytest.approx(100)
+    spread = table.loc["aten::add", ["lowest_host_self_ns", "lowest_rank", "highest_host_self_ns", "highest_rank"]]
+    assert spread.tolist() == [10, 1, 50, 0]
 
 
 def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none():

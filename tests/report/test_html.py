@@ -17,7 +17,7 @@ from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
-from traceanalyzer.report import Report, assets, care, html, tables
+from traceanalyzer.report import Report, assets, html, tables
 from traceanalyzer.run_info import Batch, RunInfo
 
 HOSTILE = (
@@ -169,10 +169,3 @@ def test_plotly_beside_the_page(tmp_path):
     assert pages[1].read_text(encoding="utf-8") == assets.plotly_text()
     inline = html.write(Report("x", report.results), tmp_path / ".")[0].stat().st_size
     assert len(html.page(report, plotlyjs="directory")) < inline - 1_000_000
-
-
-def test_tables_that_integrity_doubts_are_marked():
-    for name, doubted in (("ddp", set()), ("pp", {"steps", "phases", "idle", "launches"})):
-        report = Report(name, run(sample(name).ranks))
-        assert set(care.doubted(report)) == doubted
-        assert html.page(report).count('class="doubt"') == len(doubted)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import document, host, kernel, write
-from tests.samples import SAMPLES, sample
+from tests.samples import RUNNERS, SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.report import Report, tables
@@ -56,6 +56,7 @@ def test_names_cannot_become_formulas(tmp_path, monkeypatch, name):
 
 
 def test_samples_folder_has_a_readme_for_each():
-    text = (SAMPLES / "README.md").read_text()
-    for folder in SAMPLES.iterdir():
-        assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name
+    for samples in (SAMPLES, RUNNERS):
+        text = (samples / "README.md").read_text()
+        for folder in samples.iterdir():
+            assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name

@@ -10,7 +10,10 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.runners import __main__ as command
 from traceanalyzer.runners import nsys
 from traceanalyzer.runners.options import parse
+from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.timing import peak_memory
+from traceanalyzer.runners.train import planned
 
 CPU = ["--device", "cpu"]
 
@@ -25,6 +28,7 @@ def test_two_ranks_write_run_json(runner, tmp_path):
     assert run["batch"] == {"micro_batch": 4, "grad_accum": 1, "global_batch": 8, "tokens_per_step": 256}
     unprofiled = run["step_time_ns"]["unprofiled"]
     assert unprofiled["n"] == len(unprofiled["values"]) == 3
+    assert (run["dtype"], run["param_dtype"]) == ("fp32", "fp32")
     assert run["tokens_per_s"] == pytest.approx(256e9 / unprofiled["mean"], rel=1e-6)
     assert len(run["losses"]) == 1 + 3 + 7
     assert run["memory"][1] == {"rank": 1, "peak_allocated_bytes": None, "peak_reserved_bytes": None}
@@ -47,15 +51,45 @@ def test_a_rank_that_dies_leaves_the_other_trace(runner, tmp_path):
 
 def test_out_of_memory_is_a_result(tmp_path, monkeypatch):
     def too_much(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory in /home/me/train.py at [10.0.0.7]:29500.\nMore")
+        raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(STRATEGIES["single"], "step", too_much)
     status = command.main(["--strategy", "single", *CPU, "--batch", "2", "--out", str(tmp_path)])
     assert status == command.EXIT_OUT_OF_MEMORY
     run = json.loads((tmp_path / "run.json").read_text())
     assert (run["status"], run["batch"]["global_batch"]) == ("oom", 2)
-    assert run["error"] == "OutOfMemoryError: CUDA out of memory in train.py at <peer>."
+    assert run["error"] == "OutOfMemoryError: CUDA out of memory"
     assert run["step_time_ns"] is run["losses"] is run["tokens_per_s"] is None
+    assert run["memory"] == [{"rank": 0, "peak_allocated_bytes": None, "peak_reserved_bytes": None}]
+
+
+def test_out_of_memory_keeps_the_peak_and_outranks_what_it_caused(tmp_path, monkeypatch):
+    """The other ranks lose their connection to the one that ran out, and may say so first."""
+
+    def too_much(*_):
+        RunRecord("single", 2, status="failed").write(tmp_path)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    peak = {"rank": 1, "peak_allocated_bytes": 70 * 2**30, "peak_reserved_bytes": 78 * 2**30}
+    monkeypatch.setattr(command, "peak_memory", lambda *_: peak)
+    monkeypatch.setattr(STRATEGIES["single"], "step", too_much)
+    command.main(["--strategy", "single", *CPU, "--out", str(tmp_path)])
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert (run["status"], run["memory"]) == ("oom", [peak])
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("no memory in /home/me/train.py at [10.0.0.7]:29500.\nMore", "no memory in train.py at <peer>."),
+        ("at ../torch/csrc/c10d/NCCL.cpp:36, GB/s", "at NCCL.cpp:36, GB/s"),
+        ("from:/data/me/runs/x.pt", "from:x.pt"),
+        ("see (https://pytorch.org/docs/stable/notes/cuda.html#a)", "see (https://pytorch.org/docs/stable/notes/cuda.html#a)"),
+    ],
+)  # fmt: skip
+def test_an_error_names_no_folder_of_the_machine(said, kept):
+    unknown = peak_memory(0, torch.device("cpu"))
+    assert RunRecord("single", 1).failed(ValueError(said), unknown).error == f"ValueError: {kept}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this host has a GPU")
@@ -84,6 +118,14 @@ def test_a_job_that_does_not_fit_is_refused(arguments, ranks, message):
     config = parse([*arguments.split(), *CPU])
     with pytest.raises(UsageError, match=message):
         STRATEGIES[config.strategy].check(config, ranks)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "dtype"), [("pytorch_ddp", "fp32"), ("zero2", "fp32"), ("zero3", "bf16"), ("pytorch_zero2", "bf16")]
+)
+def test_run_json_tells_autocast_from_bf16_parameters(strategy, dtype):
+    record = planned(parse(["--strategy", strategy, *CPU, "--dtype", "bf16"]), world_size=2)
+    assert (record.dtype, record.param_dtype) == ("bf16", dtype)
 
 
 def test_a_text_that_is_too_short_is_refused(tmp_path, capsys):

@@ -7,15 +7,19 @@ import numpy as np
 import pandas as pd
 
 import traceanalyzer as ta
-from tests.simulator import Capture, Job, Run, capture, kineto, run
+from tests.simulator import Capture, Job, Run, capture, kineto, nsys, run
 from traceanalyzer.analyses import Result
 
 
-def analysed(job: Job, *names: str, how: Capture | None = None) -> tuple[Run, dict[str, Result]]:
-    """The truth of the job, and the named Results from its Kineto files."""
+def analysed(job: Job, *names: str, how: Capture | None = None, by: str = "kineto") -> tuple[Run, dict[str, Result]]:
+    """The truth of the job, and the named Results from its files: Kineto's, or a report of Nsight Systems (`nsys`)."""
     truth = run(job)
+    captured = capture(truth, how or Capture())
     with tempfile.TemporaryDirectory() as folder:
-        kineto.write(capture(truth, how or Capture()), Path(folder))
+        if by == "nsys":
+            nsys.write(captured, Path(folder) / "report.sqlite")
+        else:
+            kineto.write(captured, Path(folder))
         return truth, ta.analyse(ta.load(folder), *names)
 
 

@@ -17,6 +17,7 @@ class Capture:
         dropped: communication kernels that are lost, by their place among the rank's calls (negative: from the end).
         arguments: where communication arguments are: `kernel`, `host` (only there) or `none`.
         has_sequence: whether calls carry NCCL's sequence numbers.
+        has_stream_waits: whether the events that streams wait for are recorded.
     """
 
     start_ns: Mapping[int, int] = field(default_factory=dict)
@@ -25,6 +26,19 @@ class Capture:
     dropped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     arguments: str = "kernel"
     has_sequence: bool = False
+    has_stream_waits: bool = False
+
+
+@dataclass(frozen=True)
+class StreamWait:
+    """A stream's wait for an event, and the event's record: where they stand on the host, and their numbers."""
+
+    stream: int
+    source_stream: int
+    wait_ns: int
+    record_ns: int
+    correlation: int
+    record_correlation: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,7 @@ class Recorded:
     host: tuple[HostEvent, ...]
     sequences: Mapping[int, int]
     """Sequence number within its group of each communication operation, by number."""
+    waits: tuple[StreamWait, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,22 @@ def _rank(run: Run, how: Capture, rank: int) -> Recorded:
         launches=launches,
         host=tuple(event for event in run.host[rank] if start <= event.start_ns and event.end_ns < end),
         sequences=_sequences(run.ops[rank]),
+        waits=_stream_waits(run, launches) if how.has_stream_waits else (),
     )
+
+
+def _stream_waits(run: Run, launches: tuple[GpuOp, ...]) -> tuple[StreamWait, ...]:
+    """Each operation's waits just before its launch, for events recorded just after the launches that it waits for."""
+    found: list[StreamWait] = []
+    for op in launches:
+        for number in op.instruction.after:
+            source = run.ops[op.rank][number]
+            place = 1_000_000 + 2 * len(found)
+            found.append(
+                StreamWait(op.instruction.stream, source.instruction.stream, op.launch_start_ns + 10,
+                           source.launch_end_ns - 60, place, place + 1)
+            )  # fmt: skip
+    return tuple(found)
 
 
 def _sequences(ops: list[GpuOp]) -> dict[int, int]:

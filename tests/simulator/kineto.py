@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.simulator.capture import Captured, Recorded
+from tests.simulator.capture import Captured, Recorded, StreamWait
 from tests.simulator.engine import GpuOp
 from tests.simulator.program import Comm
 
@@ -47,6 +47,7 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
         *(_host_event(recorded, event) for event in recorded.host),
         *(event for op in recorded.launches for event in _launch(captured, recorded, op)),
         *(_gpu_op(captured, recorded, op) for op in recorded.ops),
+        *(event for wait in recorded.waits for event in _stream_wait(recorded, wait)),
     ]
     return {
         "schemaVersion": 1,
@@ -60,7 +61,7 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
 
 def _event(recorded: Recorded, category: str, name: str, start_ns: int, end_ns: int, thread: int,
            **args: Any) -> dict[str, Any]:  # fmt: skip
-    pid = 0 if category in ("kernel", "gpu_memcpy") else 1000 + recorded.rank
+    pid = 0 if category in ("kernel", "gpu_memcpy", "cuda_sync") else 1000 + recorded.rank
     return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": thread,
             "ts": (start_ns + recorded.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000, "args": args}  # fmt: skip
 
@@ -79,6 +80,16 @@ def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str,
         texts = _arguments(captured, recorded, op, comm)
         events += [_event(recorded, "cpu_op", "record_param_comms", start, end, _HOST_THREAD, **each) for each in texts]
     return events
+
+
+def _stream_wait(recorded: Recorded, wait: StreamWait) -> list[dict[str, Any]]:
+    return [
+        _event(recorded, "cuda_runtime", "cudaEventRecord", wait.record_ns, wait.record_ns + 20, _HOST_THREAD,
+               correlation=wait.record_correlation),
+        _event(recorded, "cuda_sync", "Stream Wait Event", wait.wait_ns, wait.wait_ns + 20, wait.stream,
+               device=0, stream=wait.stream, correlation=wait.correlation, wait_on_stream=wait.source_stream,
+               wait_on_cuda_event_record_corr_id=wait.record_correlation, wait_on_cuda_event_id=7),
+    ]  # fmt: skip
 
 
 def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.simulator.capture import Captured, Recorded
+from tests.simulator.capture import Captured, Recorded, StreamWait
 from tests.simulator.engine import GpuOp
 from tests.simulator.kineto import BASE_NS, KERNELS
 
@@ -28,6 +28,10 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT
 CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL,
     globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL,
     callchainId INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER,
+    streamId INTEGER, correlationId INTEGER, globalPid INTEGER, syncType INTEGER, eventId INTEGER, eventSyncId INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT (deviceId INTEGER, contextId INTEGER, streamId INTEGER,
+    correlationId INTEGER, globalPid INTEGER, eventId INTEGER, eventSyncId INTEGER);
 CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, text TEXT,
     globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, binaryData TEXT);
 """
@@ -87,6 +91,8 @@ def _rows(recorded: Recorded, strings: _Strings) -> Iterator[tuple[str, tuple[An
         yield from _launch(op, shift, thread, strings)
     for op in recorded.ops:
         yield _gpu_op(recorded, op, process, strings)
+    for wait in recorded.waits:
+        yield from _stream_wait(recorded, wait, process, thread, strings)
 
 
 def _launch(op: GpuOp, shift: int, thread: int, strings: _Strings) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -96,6 +102,23 @@ def _launch(op: GpuOp, shift: int, thread: int, strings: _Strings) -> Iterator[t
     if op.instruction.comm:
         function = strings[_FUNCTIONS[op.instruction.comm.collective]]
         yield "NVTX_EVENTS", (start, end, _PUSH_POP, None, thread, None, function, _NCCL_DOMAIN, None)
+
+
+def _stream_wait(
+    recorded: Recorded, wait: StreamWait, process: int, thread: int, strings: _Strings
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """All records are of one event: only `eventSyncId` tells them apart. `deviceId` of a wait is 0, as in real files."""
+    record, told = wait.record_ns + recorded.offset_ns, wait.wait_ns + recorded.offset_ns
+    event = (7, wait.record_correlation)
+    yield "CUPTI_ACTIVITY_KIND_RUNTIME", (
+        record, record + 20, 0, thread, wait.record_correlation, strings["cudaEventRecord"], 0, None,
+    )  # fmt: skip
+    yield "CUPTI_ACTIVITY_KIND_CUDA_EVENT", (
+        recorded.rank, 1, wait.source_stream, wait.record_correlation, process, *event,
+    )  # fmt: skip
+    yield "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", (
+        told, told + 20, 0, 1, wait.stream, wait.correlation, process, 2, *event,
+    )  # fmt: skip
 
 
 def _gpu_op(recorded: Recorded, op: GpuOp, process: int, strings: _Strings) -> tuple[str, tuple[Any, ...]]:

@@ -44,8 +44,8 @@ class CallLists:
 
 
 def synchronises(calls: pd.DataFrame) -> np.ndarray:
-    """Collectives in which every rank waits for all others: neither rooted nor an uneven all-to-all."""
-    is_uneven = calls["is_uneven"].fillna(value=False).to_numpy(dtype=bool)
+    """Collectives whose ranks all wait for each other: neither rooted, nor all-to-alls that are or may be uneven."""
+    is_uneven = calls["is_uneven"].fillna(value=(calls["collective"] == "all_to_all")).to_numpy(dtype=bool)
     is_alike: np.ndarray = ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
     return is_alike
 

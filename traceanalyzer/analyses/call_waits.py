@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.calls import Calls
 from traceanalyzer.analyses.members import Members
 
 ONE_ROOT = "has one root: its ranks do not wait alike"
 UNEVEN = "uneven all-to-all: its ranks do not wait alike"
+MAYBE_UNEVEN = "all-to-all that may be uneven: the trace leaves out some of its sizes"
+UNKNOWN = "the trace does not say which collective it is"
 
 
 class CallWaits(Result):
@@ -46,8 +51,26 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
     return CallWaits(table.assign(is_matched=table["instance"].notna(), why_not_split=_why(table)))
 
 
+def looked_at(call_waits: CallWaits, calls: Calls) -> pd.DataFrame:
+    """The calls that are looked at: all, or those of the selected steps (they are matched over the whole capture)."""
+    keys = (pd.MultiIndex.from_frame(result.table[["rank", "call"]]) for result in (call_waits, calls))
+    return call_waits.table[next(keys).isin(next(keys))].reset_index(drop=True)
+
+
+def listed(values: pd.Series) -> str | None:
+    """The distinct texts in order; absent without any."""
+    return "; ".join(sorted(set(values.dropna()))) or None
+
+
 def _why(table: pd.DataFrame) -> pd.Series:
     why = table["why_unmatched"].astype("object").where(table["instance"].isna(), None)
     unlike = table["instance"].notna() & table["transfer_ns"].isna()
-    reason = (table["collective"] == "all_to_all").map({True: UNEVEN, False: ONE_ROOT})
-    return why.where(~unlike, reason)
+    # One rank's uneven splits, or splits that are not known, are those of the whole instance.
+    is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
+    reasons = {
+        ONE_ROOT: table["collective"].isin(kinds.ROOTED),
+        UNEVEN: (table["collective"] == "all_to_all") & is_uneven.fillna(value=False),
+        MAYBE_UNEVEN: table["collective"] == "all_to_all",
+    }
+    reason = np.select([mask.to_numpy(dtype=bool) for mask in reasons.values()], list(reasons), default=UNKNOWN)
+    return why.where(~unlike, pd.Series(reason, index=table.index, dtype="object"))

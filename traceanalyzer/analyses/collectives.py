@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio
-from traceanalyzer.analyses.call_waits import CallWaits
+from traceanalyzer.analyses.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.calls import Calls
 from traceanalyzer.analyses.links import nvlink_peak_gbps
 from traceanalyzer.analyses.ranks import Ranks
@@ -32,13 +32,14 @@ class Collectives(Result):
         "collective": "Collective or point-to-point operation.",
         "size_class": "Class of the full array's size.",
         "rank": "Global rank.",
-        "group_size": "Ranks in the group.",
-        "calls": "Calls in the capture.",
+        "group_size": "Ranks in the group; where the trace does not say, those that use it.",
+        "calls": "Calls that are looked at.",
         "split_calls": "Calls whose transfer and wait are known.",
         "size_bytes": "Sum of the sizes of the calls; n/a when one is unknown.",
         "total_ns": "Sum of the calls' durations.",
         "transfer_ns": "Sum of the transfers; n/a when none is known.",
         "wait_ns": "Sum of the waits, hidden ones included; n/a when none is known.",
+        "why_not_split": "Why transfer and wait of some calls are not known.",
         "algbw_gbps": "Decimal GB/s: sizes of the split calls / their transfer.",
         "busbw_gbps": "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
         "link_peak_gbps": "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
@@ -55,12 +56,7 @@ class Collectives(Result):
 
 def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
-    counted = _same_call(call_waits.table).isin(_same_call(calls.table))
-    return _summed(call_waits.table[counted].reset_index(drop=True), ranks)
-
-
-def _same_call(table: pd.DataFrame) -> pd.MultiIndex:
-    return pd.MultiIndex.from_frame(table[["rank", "call"]])
+    return _summed(looked_at(call_waits, calls), ranks)
 
 
 def _summed(calls: pd.DataFrame, ranks: Ranks) -> Collectives:
@@ -80,6 +76,7 @@ def _summed(calls: pd.DataFrame, ranks: Ranks) -> Collectives:
             "calls": groups.size(),
             "split_calls": groups["is_split"].sum(),
             "total_ns": groups["duration_ns"].sum(),
+            "why_not_split": groups["why_not_split"].agg(listed),
             **{name: groups[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
         }
     ).reset_index()

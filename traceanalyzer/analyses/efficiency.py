@@ -29,9 +29,10 @@ class Efficiency(Result):
         "compiler) or communication.",
         "calls": "Calls that launched GPU operations; others are left out.",
         "flops": "Their FLOPs by the shapes, as torch.utils.flop_counter counts them; for other families arithmetic "
-        "per element.",
+        "per element. Of a list of more than 30 tensors (most fused optimizers) PyTorch records no shapes: no row.",
         "masked_flops": "The part of them that a causal mask makes unnecessary; not in tflops_per_s.",
-        "bytes": "The least that they must read and write. Of communication: size of the full array.",
+        "bytes": "The least that they must read and write, lists of tensors in the type that the kernel's name has; an "
+        "argument given twice counts twice. Of communication: size of the full array.",
         "gpu_ops": "GPU operations that did it.",
         "gpu_ns": "Sum of their durations.",
         "tflops_per_s": "(flops − masked) / GPU time, in 10¹² a second.",
@@ -59,10 +60,9 @@ class Efficiency(Result):
         )
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """Add up the work of equal calls, and of communication by collective, dtype and size."""
-    found = OperatorWork.of(trace, tree).calls
-    found = found[found["gpu_ops"] > 0]
+    found = work.calls[work.calls["gpu_ops"] > 0]
     if found.empty and calls.empty:
         return pd.DataFrame()
     table = pd.concat([_operators(trace, tree, found), _communication(calls)], ignore_index=True)

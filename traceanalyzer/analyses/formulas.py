@@ -8,6 +8,7 @@ written once.
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from traceanalyzer.analyses.operator_call import Call, Shape, moved, size
 
@@ -22,6 +23,7 @@ class Work:
         model_flops: the part that MFU counts: without what flash attention computes again in its backward pass.
         masked_flops: the part of `flops` that a causal mask makes unnecessary.
         bytes: read and written.
+        list_elements: elements of lists of tensors read and written; their type stands in the kernel's name only.
         dtype: element type that it computes in, as recorded.
     """
 
@@ -30,6 +32,7 @@ class Work:
     model_flops: int = 0
     masked_flops: int = 0
     bytes: int | None = None
+    list_elements: int | None = None
     dtype: str | None = None
 
 
@@ -147,16 +150,26 @@ def pointwise(arguments: int) -> Callable[[Call], Work]:
     return formula
 
 
-def lists(family: str, flops: int) -> Callable[[Call], Work]:
-    """So many FLOPs for each element of the first list of tensors, whose element type is not recorded."""
+def lists(flops: int, *, written: tuple[int, ...] = (0,), read_from: int = 0) -> Callable[[Call], Work]:
+    """So many FLOPs for each element of the first list of tensors; lists from `read_from` on are read.
+
+    The lists at the positions `written` are written, or a result as large. PyTorch records no shapes of a list of more
+    than 30 tensors, and of no list the element types; a result that stands among the arguments has one.
+    """
 
     def formula(call: Call) -> Work:
-        first = call.shapes[0]
-        if not first or not isinstance(first[0], tuple):
+        counts = [sum(map(prod, shape)) if _is_list(shape) else 0 for shape in call.shapes]
+        if not _is_list(call.shapes[0]):
             raise LookupError(0)
-        return Work(family, flops * sum(map(prod, first)))
+        elements = sum(counts[read_from:]) + sum(counts[place] for place in written)
+        family = "optimizer" if flops else "element-wise"
+        return Work(family, flops * counts[0], bytes=size((elements,), call.dtype), list_elements=elements)
 
     return formula
+
+
+def _is_list(shape: Any) -> bool:
+    return bool(shape) and isinstance(shape[0], tuple)
 
 
 def embedding(call: Call) -> Work:
@@ -166,6 +179,13 @@ def embedding(call: Call) -> Work:
     index = size(indices, call.tensors()[1][1])
     total = None if row is None or index is None else index + 2 * prod(indices) * row
     return Work("embedding", 0, bytes=total)
+
+
+def embedding_backward(call: Call) -> Work:
+    """Every row of the gradient is read and added to the row of the table that its index names."""
+    gradient, indices = call.shape(0), call.shape(1)
+    rows, index = size(gradient, call.tensors()[0][1]), size(indices, call.tensors()[1][1])
+    return Work("embedding", prod(gradient), bytes=None if rows is None or index is None else index + 2 * rows)
 
 
 def fused(call: Call) -> Work:

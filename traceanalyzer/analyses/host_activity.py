@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.intervals import Intervals
@@ -11,7 +12,12 @@ from traceanalyzer.model import NONE, RankTrace
 
 NOTHING = "(nothing recorded)"
 
+UNNAMED = "(unnamed)"
+
 SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", "range"
+
+
+_WHAT = pd.CategoricalDtype([SYNC, API_CALL, OPERATOR, RANGE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +36,14 @@ def thread_activity(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
     Events nest: a call inside an operator inside a range. Where ranges cross instead (NVTX start/end ranges), the
     one that began last counts as the innermost.
     """
-    frames = [
-        _within(trace.api_calls, thread, busy, API_CALL),
-        _within(trace.host_ops, thread, busy, OPERATOR),
-        _within(trace.ranges, thread, busy, RANGE),
-    ]
-    events = pd.concat(frames, ignore_index=True)
-    if len(events):
-        is_sync = (events["what"] == API_CALL) & events["name"].map(host_names.is_sync)
-        events["what"] = events["what"].where(~is_sync, SYNC)
+    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE))
+    frames = [_within(frame, thread, busy) for frame, _ in tables]
+    names = union_categoricals([frame["name"] for frame in frames])
+    what = np.repeat(_WHAT.categories.get_indexer([what for _, what in tables]), [len(frame) for frame in frames])
+    is_sync = (what == _WHAT.categories.get_loc(API_CALL)) & host_names.matches(pd.Series(names), host_names.is_sync)
+    what = np.where(is_sync, _WHAT.categories.get_loc(SYNC), what)
+    times = pd.concat([frame[["start_ns", "end_ns"]] for frame in frames], ignore_index=True)
+    events = times.assign(name=names, what=pd.Categorical.from_codes(what, dtype=_WHAT))
     starts, ends, row = innermost(events["start_ns"].to_numpy(np.int64), events["end_ns"].to_numpy(np.int64))
     return Activity(starts, ends, row, events)
 
@@ -74,16 +79,26 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.Data
     query, stretch = _overlapping_pairs(activity, starts, ends)
     shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
     row = activity.row[stretch]
-    pairs = pd.DataFrame({"query": query, "row": row, "ns": shared})[row != NONE]
-    named = pairs.assign(
-        name=activity.events["name"].to_numpy()[pairs["row"]], what=activity.events["what"].to_numpy()[pairs["row"]]
+    held = row != NONE
+    query, row, shared = query[held], row[held], shared[held]
+    what = activity.events["what"].cat
+    kinds = len(what.categories)
+    # One number stands for a name and what it is, as texts are slow to group by: 0… without a name, -1 for nothing.
+    label = (activity.events["name"].cat.codes.to_numpy(np.int64)[row] + 1) * kinds + what.codes.to_numpy()[row]
+    pairs = pd.DataFrame({"query": query, "label": label, "ns": shared})
+    totals = pairs.groupby(["query", "label"], sort=False)["ns"].sum().reset_index()
+    recorded = np.zeros(len(starts), dtype=np.int64)
+    np.add.at(recorded, query, shared)
+    nothing = pd.DataFrame({"query": np.arange(len(starts)), "label": -1, "ns": ends - starts - recorded})
+    both = pd.concat([totals, nothing], ignore_index=True)
+    order = np.lexsort((-both["ns"].to_numpy(), both["query"].to_numpy()))
+    best = both.iloc[order].drop_duplicates("query")
+    name, what_code = np.divmod(best["label"].to_numpy(), kinds)
+    names = np.array([UNNAMED, *activity.events["name"].cat.categories, NOTHING], dtype=object)
+    whats = np.array([*what.categories, None], dtype=object)
+    return pd.DataFrame(
+        {"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": best["ns"].to_numpy()}
     )
-    totals = named.groupby(["query", "name", "what"], sort=False)["ns"].sum().reset_index()
-    silent = (ends - starts) - totals.groupby("query")["ns"].sum().reindex(range(len(starts)), fill_value=0)
-    nothing = pd.DataFrame({"query": np.arange(len(starts)), "name": NOTHING, "what": None, "ns": silent})
-    both = pd.concat([totals, nothing], ignore_index=True) if len(totals) else nothing
-    best = both.sort_values("ns", ascending=False, kind="stable").drop_duplicates("query")
-    return best.set_index("query").sort_index()[["name", "what", "ns"]]
 
 
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -132,11 +147,10 @@ def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.
     return np.where((at >= 0) & (times < stretch_ends[at]), row[at], NONE)
 
 
-def _within(frame: pd.DataFrame, thread: int, busy: Intervals, what: str) -> pd.DataFrame:
-    starts, ends = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
-    mask = (frame["thread"].to_numpy() == thread) & (busy.covered_ns(starts, ends) > 0)
-    held = frame.loc[mask, ["start_ns", "end_ns", "name"]]
-    return held.assign(name=held["name"].astype("object").fillna("(unnamed)"), what=what)
+def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> pd.DataFrame:
+    rows = np.flatnonzero(frame["thread"].to_numpy() == thread)
+    starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
+    return frame[["start_ns", "end_ns", "name"]].iloc[rows[busy.covered_ns(starts, ends) > 0]]
 
 
 def _last_started_at_depth(depth: np.ndarray, event_row: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import integrity_checks as checks
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.headline import shared_steps
 from traceanalyzer.analyses.integrity_checks import HIGH, INFO, LOW, MEDIUM, Defect
 from traceanalyzer.analyses.ranks import Ranks
 from traceanalyzer.analyses.steps import Steps
@@ -26,7 +27,8 @@ class Integrity(Result):
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank; absent for what concerns the set of ranks.",
         "check": "What was looked for.",
-        "severity": "high: figures are wrong or missing; medium: some are; low: slightly; info: know it.",
+        "severity": "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
+        "affect. low: slightly, or only figures of the whole capture; info: know it.",
         "count": "How many events, steps or ranks.",
         "total": "Of how many; absent where that says nothing.",
         "sentence": "What it is.",
@@ -38,10 +40,11 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if trace.gpu_ops.empty:
         text = "No GPU operations: was the profiler recording CUDA activity?"
-        return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("breakdown", "headline"))])
+        return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("headline", "breakdown", "steps"))])
     return _table(
         [
             *checks.file_damage(trace),
+            *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
             *checks.operations_without_launch(trace),
             *checks.communication_without_arguments(calls),
@@ -56,13 +59,21 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def across(
-    parts: Mapping[int, pd.DataFrame], ranks: Ranks, steps: Steps, integrity_common_pct: float = 90
+    parts: Mapping[int, pd.DataFrame],
+    ranks: Ranks,
+    steps: Steps,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
 ) -> Integrity:
     """The ranks' defects, and those of the set: ranks that are missing, captures and steps that differ."""
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    shared = shared_steps(complete, set(ranks.table["rank"]))
+    has_shared = bool(shared)
     of_set = [
         *_missing_ranks(ranks.table),
-        *_different_windows(ranks.table, integrity_common_pct),
-        *_different_steps(steps.table, ranks.table),
+        *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
+        *_different_steps(steps.table, ranks.table, has_shared=has_shared),
+        *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
     ]
     own = stack(parts, ("rank", *_COLUMNS))
     frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
@@ -71,6 +82,20 @@ def across(
     return Integrity(
         table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True)
     )
+
+
+def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defect]:
+    """Ranks that exchange gradients take the same time for the same steps, to a few per cent in real captures."""
+    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
+    if len(lengths) < 2 or 100 * (lengths.max() - lengths.min()) < least_pct * lengths.max():
+        return []
+    text = (
+        f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f} % shorter on rank {lengths.idxmin()} than "
+        f"on rank {lengths.idxmax()}: operations that start ahead of their step's others (copies on a stream of their "
+        "own) shift its window, or the ranks do not work in step; compare their times with care."
+    )
+    affects = ("headline", "balance", "steps", "stragglers")
+    return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, affects)]
 
 
 _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
@@ -92,11 +117,15 @@ def _missing_ranks(ranks: pd.DataFrame) -> list[Defect]:
         f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and "
         "waits for the others cannot be told from transfers."
     )
-    return [Defect("missing_ranks", MEDIUM, len(missing), size, text, ("balance", "nccl", "pipeline"))]
+    affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+    return [Defect("missing_ranks", MEDIUM, len(missing), size, text, affects)]
 
 
-def _different_windows(ranks: pd.DataFrame, common_pct: float) -> list[Defect]:
-    """Compares by the hosts' clocks, which may differ by milliseconds between hosts."""
+def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> list[Defect]:
+    """Compares by the hosts' clocks, which may differ by milliseconds between hosts.
+
+    Headlines are of the steps that all ranks share; without any they are of those different windows.
+    """
     known = ranks[ranks["window_start_ns"].notna()] if len(ranks) else ranks
     if len(known) < 2:
         return []
@@ -109,10 +138,13 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float) -> list[Defect]:
         f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "
         "compare ranks by the steps that they share, not by whole captures."
     )
-    return [Defect("different_windows", MEDIUM, len(known), None, text, ("breakdown", "nccl", "kernels", "idle"))]
+    whole = ("breakdown", "overlap", "nccl", "kernels", "idle")
+    if has_shared:
+        return [Defect("different_windows", LOW, len(known), None, text, whole)]
+    return [Defect("different_windows", MEDIUM, len(known), None, text, ("headline", "balance", *whole))]
 
 
-def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame) -> list[Defect]:
+def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> list[Defect]:
     numbered = steps[steps["step"].notna()] if len(steps) else steps
     if numbered.empty:
         return []
@@ -120,7 +152,9 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame) -> list[Defect]:
     uncommon = holders.index[holders < len(ranks)]
     if not len(uncommon):
         return []
-    text = (
-        f"{len(uncommon)} of {len(holders)} steps are not in every rank's capture: the headline is of those that are."
-    )
-    return [Defect("different_steps", LOW, len(uncommon), len(holders), text, ("steps",))]
+    text = f"{len(uncommon)} of {len(holders)} steps are not in every rank's capture: "
+    if has_shared:
+        text += "the headline is of those that are."
+        return [Defect("different_steps", LOW, len(uncommon), len(holders), text, ("steps",))]
+    text += "no complete one is, so that the headline is of whole captures."
+    return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps", "headline", "balance"))]

@@ -6,12 +6,19 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import host_names
-from traceanalyzer.analyses.host_activity import innermost_at
 from traceanalyzer.analyses.inferred import INFERRED
+from traceanalyzer.analyses.steps import is_complete
 from traceanalyzer.model import NONE, RankTrace
 from traceanalyzer.selection import is_lost_launch
 
 HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
+
+_MANY, _SOME = 0.1, 0.01
+"""Shares from which a defect is medium, and low."""
+
+_HEADLINE = ("headline", "breakdown", "overlap", "steps", "balance")
+_COMMUNICATION = ("nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+_CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +47,63 @@ def file_damage(trace: RankTrace) -> list[Defect]:
     found = []
     if trace.meta.is_truncated:
         text = "The file is cut off: what came after its end is missing from every figure."
-        found.append(Defect("truncated", HIGH, 1, None, text, ("breakdown", "steps", "idle", "nccl", "kernels")))
+        found.append(Defect("truncated", HIGH, 1, None, text, (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")))
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
         text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."
-        found.append(Defect("unreadable_events", MEDIUM, count, None, text, ("breakdown", "kernels")))
+        affects = (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")
+        found.append(Defect("unreadable_events", MEDIUM, count, None, text, affects))
     return found
 
 
+def dropped_events(trace: RankTrace) -> list[Defect]:
+    """Events that the profiler itself says it dropped, beyond the launches whose operation is missing."""
+    count = trace.meta.events_dropped
+    missing = int(is_lost_launch(trace.api_calls).sum())
+    text = f"The profiler dropped {_many(count, 'event')}"
+    if count <= missing:
+        text += ": launches without an operation say where."
+        return [Defect("dropped_events", INFO, count, None, text, ("breakdown", "kernels"))] if count else []
+    text += f", of which {_many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
+    affects = (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")
+    return [Defect("dropped_events", MEDIUM, count, None, text, affects)]
+
+
 def launches_without_operation(trace: RankTrace) -> list[Defect]:
-    """Kernel launches that no GPU operation of the process answers, while a CUDA graph is captured or not."""
+    """Kernel launches that no GPU operation of the process answers. Their steps are partial: headlines lack those."""
     calls = trace.api_calls
     is_launch = host_names.matches(calls["name"], host_names.is_launch)
     if trace.gpu_ops.empty or not is_launch.any():
         return []
-    lost = int((is_lost_launch(calls) & ~_in_graph_capture(trace)).sum())
+    lost, total = int(is_lost_launch(calls).sum()), int(is_launch.sum())
     text = (
-        f"{_many(lost, 'launch', 'launches')} of {int(is_launch.sum()):,} on the host {_have(lost)} no GPU operation "
-        "in the capture: work is missing, or was recorded elsewhere; the steps concerned are partial."
+        f"{_many(lost, 'launch', 'launches')} of {total:,} on the host {_have(lost)} no GPU operation in the capture: "
+        "work is missing, or was recorded elsewhere; "
     )
-    affects = ("breakdown", "steps", "headline", "kernels", "idle")
-    return [Defect("launches_without_operation", MEDIUM, lost, int(is_launch.sum()), text, affects)] if lost else []
+    has_complete = not _complete_steps(trace).empty
+    text += "the steps concerned are partial and left out of means." if has_complete else "no step is complete."
+    severity = _by_share(lost, total) if has_complete else MEDIUM
+    affects = (*_HEADLINE, *_CAUSES, "kernels")
+    return [Defect("launches_without_operation", severity, lost, total, text, affects)] if lost else []
 
 
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
-    """GPU operations whose host call the capture does not have."""
+    """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
     total = len(trace.gpu_ops)
-    count = int((trace.gpu_ops["launch"] == NONE).sum())
+    is_without = (trace.gpu_ops["launch"] == NONE).to_numpy()
+    count = int(is_without.sum())
     if not count:
         return []
-    severity = MEDIUM if 10 * count >= total else LOW if 100 * count >= total else INFO
+    held = _in_headline(trace)
+    inside = int((is_without & held).sum())
     text = (
         f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture (queued before it "
-        "began): they belong to no step and no phase, and idle time before them has no known cause."
+        "began): they belong to no step and no phase, and idle time before them has no known cause"
     )
-    return [Defect("operations_without_launch", severity, count, total, text, ("steps", "phases", "idle", "launches"))]
+    if not _complete_steps(trace).empty:
+        text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
+    severity = _by_share(inside, int(held.sum()))
+    return [Defect("operations_without_launch", severity, count, total, f"{text}.", ("steps", *_CAUSES))]
 
 
 def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
@@ -87,8 +116,12 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
         f"{_many(count, 'communication operation')} of {total:,} {_have(count)} no arguments: process group and sizes "
         "are unknown, bandwidths leave them out."
     )
-    severity = MEDIUM if 10 * count >= total else LOW
-    return [Defect("communication_without_arguments", severity, count, total, text, ("nccl", "calls"))] if count else []
+    affects = ("nccl", "calls", "collectives")
+    return (
+        [Defect("communication_without_arguments", _by_share(count, total), count, total, text, affects)]
+        if count
+        else []
+    )
 
 
 def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
@@ -107,17 +140,18 @@ def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
         f"{_many(count, 'operation')} {_start(count)} before an earlier one on the same stream has ended (programmatic "
         "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
     )
-    return [Defect("overlaps_on_a_stream", LOW, count, len(ops), text, ("kernels", "streams"))] if count else []
+    severity = _by_share(count, len(ops))
+    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))] if count else []
 
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
     count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
     text = f"{_many(count, 'GPU operation')} {_have(count)} no duration, or had a negative one: their time is missing."
+    total = len(trace.gpu_ops)
+    affects = (*_HEADLINE, "kernels")
     return (
-        [Defect("operations_without_duration", LOW, count, len(trace.gpu_ops), text, ("kernels", "breakdown"))]
-        if count
-        else []
+        [Defect("operations_without_duration", _by_share(count, total), count, total, text, affects)] if count else []
     )
 
 
@@ -133,8 +167,9 @@ def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
         f"{_many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and "
         "GPU disagree, and causes of idle time are inexact."
     )
+    total = int(held.sum())
     return (
-        [Defect("operations_before_their_launch", MEDIUM, count, int(held.sum()), text, ("idle", "gaps", "launches"))]
+        [Defect("operations_before_their_launch", _by_share(count, total), count, total, text, _CAUSES)]
         if count
         else []
     )
@@ -142,9 +177,12 @@ def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
 
 def partial_steps(trace: RankTrace) -> list[Defect]:
     """Steps that the capture cuts."""
-    count = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0
-    text = f"{_many(count, 'step')} of {len(trace.steps)} {_are(count)} partial: shown, but left out of means."
-    return [Defect("partial_steps", LOW, count, len(trace.steps), text, ("steps", "headline"))] if count else []
+    count, total = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0, len(trace.steps)
+    text = f"{_many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
+    if _complete_steps(trace).empty:
+        text += "; none is complete, so that headlines are of the whole capture"
+        return [Defect("partial_steps", MEDIUM, count, total, f"{text}.", ("steps", *_HEADLINE))] if count else []
+    return [Defect("partial_steps", LOW, count, total, f"{text}.", ("steps",))] if count else []
 
 
 def cuda_graphs(trace: RankTrace) -> list[Defect]:
@@ -158,9 +196,8 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     unknown = int((ops["activity"] == "graph").sum())
     if unknown:
         text = f"{_many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
-        found.append(
-            Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, ("breakdown", "kernels", "nccl"))
-        )
+        affects = (*_HEADLINE, *_COMMUNICATION, "kernels")
+        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, affects))
     nodes = int(ops["graph_node"].notna().sum())
     if nodes:
         text = f"{_many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
@@ -168,20 +205,28 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     return found
 
 
-def _in_graph_capture(trace: RankTrace) -> np.ndarray:
-    """API calls between a thread's begin and end of graph capture: they record instead of launching."""
-    calls = trace.api_calls
-    inside = np.zeros(len(calls), dtype=bool)
-    begins = host_names.matches(calls["name"], lambda name: "StreamBeginCapture" in name)
-    ends = host_names.matches(calls["name"], lambda name: "StreamEndCapture" in name)
-    for thread in np.unique(calls["thread"].to_numpy()[begins]):
-        own = (calls["thread"] == thread).to_numpy()
-        first = calls["start_ns"].to_numpy()[own & begins]
-        last = calls["end_ns"].to_numpy()[own & ends]
-        after = np.searchsorted(last, first)
-        closed = np.append(last, np.iinfo(np.int64).max)[after]
-        inside[own] |= innermost_at(first, closed, calls["start_ns"].to_numpy()[own]) != NONE
-    return inside
+def _complete_steps(trace: RankTrace) -> pd.DataFrame:
+    """The complete steps among those that are looked at."""
+    steps = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+    return steps[is_complete(steps)] if len(steps) else steps
+
+
+def _in_headline(trace: RankTrace) -> np.ndarray:
+    """GPU operations that run, at least in part, in what headlines are of: complete steps, else the window."""
+    steps, ops = _complete_steps(trace), trace.gpu_ops
+    starts, ends = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    if steps.empty:
+        mask: np.ndarray = (ends > trace.window.start_ns) & (starts < trace.window.end_ns)
+        return mask
+    first, last = (steps[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+    # The windows are disjoint and in order: those that end after the operation's start begin before its end, or not.
+    following = np.searchsorted(last, starts, side="right")
+    held: np.ndarray = np.append(first, np.iinfo(np.int64).max)[following] < ends
+    return held
+
+
+def _by_share(count: int, total: int) -> str:
+    return MEDIUM if count and count >= _MANY * total else LOW if count and count >= _SOME * total else INFO
 
 
 def _many(count: int, noun: str, plural: str | None = None) -> str:

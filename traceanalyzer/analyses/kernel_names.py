@@ -45,6 +45,12 @@ _TENSOR_CORES = re.compile(
 )
 _NO_TENSOR_CORES = re.compile(r"simt|ffma|(?<![\da-z])s?gemv|(^|_|volta_|ampere_|maxwell_)(sgemm|dgemm)|_fma_", _I)
 
+_LIST_TYPES = (
+    re.compile(r"multi_tensor_apply_kernel<.*?Functor<([\w:]+)(?:, ([a-zA-Z][\w:]*))?[,>]"),
+    re.compile(r"chunk_cat_cuda_kernel<(?!char)([\w:]+), ([\w:]+)>"),  # with `char` it moves bytes of any type
+    re.compile(r"CatArrayBatchedCopy\w*<(?:at::native::\(anonymous namespace\)::)?([\w:]+(?:<\d+u>)?)()"),
+)
+
 _TRITON = re.compile(r"triton_(?P<kind>poi|per|red|tem|for)_fused_(?P<names>\w+?)_\d+$")
 
 # Names of operators that hold underscores: in a fused kernel's name underscores also part the operators.
@@ -91,6 +97,12 @@ def uses_tensor_cores(kernel: str) -> bool | None:
     if _TENSOR_CORES.search(kernel):
         return True
     return False if _NO_TENSOR_CORES.search(kernel) else None
+
+
+def list_types(kernel: str) -> tuple[str, ...]:
+    """Element types of the lists of tensors that a kernel works on: one, or a copy's target and source; none else."""
+    found = next((match for pattern in _LIST_TYPES if (match := pattern.search(kernel))), None)
+    return tuple(name for name in found.groups() if name) if found else ()
 
 
 def fusion(kernel: str) -> tuple[str, tuple[str, ...]] | None:

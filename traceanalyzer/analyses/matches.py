@@ -6,7 +6,8 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.call_waits import CallWaits
+from traceanalyzer.analyses.call_waits import CallWaits, listed, looked_at
+from traceanalyzer.analyses.calls import Calls
 
 KEYS = ("rank", "group", "group_ranks")
 
@@ -20,38 +21,44 @@ class Matches(Result):
         "rank": "Global rank.",
         "group": "Process group; absent when the trace does not say.",
         "group_ranks": "Global ranks of the group.",
-        "calls": "Communication calls in the capture.",
+        "calls": "Communication calls that are looked at; they are matched over the whole capture.",
         "matched_calls": "Calls whose instance was found on all ranks of the group.",
         "unmatched_calls": "The others; they keep their duration, their transfer and wait are not known.",
-        "split_calls": "Matched calls whose transfer and wait are known: neither one root nor uneven splits.",
+        "split_calls": "Matched calls whose transfer and wait are known.",
+        "unsplit_calls": "Matched calls whose ranks do not wait alike, so that transfer and wait cannot be told apart.",
         "inferred_calls": "Calls whose arguments come from a later step.",
         "matched_by": "How they were found.",
         "is_ambiguous": "A clock offset that decided had a rival with 90 % of its votes: read its waits with care.",
         "why_unmatched": "Why the unmatched calls are so.",
+        "why_unsplit": "Why matched calls are not split: one root, or uneven splits.",
     }
 
 
-def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Matches:
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls) -> Matches:
     """Count the calls."""
-    calls = call_waits.table
-    if calls.empty:
-        return Matches(calls.reindex(columns=list(Matches.columns)))
-    groups = calls.assign(is_split=calls["transfer_ns"].notna(), is_inferred=calls["arguments"] == "inferred").groupby(
-        list(KEYS), dropna=False, sort=True
-    )
+    held = looked_at(call_waits, calls)
+    if held.empty:
+        return Matches(held.reindex(columns=list(Matches.columns)))
+    facts = {
+        "is_split": held["transfer_ns"].notna(),
+        "is_inferred": held["arguments"] == "inferred",
+        "why_unsplit": held["why_not_split"].where(held["is_matched"].astype(bool), None),
+    }
+    groups = held.assign(**facts).groupby(list(KEYS), dropna=False, sort=True)
     table = pd.DataFrame(
         {
             "calls": groups.size(),
             "matched_calls": groups["is_matched"].sum(),
             "split_calls": groups["is_split"].sum(),
             "inferred_calls": groups["is_inferred"].sum(),
-            "matched_by": groups["matched_by"].agg(_listed),
+            "matched_by": groups["matched_by"].agg(listed),
             "is_ambiguous": groups["is_ambiguous"].any(),
-            "why_unmatched": groups["why_unmatched"].agg(_listed),
+            "why_unmatched": groups["why_unmatched"].agg(listed),
+            "why_unsplit": groups["why_unsplit"].agg(listed),
         }
     ).reset_index()
-    return Matches(table.assign(unmatched_calls=table["calls"] - table["matched_calls"]))
-
-
-def _listed(values: pd.Series) -> str | None:
-    return "; ".join(sorted(set(values.dropna()))) or None
+    others = {
+        "unmatched_calls": table["calls"] - table["matched_calls"],
+        "unsplit_calls": table["matched_calls"] - table["split_calls"],
+    }
+    return Matches(table.assign(**others))

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses import calls as all_calls
 from traceanalyzer.analyses import idle_causes
 from traceanalyzer.analyses.base import Result, stack
@@ -18,7 +19,7 @@ from traceanalyzer.model import RankTrace, whole_capture
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
-    "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers",
+    "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers", "is_uneven",
 )  # fmt: skip
 
 BUSY_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns")
@@ -51,7 +52,8 @@ class Members(Result):
         "arguments": "Where the arguments come from: kernel, host or inferred.",
         "matched_by": "How the instance was found: sequence, step and position, offset, or order between others.",
         "is_ambiguous": "The offset that decided had a rival with 90 % of its votes.",
-        "is_synchronising": "All ranks of the instance wait alike: neither rooted nor an uneven all-to-all.",
+        "is_synchronising": "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may "
+        "be, uneven.",
         "transfer_ns": "Shortest duration over the instance's ranks; absent unless it synchronises.",
         "wait_ns": "The call's duration − transfer; absent unless it synchronises.",
         "waits_for": "The instance's rank with the least wait; absent for itself.",
@@ -81,6 +83,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table = table.join(calls[[*_KEPT, *UNTIL.values()]].take(rows).reset_index(drop=True))
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_synchronising"] = synchronises(calls)[rows]
+    table["group_size"] = _group_sizes(table)
     table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
     return Members(table)
 
@@ -100,6 +103,15 @@ def _until(trace: RankTrace, ends: np.ndarray) -> dict[str, np.ndarray]:
         UNTIL["exposed_copy_ns"]: (copy - (compute | comm)).covered_ns(begin, ends),
         **{UNTIL[part]: np.append(0, np.cumsum(causes[part].to_numpy()))[passed] for part in PARTS},
     }
+
+
+def _group_sizes(table: pd.DataFrame) -> pd.Series:
+    """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
+    is_collective = table["instance"].notna() & ~table["collective"].isin(kinds.POINT_TO_POINT)
+    used_by = (
+        table["rank"].groupby(table["instance"]).transform("nunique").where(is_collective & table["group"].notna())
+    )
+    return table["group_size"].fillna(used_by.astype("Int64"))
 
 
 def _with_waits(table: pd.DataFrame) -> pd.DataFrame:

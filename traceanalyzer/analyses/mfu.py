@@ -1,4 +1,9 @@
-"""Which share of the GPU's peak each step's model FLOPs are: MFU."""
+"""Which share of the GPU's peak each step's model FLOPs are: MFU.
+
+Model FLOPs are those of PaLM's MFU formula (Chowdhery et al. 2022, appendix B): 6 for each multiplied parameter and
+token, and attention in full, 12 · layers · heads · head width · sequence for each token, also under a causal mask.
+`torch.utils.flop_counter` counts the same products; the runners' `model_flops_per_step` is the same sum by hand.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -8,6 +13,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.categories import op_categories
+from traceanalyzer.analyses.compiled_recompute import compiled_recompute
 from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operator_work import OperatorWork
@@ -27,38 +33,40 @@ class Mfu(Result):
         "is_complete": "Neither open nor partial: counts in means.",
         "model_flops": "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: "
         "two a multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and the "
-        "scores that flash attention computes again).",
+        "scores that flash attention computes again). A compiled backward pass does not say what it repeats: left out "
+        "is what exceeds twice its forward pass's, where covered_pct is 100.",
         "recompute_flops": "What was left out.",
+        "masked_flops": "The part of the model FLOPs that a causal mask makes unnecessary, where the mask is recorded.",
         "step_ns": "Length of the step that MFU is of.",
         "step_source": "un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host).",
         "gpu": "GPU model whose peak it is; absent when not known.",
         "element_type": "Type of most model FLOPs.",
         "peak_tflops_per_s": "The GPU's dense peak for that type, 10¹² a second.",
+        "peak_source": "Document that the peak is from.",
         "mfu_pct": "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.",
+        "unmasked_mfu_pct": "The same without the masked part: what a GPU that skips it really does.",
         "covered_pct": "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. "
         "Below 100 MFU is a lower bound.",
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        achieved = ratio(table["model_flops"], table["step_ns"]) / 1000
+        available = table["peak_tflops_per_s"] * table["step_ns"] * 1000
         return table.assign(
-            mfu_pct=percent(achieved, table["peak_tflops_per_s"]),
+            mfu_pct=percent(table["model_flops"], available),
+            unmasked_mfu_pct=percent(table["model_flops"] - table["masked_flops"], available),
             covered_pct=percent(table["covered_ns"], table["matrix_ns"]),
         )
 
 
-def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """FLOPs of the operators that began in each step, beside the step's GPU window.
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    found = OperatorWork.of(trace, tree)
-    known = found.calls[found.calls["family"].isin(MODEL_FAMILIES)]
+    known = work.calls[work.calls["family"].isin(MODEL_FAMILIES)]
     if known.empty or not len(steps):
         return pd.DataFrame()
-    flops = _flops(trace, tree, known)
-    covered = _covered(trace, tree, found)
-    table = flops.join(covered)
+    table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, tree, work)))
     table.insert(0, "step", trace.steps["step"].to_numpy()[table.index])
     wanted = steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]].astype({"step": "int64"})
     table = table.merge(wanted.rename(columns={"window_ns": "step_ns"}), on="step")
@@ -74,19 +82,30 @@ def across(parts: Mapping[int, pd.DataFrame], *, unprofiled_step_ns: int | None 
 
 
 def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.DataFrame:
-    """Model and repeated FLOPs by row of `steps`."""
+    """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`."""
     rows = known["row"].to_numpy()
-    is_recompute = tree.autograd[rows] == PASSES.index("recompute")
+    model = known["model_flops"].where(tree.autograd[rows] != PASSES.index("recompute"), 0)
     table = pd.DataFrame(
         {
-            "row": host_steps(trace)[rows],
-            "model_flops": known["model_flops"].where(~is_recompute, 0),
-            "flops": known["flops"],
+            "row": rows,
+            "model_flops": model,
+            "recompute_flops": known["flops"] - model,
+            # Of a backward pass that computes its scores again the mask covers those too.
+            "masked_flops": (ratio(model, known["flops"]) * known["masked_flops"]).round(),
         }
     )
-    sums = table[table["row"] != NONE].groupby("row")[["model_flops", "flops"]].sum()
-    sums["recompute_flops"] = sums["flops"] - sums["model_flops"]
-    return sums.drop(columns="flops")
+    compiled = compiled_recompute(trace, tree, known).rename(columns={"flops": "compiled_flops"})
+    table = pd.concat([table, compiled], ignore_index=True).fillna(0).astype("int64")
+    step = host_steps(trace)[table["row"].to_numpy()]
+    return table.drop(columns="row").groupby(step).sum().drop(index=NONE, errors="ignore").astype("Int64")
+
+
+def _without_repeated(table: pd.DataFrame) -> pd.DataFrame:
+    """Take away what compiled backward passes repeat, unless FLOPs of a forward pass could be among the unknown."""
+    repeated = table.pop("compiled_flops").where(table["covered_ns"] == table["matrix_ns"], 0)
+    return table.assign(
+        model_flops=table["model_flops"] - repeated, recompute_flops=table["recompute_flops"] + repeated
+    )
 
 
 def _covered(trace: RankTrace, tree: OperatorTree, found: OperatorWork) -> pd.DataFrame:
@@ -114,4 +133,5 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
         "gpu": peak.gpu if peak else None,
         "element_type": kind,
         "peak_tflops_per_s": pd.array([rate], dtype="Float64")[0],
+        "peak_source": peak.source if peak else None,
     }

@@ -45,7 +45,12 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     begins = _begins(trace)
     of_step = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), begins)
     gradients = calls[calls["collective"].isin(GRADIENT_COLLECTIVES)] if len(calls) else calls
-    rows = [_row(trace, int(number), begins[of_step == row], gradients) for row, number in enumerate(steps["step"])]
+    by_step = dict(iter(gradients.groupby("step"))) if len(gradients) else {}
+    none = gradients.iloc[:0]
+    rows = [
+        _row(trace, int(number), begins[of_step == row], by_step.get(number, none))
+        for row, number in enumerate(steps["step"])
+    ]
     return pd.DataFrame(rows).astype(_TYPES)
 
 
@@ -69,8 +74,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
     return np.empty(0, dtype=np.int64)
 
 
-def _row(trace: RankTrace, number: int, begins: np.ndarray, gradients: pd.DataFrame) -> dict[str, object]:
-    own = gradients[gradients["step"] == number] if len(gradients) else gradients
+def _row(trace: RankTrace, number: int, begins: np.ndarray, own: pd.DataFrame) -> dict[str, object]:
     sizes = own["size_bytes"] if len(own) else pd.Series(dtype="Int64")
     return {
         "step": number,

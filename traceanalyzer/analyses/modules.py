@@ -19,7 +19,7 @@ _LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
 
 
 class Modules(Result):
-    """One row for each rank, path and pass, in the order of the tree."""
+    """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
     title: ClassVar[str] = "Modules and ranges"
     keys: ClassVar[tuple[str, ...]] = ("rank", "path", "autograd")
@@ -31,7 +31,7 @@ class Modules(Result):
         "source": "module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX).",
         "autograd": "forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
         "calls": "Calls of the scope that launched GPU operations, themselves or in scopes below.",
-        "host_ns": "Host time of its calls; of the forward row only.",
+        "host_ns": "Host time of its calls, in the row of the pass in which they ran.",
         "gpu_ops": "GPU operations that it launched, those of scopes below included.",
         "gpu_own_ns": "Sum of the durations of those that belong to no scope below. Over all rows, with the one "
         "outside any scope, this adds up to all GPU operations.",
@@ -50,13 +50,13 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     backward = np.append(is_backward(tree), False)[np.where(tree.owner >= 0, tree.owner, NONE)]
     placed = scopes.of_op != NONE
     held = trace.counted & placed
-    passes = [_rows(trace, scopes, held & (backward == wanted)) for wanted in (False, True)]
+    runs_backward = _runs_backward(scopes, tree)
+    passes = [_rows(trace, scopes, held & (backward == wanted), runs_backward == wanted) for wanted in (False, True)]
     table = pd.concat([rows.assign(autograd=name) for rows, name in zip(passes, ("forward", "backward"), strict=True)])
-    table["host_ns"] = table["host_ns"].mask(table["autograd"] != "forward")
     table = pd.concat([table, _outside(trace, trace.counted & ~placed)], ignore_index=True)
     table["depth"] = table["path"].str.count("/")
     table["name"] = table["path"].str.rsplit("/", n=1).str[-1]
-    return table.sort_values(["path", "autograd"], ascending=[True, False], kind="stable", ignore_index=True)
+    return table.iloc[_tree_order(table)].reset_index(drop=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
@@ -64,14 +64,38 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
     return Modules(stack(parts, tuple(Modules.columns)))
 
 
-def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> pd.DataFrame:
-    """Rows by path for the GPU operations that `held` picks."""
+def _tree_order(table: pd.DataFrame) -> list[int]:
+    """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
+    weights = table.groupby("path")["gpu_total_ns"].sum().to_dict()
+
+    def place(row: int) -> tuple[object, ...]:
+        parts = table["path"].iloc[row].split("/")
+        paths = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        return (
+            paths == [OUTSIDE],
+            [(-weights.get(path, 0), path) for path in paths],
+            table["autograd"].iloc[row] == "backward",
+        )
+
+    return sorted(range(len(table)), key=place)
+
+
+def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
+    """Calls of scopes that themselves run inside an autograd node."""
+    around = tree.nesting.innermost_at(scopes.calls["start_ns"].to_numpy(), scopes.calls["thread"].to_numpy())
+    found: np.ndarray = np.append(is_backward(tree), False)[around]
+    return found
+
+
+def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> pd.DataFrame:
+    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
     calls = _launched(trace, scopes, held)
+    calls["host_ns"] = calls["host_ns"].astype("Int64").where(runs_here)
     active = calls[calls["gpu_ops"] > 0].reset_index(drop=True)
     starts, ends = active["first_ns"].to_numpy(), active["last_ns"].to_numpy()
     parts = split(trace, starts, ends)[list(_PARTS)]
     groups = pd.concat([active, parts], axis=1).groupby("path", observed=True)
-    table = groups[["host_ns", *_LAUNCHED, *_PARTS]].sum().assign(calls=groups.size())
+    table = groups[[*_LAUNCHED, *_PARTS]].sum().assign(calls=groups.size(), host_ns=groups["host_ns"].sum(min_count=1))
     table["source"] = groups["is_module"].first().map({True: "module", False: "range"})
     integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")
     return table.reset_index().astype({"path": "str", "source": "str", **integers})

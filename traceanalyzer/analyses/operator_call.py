@@ -82,3 +82,4 @@ def _frozen(value: Any) -> Any:
 
 
 _C_TYPES = {"long int": 8, "signed char": 1, "unsigned char": 1, "short int": 2, "c10::complex<float>": 8}
+_C_TYPES |= {f"OpaqueType<{count}u>": count for count in (1, 2, 4, 8, 16)}  # a kernel that only moves elements

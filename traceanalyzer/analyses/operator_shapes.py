@@ -1,4 +1,4 @@
-"""What each operator costs on host and GPU, told apart by the shapes that it was called with."""
+"""What each operator costs on host and GPU, told apart by the shapes and strides that it was called with."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -24,17 +24,18 @@ COSTS: Mapping[str, str] = {
 
 
 class OperatorShapes(Result):
-    """One row for each rank, operator, autograd pass, shapes and dtypes; most GPU time of its own first."""
+    """One row for each rank, operator, autograd pass, shapes, strides and dtypes; most GPU time of its own first."""
 
     title: ClassVar[str] = "Operators by shape"
     is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "dtypes")
+    keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "operator": "Name; in brackets what GPU operations have instead of one.",
         "autograd": "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the "
         "backward pass); absent for all else.",
         "shapes": "Shapes of the arguments, as recorded; absent when they were not.",
+        "strides": "Their strides in elements, as recorded: a transposed or sliced tensor shows here.",
         "dtypes": "Their element types.",
         **COSTS,
     }
@@ -68,7 +69,7 @@ def summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    keys = ["operator", "autograd", "shapes", "dtypes"]
+    keys = ["operator", "autograd", "shapes", "strides", "dtypes"]
     rows = _costs(trace, tree)
     kept = rows[tree.is_counted | (rows["gpu_ops"] > 0)]
     return summed(kept, keys)
@@ -87,6 +88,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
             "operator": ops["name"],
             "autograd": pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)),
             "shapes": ops["shapes"],
+            "strides": ops["strides"],
             "dtypes": ops["dtypes"],
             "calls": counted.astype(np.int64),
             "host_self_ns": np.where(counted, length - tree.nesting.children_ns(), 0),

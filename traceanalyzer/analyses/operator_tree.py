@@ -62,7 +62,7 @@ class OperatorTree:
             owner=_owners(trace, nesting),
             node=node,
             autograd=autograd,
-            forward=_forward_rows(ops, is_node, records & (node == NONE)),
+            forward=_forward_rows(ops, is_node, records),
             is_counted=_is_counted(trace),
         )
 
@@ -74,6 +74,21 @@ class OperatorTree:
         total = np.zeros(len(trace.host_ops), dtype=np.int64)
         np.add.at(total, rows, durations)
         return np.bincount(rows, minlength=len(trace.host_ops)), total
+
+    def inherited(self, rows: np.ndarray) -> np.ndarray:
+        """`rows` of another table, one an operator; where it is -1, that of the operator that created the node around.
+
+        So a backward operator belongs where its forward operator does, and one that recomputes where the first did.
+        """
+        maker = np.append(self.forward, NONE)[self.nesting.handed_down(self.forward != NONE)]
+        found = rows.copy()
+        asked = np.flatnonzero((rows == NONE) & (maker != NONE))
+        above = maker[asked]
+        while len(asked):
+            found[asked] = rows[above]
+            is_open = (rows[above] == NONE) & (maker[above] != NONE)
+            asked, above = asked[is_open], maker[above[is_open]]
+        return found
 
     def is_outermost_of_name(self, names: pd.Series) -> np.ndarray:
         """Operators that lie inside no other of the same name: sums of totals over these count nothing twice."""
@@ -103,18 +118,25 @@ def _passes(nesting: Nesting, node: np.ndarray, recorded: np.ndarray) -> np.ndar
     return np.where(node == NONE, outside, inside).astype(np.int8)
 
 
-def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, created: np.ndarray) -> np.ndarray:
+def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -> np.ndarray:
     """Nodes carry the sequence number of the operator that created them: the last to begin with that number.
 
-    Numbers count for each thread alone: one that two threads used is ambiguous and links nothing.
+    Each thread counts for itself, and a node names its creator's thread by a number of the profiler's own
+    (`forward_thread`): it is the thread that used most of the numbers of such nodes. Of two that used as many, neither.
+
+    The profiler's `fwdbwd` flows are made from the same two numbers, and link nothing more: on 22 real captures and
+    on reentrant and compiled checkpointing, they and this agree on every pair.
     """
     found = np.full(len(ops), NONE, dtype=np.int64)
-    makers = ops.loc[created, ["sequence", "thread", "start_ns"]].sort_values("start_ns", kind="stable")
-    threads = makers.groupby("sequence")["thread"].agg(["min", "max"])
-    last = makers.reset_index().groupby("sequence")["index"].last()[threads["min"] == threads["max"]]
-    rows = np.flatnonzero(is_node & ops["sequence"].notna().to_numpy())
-    wanted = ops["sequence"].iloc[rows].astype("int64")
-    found[rows] = wanted.map(last).fillna(NONE).to_numpy(dtype=np.int64)
+    makers = ops.loc[records, ["sequence", "thread", "start_ns"]].sort_values("start_ns", kind="stable")
+    last = makers.drop(columns="start_ns").reset_index().drop_duplicates(["sequence", "thread"], keep="last")
+    nodes = ops.loc[is_node & ops["sequence"].notna(), ["sequence", "forward_thread"]].reset_index(names="node")
+    pairs = nodes.merge(last, on="sequence")
+    pairs = pairs[pairs["index"] < pairs["node"]]  # operators are in order of their starts
+    votes = pairs.groupby(["forward_thread", "thread"], dropna=False).size().rename("votes").reset_index()
+    votes["rank"] = votes.groupby("forward_thread", dropna=False)["votes"].rank(ascending=False)
+    linked = pairs.merge(votes[votes["rank"] == 1], on=["forward_thread", "thread"])
+    found[linked["node"].to_numpy()] = linked["index"].to_numpy()
     return found
 
 

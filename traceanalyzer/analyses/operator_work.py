@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.kernel_names import uses_tensor_cores
-from traceanalyzer.analyses.operator_call import Call
+from traceanalyzer.analyses.kernel_names import list_types, uses_tensor_cores
+from traceanalyzer.analyses.operator_call import Call, size
 from traceanalyzer.analyses.operator_tree import OperatorTree
-from traceanalyzer.analyses.work import MODEL_FAMILIES, work
+from traceanalyzer.analyses.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import NONE, RankTrace
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
+_QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class OperatorWork:
 
     Attributes:
         calls: a row for each operator that counts: `row` in `host_ops`, `family`, `flops`, `model_flops`,
-            `masked_flops`, `bytes` (as in `work.Work`), `dtype`, `gpu_ops`, `gpu_ns` and `on_tensor_cores` (whether
+            `masked_flops`, `bytes` (as in `work.Work`; of lists of tensors by the types that the kernel's name has),
+            `dtype`, `gpu_ops`, `gpu_ns` and `on_tensor_cores` (whether
             its kernels use them; NA when no name says).
         of_op: for each GPU operation the row in `calls` that it works for, -1 for none.
     """
@@ -30,14 +32,16 @@ class OperatorWork:
 
     @classmethod
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
-        """Find the operators that count: the innermost with a formula, apart for matrix work and for the rest."""
+        """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
         found = _work_of_calls(trace.host_ops)
         is_model = found["family"].isin(MODEL_FAMILIES).to_numpy()
         is_known = (found["flops"].notna() | found["bytes"].notna()).to_numpy()
-        counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known)
+        has_own = trace.host_ops["name"].isin(OWN_WORK).to_numpy()
+        counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
         rows = np.flatnonzero(counts)
         of_op = _calls_of_ops(tree, counts, rows)
         calls = found.iloc[rows].assign(row=rows).reset_index(drop=True)
+        calls = _with_list_types(trace, calls, of_op).drop(columns="list_elements")
         return cls(calls.assign(**_gpu_columns(trace, of_op, len(rows))), of_op)
 
 
@@ -46,9 +50,8 @@ def _work_of_calls(ops: pd.DataFrame) -> pd.DataFrame:
     codes = ops.groupby(_KEY, observed=True, dropna=False, sort=False).ngroup().to_numpy()
     first = np.unique(codes, return_index=True)[1]
     distinct = [_row(*values) for values in ops.iloc[first][_KEY].itertuples(index=False)]
-    columns = ("family", "flops", "model_flops", "masked_flops", "bytes", "dtype")
-    table = pd.DataFrame(distinct, columns=columns)
-    table = table.astype(dict.fromkeys(columns[1:5], "Int64") | {"family": "category", "dtype": "category"})
+    table = pd.DataFrame(distinct, columns=["family", *_QUANTITIES, "dtype"])
+    table = table.astype(dict.fromkeys(_QUANTITIES, "Int64") | {"family": "category", "dtype": "category"})
     return table.iloc[codes].reset_index(drop=True)
 
 
@@ -56,8 +59,8 @@ def _row(name: str, shapes: object, dtypes: object, arguments: object) -> tuple[
     texts = [value if isinstance(value, str) else None for value in (shapes, dtypes, arguments)]
     found = work(name, Call.parse(*texts))
     if found is None:
-        return (None,) * 6
-    return (found.family, found.flops, found.model_flops, found.masked_flops, found.bytes, found.dtype)
+        return (None,) * (len(_QUANTITIES) + 2)
+    return (found.family, *(getattr(found, name) for name in _QUANTITIES), found.dtype)
 
 
 def _innermost(tree: OperatorTree, marked: np.ndarray) -> np.ndarray:
@@ -73,6 +76,25 @@ def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> n
     owner = np.where(tree.owner >= 0, tree.owner, len(counts))
     found: np.ndarray = position[nearest[owner]]
     return found
+
+
+def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
+    """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
+    names = trace.gpu_ops["name"].cat
+    types = pd.DataFrame([_list_type(name) for name in names.categories], columns=["dtype", "element_bytes"])
+    kernels = types.reindex(names.codes).assign(call=of_op)
+    first = kernels[of_op != NONE].dropna().drop_duplicates("call").set_index("call").reindex(calls.index)
+    is_list = calls["list_elements"].notna() & first["dtype"].notna()
+    moved = (calls["list_elements"] * first["element_bytes"].astype("Float64")).round().astype("Int64")
+    dtypes = calls["dtype"].astype("object").where(~is_list, first["dtype"])
+    return calls.assign(bytes=calls["bytes"].where(~is_list, moved), dtype=dtypes.astype("category"))
+
+
+def _list_type(kernel: str) -> tuple[str | None, float | None]:
+    """Type that it writes, and bytes of an element: a copy between two types moves as many of each."""
+    types = list_types(kernel)
+    sizes = [known for name in types if (known := size((1,), name)) is not None]
+    return (types[0], sum(sizes) / len(sizes)) if sizes and len(sizes) == len(types) else (None, None)
 
 
 def _gpu_columns(trace: RankTrace, of_op: np.ndarray, count: int) -> dict[str, object]:

@@ -29,7 +29,8 @@ class Share:
         first = np.searchsorted(self.ends, start_ns, side="right")
         past = np.searchsorted(self.starts, end_ns, side="left")
         starts, ends = np.maximum(self.starts[first:past], start_ns), np.minimum(self.ends[first:past], end_ns)
-        return self.row[first:past], ends - starts - self.hidden.covered_ns(starts, ends)
+        times = ends - starts
+        return self.row[first:past], times - self.hidden.covered_ns(starts, ends) if len(self.hidden) else times
 
 
 def shares(trace: RankTrace) -> dict[str, Share]:

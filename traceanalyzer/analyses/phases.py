@@ -10,7 +10,7 @@ from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.op_phases import NAMES, op_phases
-from traceanalyzer.analyses.phase_parts import PARTS, Share
+from traceanalyzer.analyses.phase_parts import PARTS
 from traceanalyzer.model import RankTrace
 
 
@@ -48,12 +48,13 @@ def per_rank(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> 
     """
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    phase, shares = op_phases(trace), phase_parts.shares(trace)
-    rows = [_window(trace, phase, shares, None, trace.window.start_ns, trace.window.length_ns, breakdown.iloc[0])]
-    for _, step in (steps[steps["start_ns"].notna()] if len(steps) else steps).iterrows():
-        start, length = int(step["start_ns"]), int(step["window_ns"])
-        rows.append(_window(trace, phase, shares, int(step["step"]), start, length, step))
-    return pd.concat(rows, ignore_index=True).astype({"step": "Int64"})
+    whole = breakdown.assign(step=pd.NA, start_ns=trace.window.start_ns)
+    windows = pd.concat([whole, steps[steps["start_ns"].notna()]]) if len(steps) else whole
+    table = _parts(trace, windows)
+    asked = np.repeat(np.arange(len(windows)), len(NAMES))
+    table["step"] = windows["step"].astype("Int64").array[asked]
+    table["window_ns"] = windows["window_ns"].astype("int64").array[asked]
+    return table[(table[[*PARTS, "operations"]] != 0).any(axis=1)].reset_index(drop=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
@@ -84,23 +85,22 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={name: f"exposed_{name}" for name in names})
 
 
-def _window(
-    trace: RankTrace,
-    phase: np.ndarray,
-    shares: Mapping[str, Share],
-    step: int | None,
-    start_ns: int,
-    length_ns: int,
-    expected: pd.Series,
-) -> pd.DataFrame:
-    table = pd.DataFrame({"phase": NAMES})
+def _parts(trace: RankTrace, windows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each window and phase: the window's parts that belong to the phase, and its operations."""
+    phase, shares = op_phases(trace), phase_parts.shares(trace)
+    starts = windows["start_ns"].to_numpy(np.int64)
+    ends = starts + windows["window_ns"].to_numpy(np.int64)
+    table = {"phase": np.tile(NAMES, len(windows))}
     for part in PARTS:
-        rows, times = shares[part].inside(start_ns, start_ns + length_ns)
-        # Weighted bincount works on floats: exact up to 2⁵³ ns, 104 days.
-        table[part] = np.bincount(phase[rows], weights=times, minlength=len(NAMES)).astype(np.int64)
-        assert table[part].sum() == expected[part], "the phases must add up to the breakdown"
-    starts = trace.gpu_ops["start_ns"].to_numpy()
-    inside = slice(np.searchsorted(starts, start_ns), np.searchsorted(starts, start_ns + length_ns))
-    table["operations"] = np.bincount(phase[inside], minlength=len(NAMES))
-    table = table[(table[[*PARTS, "operations"]] != 0).any(axis=1)]
-    return table.assign(step=step, window_ns=length_ns)
+        times = [_by_phase_of(phase, *shares[part].inside(start, end)) for start, end in zip(starts, ends, strict=True)]
+        assert (np.sum(times, axis=1) == windows[part]).all(), "the phases must add up to the breakdown"
+        table[part] = np.concatenate(times)
+    begins = trace.gpu_ops["start_ns"].to_numpy()
+    first, past = np.searchsorted(begins, starts), np.searchsorted(begins, ends)
+    counts = [np.bincount(phase[a:b], minlength=len(NAMES)) for a, b in zip(first, past, strict=True)]
+    return pd.DataFrame({**table, "operations": np.concatenate(counts)})
+
+
+def _by_phase_of(phase: np.ndarray, rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+    # Weighted bincount works on floats: exact up to 2⁵³ ns, 104 days.
+    return np.bincount(phase[rows], weights=times, minlength=len(NAMES)).astype(np.int64)

@@ -89,14 +89,7 @@ def _joined(paths: list[str], parent: int, name: str) -> str:
 
 def _of_operators(trace: RankTrace, tree: OperatorTree, nesting: Nesting) -> np.ndarray:
     ops = trace.host_ops
-    around = nesting.innermost_at(ops["start_ns"].to_numpy(), ops["thread"].to_numpy())
-    maker = np.append(tree.forward, NONE)[_linked_node(tree)]
-    return np.where((around == NONE) & is_backward(tree), np.append(around, NONE)[maker], around)
-
-
-def _linked_node(tree: OperatorTree) -> np.ndarray:
-    """For each operator the innermost autograd node around it whose forward operator is known."""
-    return tree.nesting.handed_down(tree.forward != NONE)
+    return tree.inherited(nesting.innermost_at(ops["start_ns"].to_numpy(), ops["thread"].to_numpy()))
 
 
 def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator: np.ndarray) -> np.ndarray:

@@ -29,8 +29,5 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     wanted = [name for name in names if _LINE.match(name) and not _LIBRARY.search(name)]
     own = frames[frames["name"].isin(wanted)].reset_index(drop=True)
     around = Nesting.of(own).innermost_at(ops["start_ns"].to_numpy(), ops["thread"].to_numpy())
-    node = tree.nesting.handed_down(tree.forward != NONE)
-    maker = np.append(tree.forward, NONE)[node]
-    row = np.where(around == NONE, np.append(around, NONE)[maker], around)
-    codes = np.append(own["name"].cat.codes.to_numpy(), NONE)[row]
+    codes = np.append(own["name"].cat.codes.to_numpy(), NONE)[tree.inherited(around)]
     return pd.Categorical.from_codes(codes, dtype=own["name"].dtype)

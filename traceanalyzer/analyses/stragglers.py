@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.exposed_comm import ExposedComm
 from traceanalyzer.analyses.headline import shared_steps
 from traceanalyzer.analyses.members import Members
 from traceanalyzer.analyses.ranks import Ranks
@@ -19,7 +20,10 @@ from traceanalyzer.model import NONE, RankTrace
 _LEAST_CAUSE = 0.1
 """An excess below this share of the cost explains nothing."""
 
-_NAMED_BY = {"compute": (COMPUTE,), "copies": (COPY,), "transfer": (), "wait": ()}
+UNMATCHED = "unmatched"
+"""The cause of a rank that was in communication of which it is not known how much is waiting."""
+
+_NAMED_BY = {"compute": (COMPUTE,), "copies": (COPY,), "transfer": (), UNMATCHED: (), "wait": ()}
 """Whose names can explain a cause; the host's for all others."""
 
 
@@ -44,11 +48,12 @@ class Stragglers(Result):
         "collective": "The collective in which they wait most.",
         "first_step": "First step in which it costs at least 1 % of the step.",
         "steps_affected": "Number of such steps.",
-        "cause": "Part of its time that exceeds the others' most: compute, copies, transfer, wait, or idle by cause "
-        "(host, data, sync, launch, unknown, between_kernels); absent when none "
-        "explains a tenth of the cost.",
+        "cause": "Part of its time that exceeds the others' most: compute, copies, transfer, unmatched (communication "
+        "that may be a wait or a transfer), wait, or idle by cause (host, data, sync, launch, unknown, "
+        "between_kernels); absent when none explains a tenth of the cost.",
         "cause_ns": "That excess a step (or in the capture).",
-        "operation": "Kernel, copy, range or operator that takes longest beyond the other ranks' median.",
+        "operation": "Kernel, copy, range or operator that takes longest beyond the other ranks' median; absent when "
+        "none takes a tenth of the cause longer.",
         "operation_ns": "By how much, a step.",
     }
 
@@ -65,6 +70,7 @@ def across(
     parts: Mapping[int, pd.DataFrame],
     members: Members,
     waits: Waits,
+    exposed_comm: ExposedComm,
     steps: Steps,
     ranks: Ranks,
     straggler_step_pct: float = 1.0,
@@ -79,6 +85,7 @@ def across(
     table = costs.join(_direct(pieces)).join(_causes(causes, members.table, windows))
     explains = (table["cause_ns"] >= _LEAST_CAUSE * table["cost_max_ns"]).fillna(value=False)
     table = table.assign(cause=table["cause"].where(explains, None), cause_ns=table["cause_ns"].where(explains))
+    table = table.assign(cause=table["cause"].mask(_may_have_waited(table, exposed_comm, windows), UNMATCHED))
     table = _named(table, stack(parts), windows).reset_index(names="rank")
     return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
@@ -185,24 +192,44 @@ def _causes(causes: pd.DataFrame, members: pd.DataFrame, windows: pd.DataFrame) 
     )
 
 
+def _may_have_waited(table: pd.DataFrame, exposed_comm: ExposedComm, windows: pd.DataFrame) -> pd.Series:
+    """Ranks whose longer `transfer` is for the better part communication that could not be split."""
+    rows = exposed_comm.table
+    has_steps = windows["step"].iloc[0] != NONE
+    held = rows[rows["step"].isin(windows["step"])] if has_steps else rows[rows["step"].isna()]
+    unmatched = held.groupby("rank")["exposed_unmatched_ns"].sum() / windows["step"].nunique()
+    excess = pd.Series(
+        {rank: unmatched.get(rank, 0) - unmatched.drop(rank, errors="ignore").median() for rank in table.index}
+    )
+    is_better_part = 2 * excess.reindex(table.index).astype("float64") >= table["cause_ns"].astype("Float64")
+    return (table["cause"] == "transfer") & is_better_part.fillna(value=False).astype(bool)
+
+
 def _named(table: pd.DataFrame, work: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     """Name what takes longer on each straggler than on the others."""
     held = work[work["step"].isin(windows["step"])] if windows["step"].iloc[0] != NONE else work
     totals = held.groupby(["what", "name", "rank"])["total_ns"].sum() / windows["step"].nunique()
     wide = totals.unstack("rank", fill_value=0.0)  # noqa: PD010 - keys are unique, nothing is aggregated
-    found = [_longest_extra(wide, rank, cause) for rank, cause in zip(table.index, table["cause"], strict=True)]
+    least = (_LEAST_CAUSE * table["cause_ns"]).fillna(0)
+    found = [
+        _longest_extra(wide, rank, cause, least_ns)
+        for rank, cause, least_ns in zip(table.index, table["cause"], least, strict=True)
+    ]
     return table.assign(
         operation=pd.Series([name for name, _ in found], index=table.index, dtype="object"),
         operation_ns=pd.array([extra for _, extra in found], dtype="Int64"),
     )
 
 
-def _longest_extra(wide: pd.DataFrame, rank: int, cause: str | None) -> tuple[str | None, int | None]:
-    """The name with the largest excess over the other ranks' median, of the kinds that the cause points at."""
+def _longest_extra(wide: pd.DataFrame, rank: int, cause: str | None, least_ns: float) -> tuple[str | None, int | None]:
+    """The name with the largest excess over the other ranks' median, of the kinds that the cause points at.
+
+    Nothing is named for an excess that explains less than a tenth of the cause.
+    """
     for what in _NAMED_BY.get(cause, (RANGE, OPERATOR)) if isinstance(cause, str) else ():
         if what in wide.index.get_level_values("what") and rank in wide and wide.shape[1] > 1:
             rows = wide.loc[what]
             extra = rows[rank] - rows.drop(columns=rank).median(axis=1)
-            if extra.max() > 0:
+            if extra.max() > least_ns:
                 return str(extra.idxmax()), round(extra.max())
     return None, None

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import traffic
+from traceanalyzer.analyses import dependencies, traffic
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.idle_causes import SHORT_NS
-from traceanalyzer.analyses.intervals import Intervals, of_rows
+from traceanalyzer.analyses.dependencies import Dependency
+from traceanalyzer.analyses.intervals import of_rows
 from traceanalyzer.analyses.traffic import CLASSES
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 
@@ -36,8 +36,10 @@ class Streams(Result):
         "exchange_ns": "Time in which it copies between two GPUs.",
         "device_memory_ns": "Time of memsets and of copies within the GPU.",
         "copied_bytes": "Bytes of its copies and memsets; absent without any, or when one does not say.",
-        "dependency_ns": "Time in which its next operation was launched and the stream was free, but others ran: it "
-        "waited for another stream. Inferred, not recorded; stretches under 5 µs are left out.",
+        "dependency_ns": "Time in which its next operation was launched and the stream was free, but others ran and it "
+        "waited for an event of another stream; stretches under 5 µs are left out.",
+        "dependency_by": "`recorded`: the capture has the events that streams waited for; `inferred`: it has none, and "
+        "all such time counts; `partly inferred`: some of its waits name no event.",
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -50,7 +52,8 @@ def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
     if ops.empty:
         return pd.DataFrame()
     classes, stream = traffic.op_classes(ops), ops["stream"].to_numpy()
-    rows = [_row(trace, classes, stream == number, stream_role_pct) for number in np.unique(stream)]
+    waited = dependencies.of_streams(trace)
+    rows = [_row(trace, classes, stream == number, stream_role_pct, waited[number]) for number in waited]
     table = pd.DataFrame(rows).astype({"copied_bytes": "Int64"})
     table = table[table["operations"] > 0].sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
     return table.assign(window_ns=trace.window.length_ns)
@@ -61,7 +64,9 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Streams:
     return Streams(stack(parts, (*Streams.columns, "window_ns")))
 
 
-def _row(trace: RankTrace, classes: np.ndarray, mask: np.ndarray, role_pct: float) -> dict[str, object]:
+def _row(
+    trace: RankTrace, classes: np.ndarray, mask: np.ndarray, role_pct: float, dependency: Dependency
+) -> dict[str, object]:
     window, ops = trace.window, trace.gpu_ops
     inside = mask & (ops["end_ns"] > window.start_ns).to_numpy() & (ops["start_ns"] < window.end_ns).to_numpy()
     times = [
@@ -78,26 +83,11 @@ def _row(trace: RankTrace, classes: np.ndarray, mask: np.ndarray, role_pct: floa
         "busy_ns": busy.total_ns,
         **dict(zip(_NS, times, strict=True)),
         "copied_bytes": int(moved.sum()) if len(moved) and moved.notna().all() else None,
-        "dependency_ns": _dependency_ns(trace, mask),
+        "dependency_ns": dependency.time_ns,
+        "dependency_by": dependency.known_by,
     }
 
 
 def _role(times: list[int], role_pct: float) -> str:
     largest = int(np.argmax(times))
     return CLASSES[largest] if 100 * times[largest] >= role_pct * sum(times) else "mixed"
-
-
-def _dependency_ns(trace: RankTrace, mask: np.ndarray) -> int:
-    """Time between two operations of the stream, after the second was launched, in which other streams run."""
-    own = trace.gpu_ops[mask]
-    busy = Intervals.of(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
-    if len(busy) < 2 or trace.api_calls.empty:
-        return 0
-    free, ends = busy.ends[:-1], busy.starts[1:]
-    lasting = own[own["end_ns"] > own["start_ns"]]
-    launch = lasting["launch"].to_numpy()[np.searchsorted(lasting["start_ns"].to_numpy(), ends)]
-    starts = np.maximum(free, np.where(launch == NONE, ends, trace.api_calls["end_ns"].to_numpy()[launch]))
-    starts = np.clip(starts, trace.window.start_ns, trace.window.end_ns)
-    ends = np.clip(ends, trace.window.start_ns, trace.window.end_ns)
-    waits = (ends - starts) >= SHORT_NS
-    return int(of_rows(trace.gpu_ops, ~mask).covered_ns(starts[waits], ends[waits]).sum())

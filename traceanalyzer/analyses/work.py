@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
 
 from traceanalyzer.analyses import formulas
 from traceanalyzer.analyses.formulas import Work
@@ -15,8 +14,9 @@ MODEL_FAMILIES = ("gemm", "attention", "convolution")
 
 def work(operator: str, call: Call | None) -> Work | None:
     """Work of one call; `None` for an operator without a formula or without the shapes that it needs."""
-    name = operator.removesuffix("_") if operator.startswith("aten::_foreach") else operator
-    formula = formulas.fused if _COMPILED.match(operator) else FORMULAS.get(name)
+    # What works in place takes the arguments of what does not, and moves as much.
+    formula = FORMULAS.get(operator) or FORMULAS.get(operator.removesuffix("_"))
+    formula = formulas.fused if _COMPILED.match(operator) else formula
     if formula is None or call is None:
         return None
     try:
@@ -31,17 +31,23 @@ _COMPILED = re.compile(r"triton_(?!.*(embedding|gather|scatter|index))")
 
 # By the number of their arguments.
 _POINTWISE = {
-    1: ("neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "relu_", "silu"),
+    1: (
+        "neg", "abs", "exp", "log", "sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tanh", "sigmoid", "relu",
+        "silu",
+    ),
     2: (
-        "mul", "mul_", "div", "div_", "gelu", "pow", "maximum", "minimum", "silu_backward", "tanh_backward",
-        "sigmoid_backward", "clamp_min",
+        "mul", "div", "gelu", "pow", "maximum", "minimum", "silu_backward", "tanh_backward", "sigmoid_backward",
+        "clamp_min",
     ),
     3: (
-        "add", "add_", "sub", "sub_", "where", "masked_fill", "masked_fill_", "clamp", "lerp", "gelu_backward",
-        "threshold_backward", "native_dropout", "native_dropout_backward",
+        "add", "sub", "where", "masked_fill", "clamp", "lerp", "gelu_backward", "threshold_backward", "native_dropout",
+        "native_dropout_backward",
     ),
     4: ("addcmul", "addcdiv"),
 }  # fmt: skip
+
+OWN_WORK = ("aten::embedding_dense_backward", "aten::_chunk_cat", "aten::split_with_sizes_copy")
+"""Operators whose formula leaves out those that they call: one that fills with zeros, copies of lists of addresses."""
 
 ATTENTION: Mapping[str, tuple[int, int | None, bool]] = {
     "aten::scaled_dot_product_attention": (0, 5, True),
@@ -74,6 +80,7 @@ FORMULAS: Mapping[str, Callable[[Call], Work]] = {
     "aten::_int_mm": formulas.product(0, 1, 2),
     "aten::linear": formulas.linear,
     "aten::convolution": formulas.convolution,
+    "aten::_convolution": formulas.convolution,
     "aten::convolution_backward": lambda call: formulas.convolution(call, backward=True),
     "aten::_grouped_mm": formulas.grouped_product,
     "aten::_scaled_grouped_mm": formulas.grouped_product,
@@ -96,19 +103,23 @@ FORMULAS: Mapping[str, Callable[[Call], Work]] = {
     "aten::_softmax_backward_data": formulas.each("softmax", 4),
     "aten::_log_softmax_backward_data": formulas.each("softmax", 4),
     "aten::embedding": formulas.embedding,
-    "aten::embedding_dense_backward": lambda call: Work("embedding", prod(call.shape(0))),
+    "aten::embedding_dense_backward": formulas.embedding_backward,
     "aten::copy_": formulas.each("element-wise", 0, reads=0),
     "aten::fill_": formulas.each("element-wise", 0, reads=0),
     "aten::sum": formulas.each("element-wise", 1, writes=0),
     "aten::mean": formulas.each("element-wise", 1, writes=0),
     **{f"aten::{name}": formulas.pointwise(count) for count, names in _POINTWISE.items() for name in names},
-    # Adam: first moment 3, second moment 4, bias corrections and root 4, decay and step 4.
-    **{f"aten::_fused_adam{w}_": formulas.lists("optimizer", 15) for w in ("", "w")},
-    "aten::_fused_sgd_": formulas.lists("optimizer", 4),
+    # Adam: first moment 3, second moment 4, bias corrections and root 4, decay and step 4. Gradients are not written.
+    **{f"aten::_fused_adam{w}_": formulas.lists(15, written=(0, 2, 3, 4)) for w in ("", "w")},
+    "aten::_fused_sgd_": formulas.lists(4, written=(0, 2)),
     **{
-        f"aten::_foreach_{name}": formulas.lists("optimizer", 0 if name == "copy" else 1)
-        for name in ["add", "sub", "mul", "div", "sqrt", "copy"]
+        f"aten::_foreach_{name}": formulas.lists(1)
+        for name in ["add", "sub", "mul", "div", "sqrt", "neg", "reciprocal"]
     },
-    **{f"aten::_foreach_{name}": formulas.lists("optimizer", 3) for name in ["lerp", "addcmul", "addcdiv"]},
+    **{f"aten::_foreach_{name}": formulas.lists(3) for name in ["lerp", "addcmul", "addcdiv"]},
+    "aten::_foreach_copy": formulas.lists(0, read_from=1),
+    "aten::cat": formulas.lists(0),
+    "aten::_chunk_cat": formulas.lists(0),
+    "aten::split_with_sizes_copy": formulas.each("element-wise", 0),
 }
-"""By operator. Of nested operators with a formula the innermost counts."""
+"""By operator. Of nested operators with a formula the innermost counts, and those of `OWN_WORK` besides."""

@@ -10,8 +10,9 @@ from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_st
 
 SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
 
-NOTE, WORK, REFUSE = "note", "work", "refuse"
-"""What a difference means: it is told; the work of a step differs, which tokens can make good; nothing can."""
+NOTE, WARN, WORK, REFUSE = "note", "warn", "work", "refuse"
+"""What a difference means: it is told; it is told in a sentence, for it can explain the result by itself; the work of a
+step differs, which tokens can make good; nothing can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Fact:
     Attributes:
         name: what it is.
         told: each run's, for people; `None` where it is not known.
-        weight: `note`, `work` or `refuse`.
+        weight: `note`, `warn`, `work` or `refuse`.
         why: what a difference does to the figures.
     """
 
@@ -59,7 +60,7 @@ def judge(sides: Sequence[Side]) -> Fairness:
 
     A different model, element type or GPU forbids a comparison of times. A different world size, batch or number of
     micro-steps means that a step is other work: with tokens known for every run all figures are given per token,
-    else the comparison is refused. Everything else is told.
+    else the comparison is refused. Another element type of the parameters is warned of. Everything else is told.
     """
     facts = tuple(
         Fact(name, tuple(read(side.first) for side in sides), weight, why) for name, weight, why, read in _FACTS
@@ -67,8 +68,12 @@ def judge(sides: Sequence[Side]) -> Fairness:
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
     scale, more, notes = _scale(sides, work)
+    warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
     return Fairness(
-        facts, scale, (*refusals, *more, *_without_exchange(sides)), (*notes, *_unknown(facts), *_repeats(sides))
+        facts,
+        scale,
+        (*refusals, *more, *_without_exchange(sides)),
+        (*warnings, *notes, *_unknown(facts), *_repeats(sides)),
     )
 
 
@@ -131,7 +136,7 @@ def _gradient_calls(capture: Capture) -> int | None:
 
 
 def _unknown(facts: tuple[Fact, ...]) -> list[str]:
-    names = [fact.name for fact in facts if fact.state == UNKNOWN and fact.weight != NOTE]
+    names = [fact.name for fact in facts if fact.state == UNKNOWN and fact.weight in {WORK, REFUSE}]
     if not names:
         return []
     return [f"Not known for every run, so not checked: {', '.join(names)}. A run.json beside the traces tells."]
@@ -229,6 +234,12 @@ _FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("GPU", REFUSE, "times on different GPUs say nothing of the strategies.", _gpu),
     ("model", REFUSE, "different models do different work.", _model),
     ("dtype", REFUSE, "another element type is other work.", _of_info("dtype")),
+    (
+        "dtype of parameters",
+        WARN,
+        "cast before use they make norms and element-wise kernels faster too: the strategy is not the only difference.",
+        _of_info("param_dtype"),
+    ),
     ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
     ("tokens a step", WORK, "a step is another amount of work.", _tokens),
     ("micro-steps a step", WORK, "a step is another number of forward and backward passes.", _micro_steps),

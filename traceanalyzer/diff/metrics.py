@@ -164,7 +164,7 @@ def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
         if of_trace is not None:
             return of_trace
         memory = capture.info.memory if capture.info and capture.info.memory else ()
-        known = {rank: own.get(column) for rank, own in enumerate(memory) if isinstance(own, dict)}
+        known = {own.get("rank", place): own.get(column) for place, own in enumerate(memory) if isinstance(own, dict)}
         values = pd.Series({rank: value for rank, value in known.items() if isinstance(value, int)}, dtype="Int64")
         return values if len(values) else None
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import balance, communication, copies, efficiency, idle, pipeline, stragglers
@@ -36,12 +37,17 @@ RULES: tuple[Rule, ...] = (
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
     """All findings, one for each cause, costliest first; those without a cost last, severest first."""
-    found = [finding for rule in RULES for finding in rule(**_needed(rule, results))]
+    found = [finding for rule in RULES for finding in _of_rule(rule, results)]
     return tuple(sorted(folded(found), key=_impact))
 
 
 def _impact(finding: Finding) -> tuple[bool, int, int]:
     return finding.cost_ns is None, -(finding.cost_ns or 0), SEVERITIES.index(finding.severity)
+
+
+def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:
+    needed = _needed(rule, results)
+    return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
 
 
 def _needed(rule: Rule, results: Mapping[str, Result]) -> dict[str, Result]:

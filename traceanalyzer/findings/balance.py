@@ -22,6 +22,9 @@ def uneven_compute(
     compute = frame["compute_ns"].astype("int64") / basis.per
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
+    window = frame["window_ns"].astype("int64") / basis.per
+    if 2 * (window[rank] - window.mean()) > excess_ns:  # its window is longer: more of the same work lies in it
+        return []
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
     known = stragglers.to_frame()
     is_said = bool(((known["rank"] == rank) & (known["cause"] == "compute")).any())

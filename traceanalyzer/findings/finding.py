@@ -20,6 +20,7 @@ class Finding:
         caveat: when it may not hold.
         cost_ns: GPU time a step (or of the capture, without steps) that it costs; orders findings.
         interval_ns: where in the timeline to look.
+        sources: names of the Results that it comes from.
         table: the Result that holds all rows of the kind that the evidence shows.
         about: the cause that it tells of, by which others point at it: `host of rank 0`, `pipeline 0`.
         part_of: the cause behind it, where that is not its own: a finding about it takes this one in.
@@ -34,6 +35,7 @@ class Finding:
     caveat: str | None = None
     cost_ns: int | None = None
     interval_ns: tuple[int, int] | None = None
+    sources: tuple[str, ...] = ()
     table: str | None = None
     about: str | None = None
     part_of: str | None = None

@@ -26,6 +26,7 @@ _LATE = {
     "compute": "Rank {rank} computes longer than the others",
     "copies": "Rank {rank} copies longer than the others",
     "transfer": "Rank {rank} spends longer in communication that the others do not have",
+    "unmatched": "Rank {rank} comes late out of communication that could not be matched",
     "host": "Rank {rank}'s host is late",
     "data": "Rank {rank} is late with its data",
     "sync": "Rank {rank}'s host is held up in synchronising calls",
@@ -39,6 +40,8 @@ _ADVICE = {
     "at this GPU's clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
     "transfer": "Compare this rank's links with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
+    "unmatched": "It may itself have waited for another rank: have process groups recorded (PyTorch's profiler does; "
+    "nsys export --include-blobs=true with NCCL's payloads) and the traces of all ranks.",
     "host": "See what this rank's host does more than the others': logging, checkpoints, Python hooks, garbage "
     "collection, a busy or slower CPU, wrong NUMA binding. Launching less (compile, CUDA graphs, fused optimizers) "
     "helps all ranks.",

@@ -67,7 +67,7 @@ def plotly_packed() -> str:
 
 def packed(content: bytes) -> str:
     """Deflated and in base64, as the page's scripts unpack it."""
-    return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(content)).decode("ascii")
 
 
 def write_plotly(folder: Path) -> Path:

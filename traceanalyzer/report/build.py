@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from traceanalyzer import __version__
 from traceanalyzer.findings import find
-from traceanalyzer.report import Report
+from traceanalyzer.report import Report, care
 from traceanalyzer.report.run_facts import run_facts
 from traceanalyzer.run_info import RunInfo
 from traceanalyzer.scale import Summary
@@ -29,7 +29,7 @@ def build(
     return Report(
         label=label,
         results=summary.results if run_info is None else {**summary.results, "run_info": run_facts(run_info)},
-        findings=find(summary.results),
+        findings=care.with_caveats(find(summary.results), care.doubted(summary.results)),
         skipped=summary.skipped,
         notes=(*notes, *summary.notes),
         run_info=run_info,

@@ -77,7 +77,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "verdict": verdict.sentences(report, parts),
         "tiles": tiles.tiles(report, parts),
         "care": care.sentences(report),
-        "doubted": care.doubted(report),
+        "doubted": care.doubted(report.results),
         "head": _head(report),
         "timeline": timeline_data(report.results),
         "parts": PARTS,

@@ -9,6 +9,13 @@ from traceanalyzer.analyses.base import percent
 
 DEFINITIONS: Mapping[str, str] = {
     "name": "Name of the kernel or copy; hover for the full one.",
+    "operator": "Name of the operator, of all passes and shapes.",
+    "host_self_ns": "Host time on one rank in it but in no operator that it called: mean over the ranks that ran it.",
+    "mean_host_self_ns": "The same of one call, all ranks together.",
+    "host_share_pct": "100 · that / that of all operators, all ranks together.",
+    "gpu_own_ns": "Sum of the durations of the GPU operations that it launched itself on one rank: mean likewise.",
+    "lowest_host_self_ns": "Least host time of a rank.",
+    "highest_host_self_ns": "Largest host time of a rank.",
     "kind": "compute, comm or copy.",
     "collective": "Collective or point-to-point operation.",
     "group": "Process group.",
@@ -59,6 +66,29 @@ def kernels(result: Result) -> pd.DataFrame:
     columns = ["name", "kind", "share_pct", "total_ns", "calls", "mean_ns", "min_ns", "max_ns"]
     table = table.sort_values("share_pct", ascending=False, kind="stable", ignore_index=True)
     return table[[*columns, *_spread_columns(frame, "total")]]
+
+
+def busy_operators(result: Result) -> pd.DataFrame:
+    """Operators by name, most host time of their own first, with the ranks of least and most."""
+    frame = result.to_frame()
+    frame = frame[frame["calls"].notna()].astype({"operator": "str"})
+    columns = ["calls", "host_self_ns", "gpu_own_ns"]
+    frame = frame.groupby(["operator", "rank"], sort=False)[columns].sum().reset_index()
+    groups = frame.groupby("operator", sort=False)
+    sums, means = groups[columns].sum(), groups[columns].mean()
+    table = pd.DataFrame(
+        {
+            "host_share_pct": percent(sums["host_self_ns"], pd.Series(sums["host_self_ns"].sum(), sums.index)),
+            "host_self_ns": means["host_self_ns"],
+            "calls": means["calls"],
+            "mean_host_self_ns": sums["host_self_ns"] / sums["calls"],
+            "gpu_own_ns": means["gpu_own_ns"],
+        }
+    )
+    table = table.join(_extremes(frame, ["operator"], "host_self_ns", "host_self")).reset_index()
+    table = table.sort_values("host_self_ns", ascending=False, kind="stable", ignore_index=True)
+    shown = ["operator", "host_share_pct", "host_self_ns", "calls", "mean_host_self_ns", "gpu_own_ns"]
+    return table[[*shown, *_spread_columns(frame, "host_self")]]
 
 
 def communication(result: Result) -> pd.DataFrame:

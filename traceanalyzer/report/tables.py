@@ -1,14 +1,19 @@
 """A report as CSV, JSON and Parquet: the same rows and column names as the library's."""
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 
 from traceanalyzer.findings import Finding
-from traceanalyzer.report import FORMAT_VERSION, Report
+from traceanalyzer.report import FORMAT_VERSION, Report, care
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
@@ -37,7 +42,7 @@ def write_parquet(report: Report, folder: Path) -> list[Path]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """The content of `summary.json`; absent values are null."""
+    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
     return {
         "format_version": FORMAT_VERSION,
         "label": report.label,
@@ -47,6 +52,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
         "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
+        "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),
@@ -60,20 +66,39 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV that no spreadsheet runs as formulas."""
-    # Names come from the trace: one that would run gets an apostrophe.
-    texts = {name: frame[name].map(_inert, na_action="ignore") for name in frame if _holds_text(frame[name])}
-    frame.assign(**texts).to_csv(path, index=False)
+    table = pa.Table.from_pandas(frame.assign(**_plain(frame)), preserve_index=False)
+    columns = [_inert(column) for column in table.itercolumns()]
+    with path.open("wb") as file:
+        file.write(_header(table.column_names))
+        if columns:
+            rows = pa.table(columns, names=table.column_names)
+            pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
 
 
-def _holds_text(column: pd.Series) -> bool:
-    return isinstance(column.dtype, pd.CategoricalDtype) or not pd.api.types.is_numeric_dtype(column.dtype)
+def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Columns of mixed objects, as texts."""
+    return {name: frame[name].map(str, na_action="ignore") for name in frame if frame[name].dtype == object}
 
 
-def _inert(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in _FORMULA and value.strip() else value
+def _header(names: list[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(names)
+    return text.getvalue().encode()
 
 
-_FORMULA = ("=", "+", "-", "@")
+def _inert(column: Any) -> Any:
+    """Texts come from the trace: one that a spreadsheet would run gets an apostrophe."""
+    if pa.types.is_dictionary(column.type):
+        return pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(chunk.indices, _inert(chunk.dictionary)) for chunk in column.chunks],
+            type=column.type,
+        )
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.replace_substring_regex(column, _FORMULA, r"'\1")
+    return column
+
+
+_FORMULA = r"^([\s\v\pZ]*[=+@-])"
 
 
 def _places(report: Report, folder: Path, suffix: str) -> dict[str, Path]:

@@ -1,10 +1,10 @@
 """The tiles below the verdict: one figure each, with its spread over ranks and its definition."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from traceanalyzer.report import Report
+from traceanalyzer.report import Report, care
 from traceanalyzer.report.parts import Split
 from traceanalyzer.report.quantities import ABSENT, text
 from traceanalyzer.run_info import RunInfo
@@ -16,7 +16,10 @@ APART = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure: mean over ranks, spread, and each rank's place on a scale from 0 to 100."""
+    """One figure: mean over ranks, spread, and each rank's place on a scale from 0 to 100.
+
+    `sources` are the Results that it comes from; `doubt` says why one of them is to be read with care.
+    """
 
     name: str
     kind: str
@@ -25,6 +28,8 @@ class Tile:
     spread: tuple[str, ...]
     marks: tuple[tuple[int, float], ...]
     definition: str
+    sources: tuple[str, ...] = ("headline",)
+    doubt: str | None = None
 
 
 def tiles(report: Report, split: Split | None) -> list[Tile]:
@@ -32,11 +37,17 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     if split is None:
         return []
     frame = report.results["headline"].to_frame().set_index("rank")
+    doubts = care.doubted(report.results)
+    return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in _made(report, frame, split)]
+
+
+def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
     return [
         _length(frame, split, report.run_info),
         _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs."),
-        _share(frame, "exposed_comm", "Exposed communication", "transfer",
-               "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
+        replace(_share(frame, "exposed_comm", "Exposed communication", "transfer",
+                       "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
+                sources=("headline", "exposed_comm")),
         _share(frame, "idle", "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
         _overlap(frame),
         *_speed(report.run_info),
@@ -80,7 +91,8 @@ def _speed(info: RunInfo | None) -> list[Tile]:
     if info is None or info.tokens_per_s is None:
         return []
     definition = "Tokens of one optimizer step over all ranks / step time without a profiler, as the run recorded it."
-    return [Tile("Tokens per second", "plain", f"{info.tokens_per_s:,.0f}", "without the profiler", (), (), definition)]
+    value = f"{info.tokens_per_s:,.0f}"
+    return [Tile("Tokens per second", "plain", value, "without the profiler", (), (), definition, sources=())]
 
 
 def _mfu(report: Report) -> list[Tile]:
@@ -98,7 +110,8 @@ def _mfu(report: Report) -> list[Tile]:
     work = known.groupby("rank")["model_flops"].mean()
     if work.max() > (1 + APART) * work.min():
         peak += "; the ranks do not do the same work"
-    return [Tile("MFU", "plain", _value(mean, "_pct"), peak, _spread(mean, "_pct"), marks, definition)]
+    value, over_ranks = _value(mean, "_pct"), _spread(mean, "_pct")
+    return [Tile("MFU", "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
 
 
 def _memory(info: RunInfo | None) -> list[Tile]:
@@ -108,7 +121,8 @@ def _memory(info: RunInfo | None) -> list[Tile]:
         return []
     definition = "Most memory that PyTorch's allocator had given out at once, as the run recorded it."
     value = text(peaks.max(), "_bytes")
-    return [Tile("Peak memory", "plain", value, "allocated, largest rank", _spread(peaks, "_bytes"), (), definition)]
+    over_ranks = _spread(peaks, "_bytes")
+    return [Tile("Peak memory", "plain", value, "allocated, largest rank", over_ranks, (), definition, sources=())]
 
 
 def _transfer_and_wait(split: Split) -> str:

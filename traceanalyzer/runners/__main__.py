@@ -13,6 +13,7 @@ from traceanalyzer.runners import nsys
 from traceanalyzer.runners.options import RunConfig, parse
 from traceanalyzer.runners.shutdown import unwinding_on_sigterm
 from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned, train
 from traceanalyzer.runners.world import choose_device, is_under_torchrun, joined, world_size
 
@@ -56,19 +57,22 @@ def _run(config: RunConfig) -> int:
             if world.rank == 0:
                 record.write(config.out)
                 _report(record, config)
-    except torch.OutOfMemoryError as error:
-        _write_failure(config, error, is_out_of_memory=True)
-        return EXIT_OUT_OF_MEMORY
     except BaseException as error:
-        _write_failure(config, error, is_out_of_memory=False)
+        _write_failure(config, device, error)
+        if isinstance(error, torch.OutOfMemoryError):
+            return EXIT_OUT_OF_MEMORY
         raise
     return 0
 
 
-def _write_failure(config: RunConfig, error: BaseException, *, is_out_of_memory: bool) -> None:
-    """Record how the run ended, unless a rank that failed first has done so: the others fail because of it."""
-    if not (config.out / "run.json").exists():
-        planned(config, world_size()).failed(error, is_out_of_memory=is_out_of_memory).write(config.out)
+def _write_failure(config: RunConfig, device: torch.device, error: BaseException) -> None:
+    """Record how the run ended, unless a rank that failed first has done so: the others fail because of it.
+
+    A rank out of memory records itself in any case: others may have said first that they lost their connection to it.
+    """
+    if isinstance(error, torch.OutOfMemoryError) or not (config.out / "run.json").exists():
+        memory = peak_memory(int(os.environ.get("RANK", "0")), device)
+        planned(config, world_size()).failed(error, memory).write(config.out)
 
 
 def _record_with_nsys(config: RunConfig, arguments: Sequence[str]) -> int:

@@ -30,7 +30,7 @@ class RunConfig:
     learning_rate: float
     dtype: str
     profile: ProfileConfig
-    microbatches: int = 8
+    microbatches: int = 1
     split: tuple[int, ...] | None = None
     shard_size: int = 2
     slice_params: bool = False
@@ -61,8 +61,8 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     is_cpu = options.device == "cpu" or not torch.cuda.is_available()
     strategy = STRATEGIES[options.strategy]
     preset = options.model or ("tiny" if is_cpu else "360m")
-    batch = options.batch or DEFAULT_BATCH[preset]
-    microbatches = options.microbatches or min(8, batch)
+    batch = options.batch or DEFAULT_BATCH[preset] * strategy.default_microbatches
+    microbatches = options.microbatches or min(strategy.default_microbatches, batch)
     return RunConfig(
         strategy=options.strategy,
         out=options.out or Path("profile") / options.strategy,
@@ -155,7 +155,7 @@ def _add_training_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_strategy_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--microbatches", type=_positive, help="pp_*: parts of a batch (default 8)")
+    group.add_argument("--microbatches", type=_positive, help="pp_*: parts of a batch (default 4)")
     group.add_argument("--split", type=_split, help="pp_*: blocks a stage, for example 6,2,2,2")
     group.add_argument("--shard-size", type=_positive, default=2, help="fsdp_hybrid: ranks a shard group")
     group.add_argument("--slice-params", action="store_true", help="zo_offload: each rank uploads 1/n and gathers")

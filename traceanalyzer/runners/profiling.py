@@ -85,7 +85,11 @@ class _NoCapture:
 
 
 class _TorchCapture:
-    """torch.profiler on its schedule, with the device idle at the end so that no queued kernel is lost."""
+    """torch.profiler on its schedule, with the device idle at both ends of what is recorded.
+
+    At the end no queued kernel is lost; at the beginning none is recorded that was launched before, of which the
+    trace could not say by whom, nor in which step. The first recorded step pays for it with an empty queue.
+    """
 
     def __init__(self, config: ProfileConfig, out: Path, world: World) -> None:
         self._config, self._world, self._steps_done = config, world, 0
@@ -102,6 +106,7 @@ class _TorchCapture:
         )
 
     def __enter__(self) -> Self:
+        self._drain_at_the_ends()
         self._profile.__enter__()
         return self
 
@@ -114,9 +119,12 @@ class _TorchCapture:
         self._steps_done += 1
         if self._stamp is None:
             self._stamp = _agreed_stamp_ms()
-        if self._steps_done == self._config.steps and self._world.is_cuda:
-            torch.cuda.synchronize(self._world.device)
+        self._drain_at_the_ends()
         self._profile.step()
+
+    def _drain_at_the_ends(self) -> None:
+        if self._world.is_cuda and self._steps_done in (self._config.first_active, self._config.steps):
+            torch.cuda.synchronize(self._world.device)
 
     def _write(self, finished: profile) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

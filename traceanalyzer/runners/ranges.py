@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.profiler import record_function
 
+try:
+    import nvtx
+except ModuleNotFoundError:  # torch has NVTX too, but no domains
+    nvtx = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor
 
+# Tells the ranges of a training job from those of NCCL and other libraries in the same report.
+NVTX_DOMAIN = "traceanalyzer"
 _uses_nvtx = False
 
 
@@ -32,7 +39,7 @@ class Range:
     def open(self) -> None:
         """Start the range."""
         if _uses_nvtx:
-            torch.cuda.nvtx.range_push(self.name)
+            _push_nvtx(self.name)
         else:
             self._record = record_function(self.name)
             self._record.__enter__()
@@ -42,7 +49,21 @@ class Range:
         if self._record is not None:
             self._record.__exit__(None, None, None)
         elif _uses_nvtx:
-            torch.cuda.nvtx.range_pop()
+            _pop_nvtx()
+
+
+def _push_nvtx(name: str) -> None:
+    if nvtx is None:
+        torch.cuda.nvtx.range_push(name)
+    else:
+        nvtx.push_range(name, domain=NVTX_DOMAIN)
+
+
+def _pop_nvtx() -> None:
+    if nvtx is None:
+        torch.cuda.nvtx.range_pop()
+    else:
+        nvtx.pop_range(domain=NVTX_DOMAIN)
 
 
 @contextmanager

@@ -9,13 +9,16 @@ import statistics
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from traceanalyzer.runners import machine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT_VERSION = 1
-_FOLDERS = re.compile(r"/(?:[^\s/\[\]:]+/)+")
+# A web address stays whole: it is documentation, and none of its parts is a folder of this machine.
+_FOLDERS = re.compile(r"(?P<web>https?://\S+)|[\w.~-]*/(?:[^\s/\[\]:]+/)+")
 _ADDRESS = re.compile(r"\[?\d+\.\d+\.\d+\.\d+\]?(?::\d+)?")
 
 
@@ -31,6 +34,7 @@ class RunRecord:
     model: dict[str, Any] | None = None
     batch: dict[str, Any] | None = None
     dtype: str | None = None
+    param_dtype: str | None = None
     seed: int | None = None
     compile: bool | None = None
     activation_checkpointing: bool | None = None
@@ -62,11 +66,15 @@ class RunRecord:
             tokens_per_s=tokens_per_step * 1e9 / mean_ns if tokens_per_step else None,
         )
 
-    def failed(self, error: BaseException, *, is_out_of_memory: bool) -> RunRecord:
-        """The same run with how it ended: the error's first line, without folders and addresses."""
-        message = _FOLDERS.sub("", (str(error).splitlines() or [""])[0])
+    def failed(self, error: BaseException, memory: dict[str, int | None]) -> RunRecord:
+        """The same run with how it ended: the error's first line, without folders and addresses.
+
+        `memory` is what the rank that failed had needed so far; of the other ranks nothing is known.
+        """
+        message = _FOLDERS.sub(lambda found: found["web"] or "", (str(error).splitlines() or [""])[0])
         message = _ADDRESS.sub("<peer>", message)
-        return replace(self, status="oom" if is_out_of_memory else "failed", error=f"{type(error).__name__}: {message}")
+        status = "oom" if isinstance(error, torch.OutOfMemoryError) else "failed"
+        return replace(self, status=status, error=f"{type(error).__name__}: {message}", memory=[memory])
 
     def write(self, folder: Path) -> None:
         """Write `folder/run.json` in one go: a reader never sees half a file."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from traceanalyzer.runners.world import World
 
 
 class StepTimer:
@@ -42,12 +38,12 @@ def slowest(step_times_ns_by_rank: list[list[int]]) -> list[int]:
     return max(step_times_ns_by_rank, key=sum)
 
 
-def peak_memory(world: World) -> dict[str, int | None]:
-    """This rank's allocator peaks since they were last reset; None without a GPU."""
-    if not world.is_cuda:
-        return {"rank": world.rank, "peak_allocated_bytes": None, "peak_reserved_bytes": None}
+def peak_memory(rank: int, device: torch.device) -> dict[str, int | None]:
+    """This rank's allocator peaks since they were last reset; None without a GPU, or before it was used."""
+    if device.type != "cuda" or not torch.cuda.is_initialized():
+        return {"rank": rank, "peak_allocated_bytes": None, "peak_reserved_bytes": None}
     return {
-        "rank": world.rank,
-        "peak_allocated_bytes": torch.cuda.max_memory_allocated(world.device),
-        "peak_reserved_bytes": torch.cuda.max_memory_reserved(world.device),
+        "rank": rank,
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(device),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(device),
     }

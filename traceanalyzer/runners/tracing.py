@@ -67,7 +67,7 @@ def traced(
     with profiled(profile, out, world) as capture:
         loop = TracedLoop(capture, timer, timed_until=profile.wait)
         yield loop
-    mine = (timer.step_times_ns(), peak_memory(world))
+    mine = (timer.step_times_ns(), peak_memory(world.rank, world.device))
     gathered = [mine] * world.size
     if world.size > 1 and dist.is_initialized():
         dist.all_gather_object(gathered, mine)

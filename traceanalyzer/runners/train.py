@@ -42,7 +42,7 @@ def train(config: RunConfig, world: World) -> RunRecord:
         steps.take()
         timer.mark()
     world.synchronize()
-    memory = peak_memory(world)
+    memory = peak_memory(world.rank, world.device)
 
     with profiled(config.profile, config.out, world) as capture:
         for _ in range(config.profile.steps):
@@ -99,6 +99,7 @@ def planned(config: RunConfig, world_size: int) -> RunRecord:
         model={**asdict(config.model), "parameters": parameters},
         batch=batch,
         dtype=config.dtype,
+        param_dtype=strategy.param_dtype(config),
         compile=config.compile,
         activation_checkpointing=config.checkpoint_activations,
         model_flops_per_step=_model_flops(config, parameters, batch["tokens_per_step"]),
@@ -118,11 +119,12 @@ def _batch(config: RunConfig, data_parallel: int) -> dict[str, int]:
 def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
     """FLOPs of the matrix products and the attention, recompute excluded, a look-up in a table not counted.
 
-    Attention's two products take 4 · seq · d_model a token, layer and forward pass; a causal model needs half.
+    Attention's two products take 4 · seq · d_model a token, layer and forward pass. They count in full in a causal
+    model too, which needs half: as in PaLM's formula of MFU, and as traces are analysed.
     """
     model = config.model
     multiplied = parameters - (model.vocab + model.seq_len) * model.d_model
-    attention = 4 * model.layers * model.seq_len * model.d_model // (2 if model.is_causal else 1)
+    attention = 4 * model.layers * model.seq_len * model.d_model
     per_parameter = STRATEGIES[config.strategy].flops_per_parameter
     return tokens * per_parameter * (multiplied + attention // 2)
 

@@ -141,7 +141,8 @@ def _meta(
 
 def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
     host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
-    counters, comm_args = builder.frame("counters"), _with_all_ranks(builder.frame("comm_args"), known.groups)
+    counters, waits = builder.frame("counters"), builder.frame("stream_waits")
+    comm_args = _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
     if known.rank is not None and known.world_size != 1 and len(devices) > 1:
@@ -161,6 +162,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
             process_ops=ops["correlation"],
             gpu_ops=ops[on_device],
             comm_args=_kept_args(comm_args, on_device),
+            stream_waits=waits[_rows_of(waits, device)],
             counters=counters[_rows_of(counters, device)],
             **host,
         )

@@ -1,6 +1,6 @@
 """Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 
 _ABSENT = np.iinfo(np.int64).min
+
+SEPARATOR = b"\0"
+"""Between texts that are kept as one; JSON text has none."""
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
 
@@ -36,7 +39,17 @@ class Names:
 
     def column(self) -> pd.Categorical:
         """All rows; `None` and "" are absent."""
-        texts = [text.decode(errors="replace") if isinstance(text, bytes) else text or "" for text in self.codes]
+        return self._column(
+            [text.decode(errors="replace") if isinstance(text, bytes) else text or "" for text in self.codes]
+        )
+
+    def column_of_part(self, part: int, plain: Callable[[str], str]) -> pd.Categorical:
+        """All rows, of texts that were joined the part at this position, made plain."""
+        parts = [text.split(SEPARATOR)[part] for text in self.codes if isinstance(text, bytes)]
+        return self._column([plain(text.decode(errors="replace")) for text in parts])
+
+    def _column(self, texts: list[str]) -> pd.Categorical:
+        """All rows, given the text of each code."""
         kept = [text for text in dict.fromkeys(texts) if text]
         new_code = {text: code for code, text in enumerate(kept)}
         lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=np.int32)
@@ -49,6 +62,7 @@ class Columns:
     """One table that grows by chunks of events."""
 
     _texts: dict[str, Names] = field(default_factory=dict)
+    _joined: dict[tuple[str, ...], tuple[Names, Callable[[str], str]]] = field(default_factory=dict)
     _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
     rows: int = 0
 
@@ -69,21 +83,32 @@ class Columns:
         """A column of texts that repeat, as text or UTF-8; `None` and "" are absent."""
         self._texts.setdefault(column, Names()).extend(values)
 
+    def joined_texts(self, columns: tuple[str, ...], values: list[bytes], plain: Callable[[str], str] = str) -> None:
+        """Several columns of JSON texts that repeat together, each row's joined by `SEPARATOR`.
+
+        `plain` makes of each distinct text what the column shows.
+        """
+        self._joined.setdefault(columns, (Names(), plain))[0].extend(values)
+
     def some_texts(self, column: str, count: int, values: Mapping[int, str | bytes]) -> None:
         """The same of a column that is absent but for a few of its `count` new rows."""
         self._texts.setdefault(column, Names()).extend_some(count, values)
 
     def integers(self, column: str, values: list[Any]) -> None:
         """A column of integers; `None` is NA."""
-        if None in values:
-            values = [_ABSENT if value is None else value for value in values]
-        self._numbers.setdefault(column, []).append(np.array(values, dtype=np.int64))
+        try:
+            numbers = np.array(values, dtype=np.int64)
+        except TypeError:
+            numbers = np.array([_ABSENT if value is None else value for value in values], dtype=np.int64)
+        self._numbers.setdefault(column, []).append(numbers)
 
     def frame(self, base_ns: int) -> pd.DataFrame:
         """The table so far; `base_ns` is added to its times."""
         columns = {name: _nullable(_joined(chunks, np.int64)) for name, chunks in self._numbers.items()}
         columns.update({name: columns[name] + base_ns for name in _TIMES if name in columns})
         columns.update({name: texts.column() for name, texts in self._texts.items()})
+        for names, (texts, plain) in self._joined.items():
+            columns.update({name: texts.column_of_part(part, plain) for part, name in enumerate(names)})
         return pd.DataFrame(columns, index=pd.RangeIndex(self.rows))
 
 

@@ -19,24 +19,25 @@ _NOT_RECORDED = msgspec.Raw()
 
 
 class Args(msgspec.Struct, gc=False):
-    """`args` of a complete event."""
+    """`args` of a complete event, in the profiler's own order: a key out of order has to be searched for."""
 
-    correlation: Int = -1
     external_id: Int = msgspec.field(default=-1, name="External id")
+    op_sequence: Int | None = msgspec.field(default=None, name="Sequence number")
+    forward_thread: Int | None = msgspec.field(default=None, name="Fwd thread id")
+    arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
+    dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")
+    shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
     device: Int | None = None
     stream: Int | None = None
-    size_bytes: Int | None = msgspec.field(default=None, name="bytes")
-    grid: list[int] | None = None
-    block: list[int] | None = None
+    correlation: Int = -1
     graph_node: Int | None = msgspec.field(default=None, name="graph node id")
+    size_bytes: Int | None = msgspec.field(default=None, name="bytes")
+    grid: msgspec.Raw = _NOT_RECORDED
+    block: msgspec.Raw = _NOT_RECORDED
     in_device: Int | None = msgspec.field(default=None, name="inDevice")
     from_device: Int | None = msgspec.field(default=None, name="fromDevice")
     to_device: Int | None = msgspec.field(default=None, name="toDevice")
-    op_sequence: Int | None = msgspec.field(default=None, name="Sequence number")
-    forward_thread: Int | None = msgspec.field(default=None, name="Fwd thread id")
-    shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
-    dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
-    arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
     collective: str | None = msgspec.field(default=None, name="Collective name")
     in_elements: Int | None = msgspec.field(default=None, name="In msg nelems")
     out_elements: Int | None = msgspec.field(default=None, name="Out msg nelems")
@@ -51,6 +52,8 @@ class Args(msgspec.Struct, gc=False):
     rank: Int | None = msgspec.field(default=None, name="Rank")
     source_rank: Int | None = msgspec.field(default=None, name="Src Rank")
     target_rank: Int | None = msgspec.field(default=None, name="Dst Rank")
+    source_stream: Int | None = msgspec.field(default=None, name="wait_on_stream")
+    record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
 
 
 class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):

@@ -12,7 +12,8 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.readers.kineto.boundaries import end_of_object, last_cut
 from traceanalyzer.readers.kineto.packed import PackedFile
 
-CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 2 << 20
+"""Small enough that a chunk's text and events stay in the processor's cache."""
 
 HEAD_BYTES = 1 << 20
 """Read at once to find the events; where they begin later, as much again, up to `HEAD_BYTES_MOST`."""
@@ -79,11 +80,15 @@ class EventText:
         """Texts of whole events separated by commas, without brackets."""
         try:
             while block := self.file.read(size_bytes):
-                self._rest += block
-                cut = last_cut(self._rest)
+                cut = last_cut(block)
+                if cut is None:  # it lies in an event that is larger than the block, or between two blocks
+                    block, self._rest = self._rest + block, b""
+                    cut = last_cut(block)
                 if cut:
-                    chunk, self._rest = self._rest[: cut[0]], self._rest[cut[1] :]
+                    chunk, self._rest = self._rest + block[: cut[0]], block[cut[1] :]
                     yield chunk
+                else:
+                    self._rest = block
         finally:
             self.file.close()
         yield from self._last_chunk()

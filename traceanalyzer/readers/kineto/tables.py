@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.readers.kineto.columns import Columns
+from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
 
 _NO_ARGS = Args()
@@ -21,6 +21,8 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 _COMM_HOST_OP = "record_param_comms"
 
 _STEP = "ProfilerStep#"
+
+_STREAM_WAIT = "Stream Wait Event"
 
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
 
@@ -70,14 +72,13 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.texts("activity", [_ACTIVITY[category]] * len(events))
-    table.integers("device", [_device(event, arg) for event, arg in zip(events, args, strict=True)])
-    table.integers("stream", [_stream(event, arg) for event, arg in zip(events, args, strict=True)])
+    table.integers("device", _devices(events, args))
+    table.integers("stream", _streams(events, args))
     table.integers("correlation", [arg.correlation for arg in args])
     table.integers("bytes", [arg.size_bytes for arg in args])
     table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
-    table.texts("grid", [_extent(arg.grid) for arg in args])
-    table.texts("block", [_extent(arg.block) for arg in args])
+    table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], _extent)
     described = [row for row, arg in enumerate(args) if arg.collective is not None]
     if described:
         _add_comm_args(builder, [events[row] for row in described], [first_row + row for row in described])
@@ -105,8 +106,8 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
-    table.texts("shapes", [bytes(arg.shapes) for arg in args])
-    table.texts("dtypes", [bytes(arg.dtypes) for arg in args])
+    signatures = [SEPARATOR.join((arg.shapes, arg.strides, arg.dtypes)) for arg in args]
+    table.joined_texts(("shapes", "strides", "dtypes"), signatures)
     table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
     comms = [events[row] for row, name in enumerate(names) if name == _COMM_HOST_OP and _moves_data(args[row])]
@@ -127,6 +128,19 @@ def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None
     _add_ranges(builder, category, kept)
 
 
+def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    events = [event for event in events if event.name == _STREAM_WAIT]
+    args = [event.args or _NO_ARGS for event in events]
+    table = builder.table("stream_waits")
+    table.times(events)
+    table.integers("device", _devices(events, args))
+    table.integers("stream", _streams(events, args))
+    # -1 is Kineto's own word for a source that it could not find.
+    sources = [arg.source_stream for arg in args]
+    table.integers("source_stream", [None if source is None or source < 0 else source for source in sources])
+    table.integers("record_correlation", [arg.record_correlation for arg in args])
+
+
 def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None:
     builder.table("spans").times(events)
 
@@ -140,6 +154,7 @@ _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     "operator": _add_host_ops,
     "user_annotation": _add_ranges,
     "python_function": _add_frames,
+    "cuda_sync": _add_stream_waits,
     "trace": _add_spans,
 }
 """By category in lower case; old profilers wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`."""
@@ -190,10 +205,17 @@ def _moves_data(args: Args | None) -> bool:
     return args is not None and kinds.collective(args.collective) is not None
 
 
+def _devices(events: list[Any], args: list[Args]) -> list[int | None]:
+    """GPUs of the operations: a peer-to-peer copy names its own `inDevice`, old traces only in `pid`."""
+    return [_device(event, arg) if arg.device is None else arg.device for event, arg in zip(events, args, strict=True)]
+
+
 def _device(event: Any, args: Args) -> int | None:
-    """The GPU that an operation ran on: a peer-to-peer copy names it `inDevice`, old traces only in `pid`."""
-    named = _first(args.device, args.in_device)
-    return named if named is not None else _first(event.pid if isinstance(event.pid, int) else None)
+    return _first(args.in_device, event.pid if isinstance(event.pid, int) else None)
+
+
+def _streams(events: list[Any], args: list[Args]) -> list[int]:
+    return [_number(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
 
 
 def _peer(args: Args) -> int | None:
@@ -202,15 +224,9 @@ def _peer(args: Args) -> int | None:
     return args.to_device if args.from_device == args.in_device else args.from_device
 
 
-def _stream(event: Any, args: Args) -> int:
-    if args.stream is not None:
-        return args.stream
-    return _number(event.tid)
-
-
 def _threads(events: list[Any]) -> list[int]:
     threads = [event.tid for event in events]
-    return threads if all(type(thread) is int for thread in threads) else [_number(thread) for thread in threads]
+    return threads if set(map(type, threads)) <= {int} else [_number(thread) for thread in threads]
 
 
 def _number(text: str | int) -> int:
@@ -228,8 +244,9 @@ def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def _extent(sizes: list[int] | None) -> str | None:
-    return "x".join(map(str, sizes)) if sizes else None
+def _extent(sizes: str) -> str:
+    """`[24, 1, 1]` as `24x1x1`."""
+    return "x".join(re.findall(r"\d+", sizes))
 
 
 def _list(text: str | None) -> str | None:

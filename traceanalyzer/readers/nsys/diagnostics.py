@@ -2,10 +2,13 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 
+from traceanalyzer.model import NONE
 from traceanalyzer.readers.nsys.api import RUNTIME
 from traceanalyzer.readers.nsys.gpu_ops import GRAPH, KERNEL
+from traceanalyzer.readers.nsys.ids import process_of
 from traceanalyzer.readers.nsys.nccl import Nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx
 from traceanalyzer.readers.nsys.session import Session
@@ -14,7 +17,6 @@ from traceanalyzer.readers.nsys.source import Source, int_values, text_values
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 _ERROR = 3
 
-_INCOMPLETE = re.compile(r"Not all (CUDA|NVTX|MPI|OSRT) events might have been collected", re.IGNORECASE)
 _DROPPED = re.compile(r"(\d+)[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.\d]*(\d+)", re.IGNORECASE)
 
 
@@ -24,11 +26,21 @@ def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl) ->
 
 
 def plain_diagnostic(text: str | None) -> str:
-    """A diagnostic with nothing in it but what becomes a note."""
-    if match := _INCOMPLETE.search(text or ""):
-        return match[0]
+    """A diagnostic with nothing in it but what is read of it."""
     match = _DROPPED.search(text or "")
     return f"{match[1] or match[2]} dropped" if match else ""
+
+
+def dropped_events(source: Source) -> dict[int, int]:
+    """Events that were dropped, by process; those of no process count for all, under -1."""
+    rows = source.read(DIAGNOSTICS, ints=("globalPid",), texts=("text",))
+    pids = int_values(rows, "globalPid")
+    processes = np.where(pids < 0, NONE, process_of(pids)).tolist()
+    dropped: dict[int, int] = {}
+    for process, text in zip(processes, text_values(rows, "text"), strict=True):
+        if match := _DROPPED.search(text):
+            dropped[process] = dropped.get(process, 0) + int(match[1] or match[2])
+    return dropped
 
 
 def notes_of_rank(gpu_ops: pd.DataFrame) -> tuple[str, ...]:
@@ -92,16 +104,8 @@ def _nccl_notes(nccl: Nccl) -> list[str]:
 
 
 def _said(source: Source) -> list[str]:
-    rows = source.read(DIAGNOSTICS, ints=("severity",), texts=("text",))
-    texts = text_values(rows, "text")
-    notes = []
-    kinds = sorted({match[1] for text in texts if (match := _INCOMPLETE.search(text))})
-    if kinds:
-        notes.append(f"Nsight Systems warns that not all {' and '.join(kinds)} events may have been collected.")
-    dropped = [int(match[1] or match[2]) for text in texts if (match := _DROPPED.search(text))]
-    if sum(dropped):
-        notes.append(f"Nsight Systems dropped {sum(dropped)} events: times and counts are too low.")
-    errors = int((int_values(rows, "severity", 0) == _ERROR).sum())
-    if errors:
-        notes.append(f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them.")
-    return notes
+    """Errors only: that "not all events might have been collected" stands in every report that an API call ended."""
+    errors = int((int_values(source.read(DIAGNOSTICS, ints=("severity",)), "severity", 0) == _ERROR).sum())
+    if not errors:
+        return []
+    return [f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them."]

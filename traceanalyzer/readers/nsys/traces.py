@@ -8,11 +8,11 @@ import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.model import NONE, ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
-from traceanalyzer.readers.nsys.diagnostics import notes_of_export, notes_of_rank
+from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_export, notes_of_rank
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
@@ -20,6 +20,7 @@ from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import Source, int_values
+from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
 
@@ -33,8 +34,10 @@ class _Export:
     api_calls: pd.DataFrame
     nvtx: Nvtx
     nccl: Nccl
+    stream_waits: pd.DataFrame
     counters: pd.DataFrame
     notes: tuple[str, ...]
+    dropped: dict[int, int]
 
 
 def peek(source: Source, path: Path) -> Header:
@@ -69,8 +72,8 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     session, nvtx = read_session(source), read_nvtx(source)
     nccl = read_nccl(source, nvtx.ranges)
     export = _Export(
-        session, gpu_ops, read_api_calls(source), nvtx, nccl, read_counters(source),
-        notes_of_export(source, session, nvtx, nccl),
+        session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
+        notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
     places = sorted(Place(process, device) for process, device in gpu_ops.places)
     found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
@@ -110,8 +113,16 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
         host_ops=_of(export.nvtx.operators, process, offset),
         ranges=_of(export.nvtx.ranges, process, offset),
         comm_args=_of(export.nccl.calls, process, offset),
+        stream_waits=_waits_of(export, place, offset),
         counters=_shifted(counters, offset),
     )
+
+
+def _waits_of(export: _Export, place: Place, offset_ns: int) -> pd.DataFrame:
+    """Waits on the place's GPU; those of unknown GPUs only when the process drives no other."""
+    waits = _of(export.stream_waits, place.process, offset_ns)
+    devices = {device for process, device in export.gpu_ops.places if process == place.process}
+    return waits[(waits["device"] == place.device).fillna(value=len(devices) == 1)]
 
 
 def _of(frame: pd.DataFrame, process: int, offset_ns: int) -> pd.DataFrame:
@@ -148,6 +159,7 @@ def _meta(
         versions=session.versions,
         capture_start_ns=session.offset_ns if session.has_clock else None,
         capture_end_ns=session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None,
+        events_dropped=export.dropped.get(place.process, 0) + export.dropped.get(NONE, 0),
         notes=own_notes + export.notes,
     )
 

@@ -49,6 +49,8 @@ class Strategy:
     """Plain training on one rank's data; a strategy overrides what it does differently."""
 
     default_accumulate: ClassVar[int] = 1
+    # Parts that a batch is cut into; the default batch is so many times the preset's.
+    default_microbatches: ClassVar[int] = 1
     default_learning_rate: ClassVar[float] = 3e-4
     # Model FLOPs per parameter and token: 2 for a forward pass, 4 for a backward.
     flops_per_parameter: ClassVar[int] = 6
@@ -62,6 +64,15 @@ class Strategy:
         self.parameters: list[nn.Parameter] = list(job.model.parameters())
         self.is_last_micro_step = True
         self.optimizer = self.build_optimizer()
+
+    @classmethod
+    def param_dtype(cls, config: RunConfig) -> str:
+        """What parameters are while they are computed with, for run.json: fp32 under autocast, which casts each use.
+
+        A strategy that casts whole parameters beforehand also computes norms and the residual stream in that type.
+        """
+        del config
+        return "fp32"
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:

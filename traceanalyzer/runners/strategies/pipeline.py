@@ -45,6 +45,7 @@ class Pipeline(Strategy):
     """One stage a rank, one batch for all of them, cut into microbatches; a subclass is a schedule."""
 
     is_data_parallel = False
+    default_microbatches = 4
 
     def __init__(self, job: Job) -> None:
         self.split = stage_split(job.config, job.world.size)

@@ -44,6 +44,10 @@ class Zero3(Strategy):
         super().__init__(job)
 
     @classmethod
+    def param_dtype(cls, config: RunConfig) -> str:
+        return config.dtype
+
+    @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
         require_ranks(config.strategy, world_size)
 
