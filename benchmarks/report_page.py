@@ -1,9 +1,11 @@
 """Size of the report's page, and how soon it paints, for many ranks.
 
     python benchmarks/report_page.py 2 8 64
+    PYTHONPATH=. python benchmarks/report_page.py --simulated 256 1024
 
-Repeats the ranks of a sample with small shifts in time, writes the report, and opens it in headless Chromium
-(with Playwright's Python package; without it only sizes are measured).
+Repeats the ranks of a sample with small shifts in time (or simulates a data-parallel job in which one rank computes
+longer), writes the report, and opens it in headless Chromium (with Playwright's Python package; without it only sizes
+are measured).
 """
 
 import sys
@@ -16,7 +18,8 @@ from pathlib import Path
 import pandas as pd
 
 import traceanalyzer as ta
-from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.analyses import ANALYSES, combine, reduce_rank
+from traceanalyzer.findings import find
 from traceanalyzer.model import RankTrace
 from traceanalyzer.report import Report, html
 
@@ -31,10 +34,11 @@ BROWSER = {
 
 
 def main() -> None:
-    ranks = [int(text) for text in sys.argv[1:]] or [2, 8, 64]
+    make = simulated if "--simulated" in sys.argv else many
+    ranks = [int(text) for text in sys.argv[1:] if text != "--simulated"] or [2, 8, 64]
     print(f"{'ranks':>6} {'ops':>9} {'write s':>8} {'MB':>7} {'first paint s':>14} {'timeline s':>11} {'zoom ms':>8}")
     for count in ranks:
-        report = many(count)
+        report = make(count)
         with tempfile.TemporaryDirectory() as folder:
             begin = time.perf_counter()
             [page] = html.write(report, Path(folder))
@@ -57,6 +61,15 @@ def many(count: int) -> Report:
         trace = shifted(traces[rank % len(traces)], rank, rank * 3_700)
         parts[rank] = reduce_rank(trace)
     return Report(label=f"{count} ranks", results=combine(parts), version=ta.__version__)
+
+
+def simulated(count: int) -> Report:
+    """A report of a simulated job whose rank after the first third computes 0.4 ms a bucket longer."""
+    from tests.simulator import scenarios  # noqa: PLC0415 - needs the repository's folder on the path
+    from tests.simulator.analysed import analysed  # noqa: PLC0415
+
+    _, results = analysed(scenarios.ddp(count, slow_compute_ns={count // 3: 400_000}), *ANALYSES)
+    return Report(label=f"{count} ranks", results=results, findings=find(results), version=ta.__version__)
 
 
 def shifted(trace: RankTrace, rank: int, by_ns: int) -> RankTrace:

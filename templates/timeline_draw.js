@@ -143,6 +143,12 @@
     drawSelected(ctx, view, row, lane, y);
   };
 
+  // A call by its collective: an all-to-all is a kernel of sends and receives.
+  const nameOf = (data, rank, op, kind) => {
+    const call = kind === "comm" ? rank.call[rank.place[op]] : 0;
+    return call ? data.calls[call - 1].split(",")[0] : data.names[rank.name[op]][0].replace(/^NCCL /, "");
+  };
+
   const drawOperations = (ctx, view, row, lane, from, to, y) => {
     const { rank } = row, c = view.colours, each = row.height / lane.rows;
     ctx.font = "11px system-ui, sans-serif"; ctx.textBaseline = "middle"; ctx.textAlign = "left";
@@ -156,7 +162,7 @@
       ctx.fillStyle = lane.kind === "comm" && view.data.hasWaits && !wait ? view.dots : c[lane.kind]; ctx.fillRect(a, top, width, each);
       if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
-      if (width > 26 && each >= 10) label(ctx, view.data.names[rank.name[op]][0].replace(/^NCCL /, ""), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
+      if (width > 26 && each >= 10) label(ctx, nameOf(view.data, rank, op, lane.kind), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
     }
     ctx.globalAlpha = 1;
   };

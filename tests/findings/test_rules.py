@@ -59,7 +59,7 @@ def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
 def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
     late, short = find(run(sample("ddp").ranks))
     found = {finding.rule: finding for finding in (late, *late.also, short)}
-    assert "Rank 0's host is late: its GPU idles 45.9 ms, 68 % of a step" in found["host_bound"].title
+    assert "Rank 0's host is late: rank 0's GPU idles 45.9 ms, 68 % of a step" in found["host_bound"].title
     assert found["host_bound"].severity == "high"
     assert found["short_kernels"].title.startswith("56 % of rank 0's 2,826 kernels")
     assert found["host_bound"].cost_ns > found["short_kernels"].cost_ns

@@ -45,7 +45,7 @@ def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> l
         Finding(
             rule="host_bound",
             severity=severity(share),
-            title=f"Rank {rank}'s host is late: its GPU idles {milliseconds(cost_ns)}, {share:.0f} % "
+            title=f"Rank {rank}'s host is late: rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % "
             f"{basis.of_a_step}, before work that has not been launched yet.",
             evidence=_by_activity(own, basis),
             recommendation="Launch less or sooner: torch.compile or CUDA graphs for the repeated part, fused "
