@@ -1,11 +1,13 @@
 """Which processes run the per-rank work, and how their small tables come together as Results."""
 
+import heapq
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +15,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.analyses.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
@@ -62,6 +65,7 @@ def summarise(
     names: Iterable[str] = ANALYSES,
     jobs: int | None = None,
     progress: Progress | None = None,
+    most_operations: int = MOST_OPERATIONS,
     **thresholds: Any,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
@@ -73,6 +77,7 @@ def summarise(
         names: analyses.
         jobs: processes; `None` takes as many as there are files and cores when the input is large.
         progress: called as files are done.
+        most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
@@ -84,8 +89,9 @@ def summarise(
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped = list(found.skipped)
-    done_files = sorted(_each(work, run.captures, _processes(run, jobs), progress), key=_order(run))
-    for done in done_files:
+    files = _each(work, run.captures, _processes(run, jobs), progress)
+    ordered = sorted(_thinned(files, most_operations), key=_order(run))
+    for done in ordered:
         skipped += done.skipped
         for meta, tables in done.ranks:
             rank = claimed_rank(meta, parts, done.capture, skipped)
@@ -101,6 +107,30 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
     work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
     for _ in _each(work, run.captures, _processes(run, jobs), None):
         pass
+
+
+def _thinned(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
+    """The files as they come, with no more operations for the timeline than a report shows.
+
+    A row for every operation of a thousand ranks would fill the memory: those of the ranks that lose least time, idle
+    or in exposed communication, are let go.
+    """
+    held: list[tuple[int, int, int, dict[str, pd.DataFrame]]] = []
+    total, place = 0, count()
+    for done in done_files:
+        for _, tables in done.ranks:
+            rows = len(tables.get("timeline", ()))
+            if rows:
+                lost = (
+                    tables["breakdown"][["idle_ns", "exposed_comm_ns"]].to_numpy().sum() if "breakdown" in tables else 0
+                )
+                heapq.heappush(held, (int(lost), next(place), rows, tables))
+                total += rows
+        while total > most and len(held) > 1:
+            _, _, rows, tables = heapq.heappop(held)
+            tables["timeline"] = pd.DataFrame()
+            total -= rows
+        yield done
 
 
 def _reduce_capture(

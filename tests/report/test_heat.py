@@ -20,7 +20,8 @@ def test_ranks_unlike_the_others_are_named(slow, expected):
     made = many(lambda rank: 800 if rank in slow else 400 + rank % 3)
     assert {item.rank for item in heat.outliers(made)} == expected
     if expected:
-        assert set(heat.shown(made)["rank"]) == expected
+        assert set(heat.shown(made)["rank"]) == expected | {heat.middle(made)}
+        assert heat.middle(made) not in expected
 
 
 def test_equal_ranks_share_a_rectangle_and_all_have_a_place():

@@ -9,6 +9,7 @@ with defaults.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -74,6 +75,7 @@ from traceanalyzer.analyses import (
 )
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.operator_tree import OperatorTree
+from traceanalyzer.analyses.operator_work import OperatorWork
 from traceanalyzer.model import RankTrace
 
 Parts = Mapping[str, pd.DataFrame]
@@ -153,8 +155,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 """In the order in which reports show them."""
 
 
-SHARED: Mapping[str, Callable[[RankTrace], Any]] = MappingProxyType({"tree": OperatorTree.of})
-"""What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name."""
+SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType({"tree": OperatorTree.of, "work": OperatorWork.of})
+"""What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it
+needs itself."""
 
 
 def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
@@ -172,7 +175,7 @@ def reduce_rank(trace: RankTrace, names: Iterable[str] = ANALYSES, **options: An
     def table(name: str) -> Any:
         if name in SHARED:
             if name not in shared:
-                shared[name] = SHARED[name](trace)
+                shared[name] = SHARED[name](trace, **_needed(SHARED[name], table, options))
             return shared[name]
         per_rank = ANALYSES[name].per_rank
         if name not in done and per_rank is not None:
@@ -201,7 +204,7 @@ def combine(parts: Mapping[int, Parts], names: Iterable[str] = ANALYSES, **optio
 
 def _needed(function: Callable[..., Any], source: Callable[[str], Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments after the first: tables or Results by name, and options where they are given."""
-    parameters = list(inspect.signature(function).parameters.values())[1:]
+    parameters = _parameters(function)
     given = {p.name: options[p.name] for p in parameters if p.name in options}
     wanted = [p.name for p in parameters if p.default is p.empty and (p.name in ANALYSES or p.name in SHARED)]
     return given | {name: source(name) for name in wanted}
@@ -218,5 +221,11 @@ def _with_needed(names: Iterable[str]) -> list[str]:
         found.append(name)
         for function in (ANALYSES[name].across, ANALYSES[name].per_rank):
             if function is not None:
-                waiting += [p for p in list(inspect.signature(function).parameters)[1:] if p in ANALYSES]
+                waiting += [p.name for p in _parameters(function) if p.name in ANALYSES]
     return found
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """Those after the first."""
+    return tuple(inspect.signature(function).parameters.values())[1:]

@@ -81,16 +81,13 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
 
     `columns` names the columns that an empty answer still has.
     """
-    frames = [part.assign(rank=np.int64(rank)) for rank, part in sorted(parts.items()) if len(part)]
-    if not frames:
+    held = [(rank, part) for rank, part in sorted(parts.items()) if len(part)]
+    if not held:
         return pd.DataFrame(columns=["rank", *(name for name in columns if name != "rank")])
-    frame = pd.concat(_same_categories(frames), ignore_index=True)
+    frames = [part for _, part in held]
+    frame = pd.concat(frames, ignore_index=True)
+    # Names as plain strings: categories differ from rank to rank, and these tables are small.
+    names = {name for part in frames for name in part if isinstance(part[name].dtype, pd.CategoricalDtype)}
+    ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
+    frame = frame.assign(rank=ranks, **{name: frame[name].astype("str") for name in names})
     return frame[["rank", *(name for name in frame if name != "rank")]]
-
-
-def _same_categories(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Names as plain strings: categories differ from rank to rank, and these tables are small."""
-    return [
-        frame.astype({name: "str" for name in frame if isinstance(frame[name].dtype, pd.CategoricalDtype)})
-        for frame in frames
-    ]

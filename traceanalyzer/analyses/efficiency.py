@@ -60,10 +60,9 @@ class Efficiency(Result):
         )
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """Add up the work of equal calls, and of communication by collective, dtype and size."""
-    found = OperatorWork.of(trace, tree).calls
-    found = found[found["gpu_ops"] > 0]
+    found = work.calls[work.calls["gpu_ops"] > 0]
     if found.empty and calls.empty:
         return pd.DataFrame()
     table = pd.concat([_operators(trace, tree, found), _communication(calls)], ignore_index=True)

@@ -58,16 +58,15 @@ class Mfu(Result):
         )
 
 
-def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """FLOPs of the operators that began in each step, beside the step's GPU window.
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    found = OperatorWork.of(trace, tree)
-    known = found.calls[found.calls["family"].isin(MODEL_FAMILIES)]
+    known = work.calls[work.calls["family"].isin(MODEL_FAMILIES)]
     if known.empty or not len(steps):
         return pd.DataFrame()
-    table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, tree, found)))
+    table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, tree, work)))
     table.insert(0, "step", trace.steps["step"].to_numpy()[table.index])
     wanted = steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]].astype({"step": "int64"})
     table = table.merge(wanted.rename(columns={"window_ns": "step_ns"}), on="step")

@@ -10,6 +10,9 @@ from pandas.api.types import union_categoricals
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import NONE, RankTrace
 
+MOST_OPERATIONS = 600_000
+"""Beyond this a page would open slowly: reports leave ranks out, those with the least idle and communication first."""
+
 _NAMES = ("name", "kind", "activity", "launch")
 
 

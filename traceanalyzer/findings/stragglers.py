@@ -136,7 +136,7 @@ def _who_waits(row: Mapping[str, Any]) -> str:
     if row["waiting_ranks"] == 1:
         return f"rank {row['cost_max_rank']} waits {each} for it inside {where}"
     many, mean = f"{row['waiting_ranks']} ranks", milliseconds(row["cost_mean_ns"])
-    return f"{many} wait for it inside {where}, {mean} on average, rank {row['cost_max_rank']} {each}"
+    return f"{many} wait for it inside {where}, {mean} on average and {each} on rank {row['cost_max_rank']}"
 
 
 def _times(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:

@@ -41,7 +41,7 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
         **LEGEND,
     }
     if every > 1:
-        layout["annotations"] = [_remark(f"every {every}th of {len(frame):,} calls")]
+        layout["annotations"] = [_remark(f"one in {every} of {len(frame):,} calls")]
     return {"data": traces, "layout": layout}
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from traceanalyzer.report.parts import Part, Split
 
 MANY_RANKS = 32
-"""From here on the page shows a heat map, and bars of the ranks that are unlike the others only."""
+"""From here on the page shows a heat map, and bars only of ranks unlike the others and of one in the middle."""
 
 MOST_BARS = 12
 
@@ -74,7 +74,7 @@ def outliers(split: Split) -> list[Outlier]:
 
 
 def shown(split: Split) -> pd.DataFrame:
-    """The rows of which bars are drawn: all ranks, or of many the outliers, or without any the most and least idle."""
+    """The rows of which bars are drawn: all ranks, or of many the outliers beside the rank in the middle."""
     table = split.table
     if len(table) < MANY_RANKS:
         return table
@@ -84,7 +84,13 @@ def shown(split: Split) -> pd.DataFrame:
             int(table.loc[table["compute_ns"].idxmin(), "rank"]),
             int(table.loc[table["compute_ns"].idxmax(), "rank"]),
         ]
-    return table[table["rank"].isin(ranks)]
+    return table[table["rank"].isin([*ranks, middle(split)])]
+
+
+def middle(split: Split) -> int:
+    """The rank whose share of compute is the median's, or next to it: what the outliers are to be compared with."""
+    compute = shares(split)["compute_ns"]
+    return int((compute - compute.median()).abs().idxmin())
 
 
 def _row(part: Part, share: pd.Series, top: float) -> HeatRow:

@@ -1,6 +1,9 @@
 """The icicle: one rank's GPU time from pass and module or range down to operator and kernel."""
 
 import re
+from collections import Counter
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -11,6 +14,8 @@ from traceanalyzer.report.palette import BLOCK, KINDS
 
 MOST_LEAVES = 800
 """Kernels at their places that are drawn, those with most time; the rest is one block beside them."""
+
+NEARLY_ALL = 0.9
 
 _OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
 """Ranges and modules of the forward pass under which backward operators are filed."""
@@ -37,6 +42,8 @@ def icicle(result: Result) -> dict[str, Any] | None:
                 "marker": {"colors": [node[3] for node in nodes.values()]},
                 "branchvalues": "total",
                 "maxdepth": 6,
+                "leaf": {"opacity": 1},
+                "outsidetextfont": {"color": "#1a1a1a"},  # of the root, which else takes the page's
                 "tiling": {"orientation": "v"},
                 "hovertemplate": "%{label}<br>%{value:.4s} ms, %{percentRoot:.1%} of the rank<extra></extra>",
             }
@@ -46,8 +53,9 @@ def icicle(result: Result) -> dict[str, Any] | None:
 
 
 def tree(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, str, int, str]]:
-    """By id: parent, label, duration and colour; only operators and kernels of one kind have a kind's colour."""
-    nodes = {root: ("", root, total_ns, BLOCK)}
+    """By id: parent, label, duration and colour; only operators and kernels have a kind's colour."""
+    nodes = {root: ("", root)}
+    spent: dict[str, Counter[str]] = {root: Counter(rest=total_ns)}
     for row in own.astype({"path": "object", "autograd": "object"}).to_dict("records"):
         where = _where(row["path"], row["autograd"])
         labels = [*where, row["operator"], short_name(row["kernel"])]
@@ -55,12 +63,20 @@ def tree(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, st
         for depth, label in enumerate(labels):
             # A kernel's full name tells kernels of one short name apart.
             key = f"{parent}\n{row['kernel'] if depth == len(labels) - 1 else label}"
-            colour = KINDS.get(row["kind"], BLOCK) if depth >= len(where) else BLOCK
-            spent, known = (nodes[key][2], nodes[key][3]) if key in nodes else (0, colour)
-            nodes[key] = (parent, label, spent + int(row["gpu_ns"]), colour if colour == known else BLOCK)
+            nodes[key] = (parent, label)
+            kind = row["kind"] if depth >= len(where) else "several"
+            spent.setdefault(key, Counter())[kind] += int(row["gpu_ns"])
             parent = key
     rest = total_ns - int(own["gpu_ns"].sum())
-    return nodes | ({f"{root}\nrest": (root, "(shorter ones)", rest, BLOCK)} if rest else {})
+    if rest:
+        nodes[f"{root}\nrest"], spent[f"{root}\nrest"] = (root, "(shorter ones)"), Counter(several=rest)
+    return {key: (*names, spent[key].total(), _colour(spent[key])) for key, names in nodes.items()}
+
+
+def _colour(spent: Mapping[str, int]) -> str:
+    """The colour of the kind that takes nearly all of a block's time: a product that clears its output is compute."""
+    kind, most = max(spent.items(), key=itemgetter(1))
+    return KINDS.get(kind, BLOCK) if most >= NEARLY_ALL * sum(spent.values()) else BLOCK
 
 
 def _where(path: object, autograd: object) -> list[str]:

@@ -34,7 +34,7 @@ def queue_lines(result: Result) -> dict[str, Any] | None:
         "xaxis": {"title": {"text": "time (ms)"}},
         "yaxis": {"title": {"text": "operations in the queue"}, "rangemode": "tozero"},
         "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
-        "height": 280,
+        "height": 340,
         **LEGEND,
     }
     return {"data": lines, "layout": layout}

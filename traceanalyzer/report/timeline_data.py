@@ -17,13 +17,11 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.timeline import MOST_OPERATIONS
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
 from traceanalyzer.report.parts import unsplit_calls, unsplit_part
-
-MOST_OPERATIONS = 600_000
-"""Beyond this the page would open slowly: ranks are left out, those with the least idle and communication first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class TimelineData:
 
 
 def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
-    """All ranks' operations; `None` without any."""
+    """All ranks' operations, or those of as many as fit; `None` without any."""
     if "timeline" not in results or not len(results["timeline"]):
         return None
     table = results["timeline"].table
@@ -79,7 +77,8 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
         "steps": _bands(results.get("steps"), clock, kept),
         "bands": _ranges(results.get("gpu_ranges"), clock, kept),
     }
-    left_out = [int(rank) for rank in counts.index if rank not in kept]
+    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
+    left_out = sorted(set(map(int, ran)) - set(kept))
     return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
                         len(table), kept, left_out, clock)  # fmt: skip
 

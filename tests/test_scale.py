@@ -1,0 +1,40 @@
+"""What the parent process keeps of many ranks."""
+
+import pytest
+
+from tests.simulator import Capture, capture, kineto, run, scenarios
+from traceanalyzer.discovery import discover
+from traceanalyzer.loading import LoadOptions
+from traceanalyzer.report.timeline_data import timeline_data
+from traceanalyzer.scale import summarise
+
+NAMES = ("ranks", "breakdown", "headline", "steps", "timeline")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Six ranks, of which the fourth is late: it waits least."""
+    place = tmp_path_factory.mktemp("six")
+    kineto.write(capture(run(scenarios.ddp(6, steps=2, slow_compute_ns={3: 500_000})), Capture()), place)
+    return place
+
+
+def of(folder, **more):
+    found = discover(folder)
+    return summarise(found, found.runs[-1], LoadOptions(), names=NAMES, jobs=1, **more).results
+
+
+def test_a_timeline_keeps_whole_ranks_that_lose_most(folder):
+    whole = of(folder)["timeline"].table
+    counts = whole.groupby("rank").size()
+    results = of(folder, most_operations=int(counts.sum()) - 1)
+    kept = results["timeline"].table
+    assert set(kept["rank"]) == {0, 1, 2, 4, 5}
+    assert kept.groupby("rank").size().to_dict() == counts.drop(3).to_dict()
+    assert len(results["breakdown"]) == 6, "every other figure is of all ranks"
+    data = timeline_data(results)
+    assert (data.ranks, data.left_out) == ([0, 1, 2, 4, 5], [3])
+
+
+def test_one_rank_is_kept_whatever_its_size(folder):
+    assert of(folder, most_operations=1)["timeline"].table["rank"].nunique() == 1
