@@ -136,7 +136,7 @@ def _transfer_and_wait(split: Split) -> str:
         for part in split.parts
         if part.kind in ("transfer", "wait", "unmatched") and split.table[part.column].any()
     ]
-    return ", ".join(pieces)
+    return "; ".join(pieces)
 
 
 def _value(values: pd.Series, column: str) -> str:
