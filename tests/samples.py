@@ -11,8 +11,15 @@ RUNNERS = Path(__file__).parents[1] / "sample_traces"
 
 RUNS = ("ddp", "ddp_straggler", "fsdp_full", "pp", "moe", "streams")
 
+NSYS = ("nsys_ddp", "nsys_fsdp_full", "nsys_naive", "nsys_cuda_graph_node", "nsys_fsdp_grad_metrics")
+
+OF_RUNNERS = tuple(folder.name for folder in sorted(RUNNERS.iterdir()) if folder.is_dir())
+
+EVERY = (*RUNS, *NSYS, *OF_RUNNERS)
+"""Of both profilers: what must hold for every capture is tested on all of them."""
+
 
 @cache
 def sample(name: str) -> TraceSet:
     """A sample's ranks; read once a test session."""
-    return ta.load(SAMPLES / name)
+    return ta.load((RUNNERS if name in OF_RUNNERS else SAMPLES) / name)

@@ -52,3 +52,16 @@ def test_every_command_has_an_example():
     pages = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     for name in cli.commands:
         assert name == "report" or f"analyze-traces {name}" in pages, name
+
+
+def test_the_examples_of_extending_work():
+    analysis, rule = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text("utf-8"), re.DOTALL)
+    made, rules = {}, {}
+    exec(analysis, made)
+    exec(rule, rules)
+    traces = [rank_trace([("compute", 0, 4000), ("compute", 5000, 20000), ("comm", 0, 10)])]
+    result = made["across"]({trace.rank: made["per_rank"](trace) for trace in traces})
+    assert result.rows() == [{"rank": 0, "kernels": 2, "tiny": 1, "tiny_pct": 50.0}]
+    assert rules["tiny_kernels_everywhere"](result) == []
+    (found,) = rules["tiny_kernels_everywhere"](result, tiny_share_pct=50.0)
+    assert found.title.startswith("Up to 50 %")

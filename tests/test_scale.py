@@ -5,6 +5,8 @@ import pytest
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
+from traceanalyzer.report import care
+from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline_data import timeline_data
 from traceanalyzer.scale import summarise
 
@@ -34,6 +36,15 @@ def test_a_timeline_keeps_whole_ranks_that_lose_most(folder):
     assert len(results["breakdown"]) == 6, "every other figure is of all ranks"
     data = timeline_data(results)
     assert (data.ranks, data.left_out) == ([0, 1, 2, 4, 5], [3])
+
+
+def test_missing_ranks_are_named_once(folder, tmp_path):
+    for rank in (0, 1, 2):
+        (tmp_path / f"rank{rank}.json.gz").write_bytes((folder / f"rank{rank}.json.gz").read_bytes())
+    found = discover(tmp_path)
+    summary = summarise(found, found.runs[-1], LoadOptions(), jobs=1)
+    said = care.sentences(build(summary, "three of six"))
+    assert [text for text in said if "missing: 3, 4, 5" in text] == said
 
 
 def test_one_rank_is_kept_whatever_its_size(folder):

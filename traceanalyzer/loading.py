@@ -129,17 +129,20 @@ def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) 
     raise UsageError(f"--ranks leaves nothing; this run has ranks {', '.join(map(str, known))}")
 
 
-def notes_of(metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None) -> tuple[str, ...]:
+def notes_of(
+    metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None, *, names_missing: bool = True
+) -> tuple[str, ...]:
     """What a reader must know of the files: missing ranks, guessed numbers, captures of different times.
 
     Args:
         metas: the ranks that were read.
         wanted: those that were asked for; `None` is all. Ranks that nobody asked for are not missing.
+        names_missing: whether to speak of missing ranks; the integrity checks do it too.
     """
     notes = []
     size = max((meta.world_size for meta in metas.values() if meta.world_size), default=0)
     absent = (size - len(metas)) if wanted is None else len(wanted - set(metas))
-    if absent > 0:
+    if absent > 0 and names_missing:
         missing = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in metas)
         shown = ", ".join(str(rank) for rank in islice(missing, _MOST_NAMED))
         more = f" and {absent - _MOST_NAMED:,} more" if absent > _MOST_NAMED else ""

@@ -99,7 +99,8 @@ def summarise(
                 parts[rank], metas[rank] = tables, meta
                 claims[done.capture.path, meta.rank] = rank
     require_ranks(parts, found, skipped)
-    return Summary(combine(parts, wanted, **thresholds), tuple(skipped), notes_of(metas, options.ranks), claims)
+    notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
+    return Summary(combine(parts, wanted, **thresholds), tuple(skipped), notes, claims)
 
 
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:

@@ -152,6 +152,21 @@ def test_mfu_leaves_out_what_a_compiled_backward_pass_repeats_where_all_flops_ar
     assert (found["model_flops"], found["recompute_flops"]) == (model * 10**9, repeated * 10**9)
 
 
+def test_forward_attention_in_a_compiled_backward_pass_is_no_work_of_the_model():
+    attention = {
+        "shapes": json.dumps([[2, 4, 16, 8]] * 3 + [[]] * 2),
+        "dtypes": json.dumps(["c10::BFloat16"] * 3 + ["Scalar"] * 2),
+        "arguments": json.dumps(["", "", "", "0.", "True"]),
+    }
+    node = ("CompiledFunctionBackward", 10, 30, {"sequence": 3, "forward_thread": 1})
+    name = "aten::_scaled_dot_product_flash_attention"
+    host = [("CompiledFunction", 0, 4, {"sequence": 3}), (name, 1, 3, attention), node, (name, 12, 15, attention)]
+    gpu = [("flash_fwd_kernel", 100 * launch, 100 * launch + 9, {"launch": launch}) for launch in (2, 13)]
+    (found,) = rows(program(host, gpu, steps=[(0, 40)]), "mfu")
+    flops = 4 * 2 * 4 * 16 * 16 * 8
+    assert (found["model_flops"], found["recompute_flops"], found["masked_flops"]) == (flops, flops, flops * 15 // 32)
+
+
 def test_a_trace_without_shapes_has_no_mfu():
     assert rows(program([("aten::mm", 1, 5)], [(NVJET, 100, 150, {"launch": 2})], steps=[(0, 10)]), "mfu") == []
 

@@ -5,7 +5,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import rank_trace
-from tests.samples import RUNS, SAMPLES, sample
+from tests.samples import EVERY, SAMPLES, sample
 from tests.simulator import Capture, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
@@ -41,7 +41,7 @@ def check(results):
     assert breakdown["exposed_comm_ns"].to_dict() == whole["exposed_comm_ns"].to_dict()
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EVERY)
 def test_parts_add_up_on_every_sample(name):
     check(run(sample(name).ranks, ["exposed_comm", "waits", "breakdown"]))
 

@@ -6,9 +6,10 @@ import pytest
 
 from tests.builders import kernel
 from traceanalyzer.analyses.compiled_recompute import compiled_recompute
+from traceanalyzer.analyses.operator_call import Call
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
-from traceanalyzer.analyses.work import ATTENTION, MODEL_FAMILIES
+from traceanalyzer.analyses.work import ATTENTION, MODEL_FAMILIES, work
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 
@@ -136,6 +137,19 @@ def test_a_run_records_the_model_flops_that_its_trace_shows(tmp_path, is_checkpo
     shown = calls.loc[calls["autograd"] != "recompute", "model_flops"].sum()
     assert shown == pytest.approx(planned(config, 1).model_flops_per_step, rel=0.01)
     assert ("recompute" in set(calls["autograd"])) == is_checkpointed
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_of_any_widths_has_the_flops_that_the_counter_computes(name):
+    from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
+
+    query, _, heads_first = ATTENTION[name]
+    q, k, v, out = [2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 4], [2, 3, 5, 4]
+    is_backward = name.endswith("_backward")
+    expected = sdpa_backward_flop_count(out, q, k, v) if is_backward else sdpa_flop_count(q, k, v)
+    shapes = [shape if heads_first else [shape[0], shape[2], shape[1], shape[3]] for shape in (out, q, k, v)]
+    call = Call.parse(json.dumps(shapes[1 - query :]), json.dumps(["float"] * (3 + query)), None)
+    assert work(name, call).flops == expected
 
 
 @pytest.mark.parametrize("name", [name for name in ATTENTION if name.startswith("aten::")])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.builders import rank_trace
 from tests.host_builders import host_trace
-from tests.samples import RUNS, sample
+from tests.samples import EVERY, sample
 from traceanalyzer.analyses import idle_causes, run
 from traceanalyzer.analyses.idle_causes import PARTS
 
@@ -157,7 +157,7 @@ def test_causes_agree_with_a_count_of_every_microsecond(work, syncs):
         assert table["unknown_ns"][row] == max(end - launched - 50_000, 0)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EVERY)
 def test_causes_add_up_to_the_breakdowns_idle_time_on_samples(name):
     for trace in sample(name).ranks:
         results = run([trace], ["idle", "breakdown", "steps", "gaps"])

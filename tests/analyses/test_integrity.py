@@ -104,6 +104,12 @@ def test_missing_ranks_are_named():
     assert "missing: 1, 2" in row["sentence"]
 
 
+def test_a_vast_world_size_is_no_loop():
+    (row,) = run([rank_trace([("compute", 5, 9, 1)], world_size=300_000_000)], ["integrity"])["integrity"].rows()
+    assert row["count"] == 299_999_999
+    assert "missing: 1, 2, 3, 4, 5, 6, 7, 8, …" in row["sentence"]
+
+
 @pytest.mark.parametrize(("start", "is_different"), [(0, False), (5, False), (50, True), (200, True)])
 def test_captures_that_differ_between_ranks(start, is_different):
     traces = [rank_trace([("compute", a, a + 100, -1)], rank=rank) for rank, a in enumerate((0, start))]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.host_builders import host_trace
-from tests.samples import RUNS, sample
+from tests.samples import EVERY, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.op_phases import NAMES, op_phases
 
@@ -65,7 +65,7 @@ def test_overlapping_phases_are_attributed_once():
     assert rows["total_ns"].sum() == 70
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EVERY)
 def test_phases_add_up_on_samples(name):
     traces = sample(name).ranks
     results = run(traces, ["phases", "breakdown", "steps", "exposed_comm", "comm_phases"])
@@ -82,7 +82,7 @@ def test_phases_add_up_on_samples(name):
     assert comm_phases["exposed_ns"].sum() == breakdown["exposed_comm_ns"].sum()
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EVERY)
 def test_transfer_and_wait_by_phase_are_those_of_exposed_communication(name):
     results = run(sample(name).ranks, ["phases", "exposed_comm"])
     parts = ["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]

@@ -167,11 +167,12 @@ def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
     held["peer_text"] = _peer_texts(held)
     groups = held.astype({"collective": "object"}).groupby("position")
     table = groups[[name for name in _ARGUMENTS if name != "size_bytes"]].first()
-    table["collective"] = _one_or_coalesced(groups["collective"], groups["is_message"].all())
+    table["collective"] = _one_or_coalesced(held["collective"], owner, groups["is_message"].all())
     table["size_bytes"] = groups["size_bytes"].sum(min_count=1).where(groups["size_bytes"].count() == groups.size())
     is_uneven = groups["is_uneven"].any().astype("boolean")
     table["is_uneven"] = is_uneven.mask(~is_uneven & groups["is_maybe_uneven"].any())
-    table["peers"] = groups["peer_text"].agg(lambda texts: ", ".join(texts.dropna()) or None)
+    texts = held["peer_text"].dropna()
+    table["peers"] = texts.groupby(owner[texts.index]).agg(", ".join).reindex(table.index)
     table["host_operations"] = groups.size()
     table["arguments"] = groups["is_kernel"].any().map({True: "kernel", False: "host"})
     return table
@@ -199,10 +200,13 @@ def _peer_texts(held: pd.DataFrame) -> pd.Series:
     return text.where(held["peer"].notna(), None)
 
 
-def _one_or_coalesced(collectives: pd.core.groupby.SeriesGroupBy, is_message: pd.Series) -> pd.Series:
+def _one_or_coalesced(collectives: pd.Series, owner: pd.Series, is_message: pd.Series) -> pd.Series:
     """The collective of a call; several in one kernel are `send_recv` when all are messages, else `coalesced`."""
-    least, most = collectives.min().astype("object"), collectives.max()
-    return least.where(least == most, np.where(is_message, "send_recv", "coalesced"))
+    codes, names = pd.factorize(collectives.astype("object"))
+    groups = pd.Series(codes, index=collectives.index).where(codes >= 0).groupby(owner)
+    least, most = (ends.fillna(NONE).astype("int64") for ends in (groups.min(), groups.max()))
+    one = pd.Series(np.array([*names, None], dtype=object)[least], index=least.index)
+    return one.where(least == most, np.where(is_message, "send_recv", "coalesced"))
 
 
 def _completed(table: pd.DataFrame) -> pd.DataFrame:

@@ -45,7 +45,8 @@ def of_streams(trace: RankTrace) -> dict[int, Dependency]:
 class _Stream:
     """A stream's operations in the order in which they were launched, and the waits that it was told of so far.
 
-    `last_end_ns[i]` is when the first i operations had ended.
+    `last_end_ns[i]` is when the first i operations had ended, `latest_ns[i]` when the known of the first i events were
+    reached, and `unknown[i]` how many of them are not known.
     """
 
     rows: np.ndarray
@@ -53,6 +54,8 @@ class _Stream:
     last_end_ns: list[int]
     told_ns: list[int] = field(default_factory=list)
     reached_ns: list[int] = field(default_factory=list)
+    latest_ns: list[int] = field(default_factory=lambda: [_LONG_AGO])
+    unknown: list[int] = field(default_factory=lambda: [0])
 
     @classmethod
     def of(cls, trace: RankTrace, number: int) -> "_Stream":
@@ -64,11 +67,24 @@ class _Stream:
         return cls(rows[order], calls[launch][order].tolist(), [_LONG_AGO, *ends.tolist()])
 
     def done_ns(self, time_ns: int) -> int:
-        """When all that the stream had been given by a time of the host had ended: operations, and waits since."""
+        """When all that the stream had been given by a time of the host had ended: operations, and waits since.
+
+        Waits before the last operation are over when that ends, so that only unknown ones since then matter.
+        """
         place = bisect_left(self.launched_ns, time_ns)
         since = self.launched_ns[place - 1] if place else _LONG_AGO
         begin, end = bisect_left(self.told_ns, since), bisect_left(self.told_ns, time_ns)
-        return max([self.last_end_ns[place], *self.reached_ns[begin:end]])
+        if self.unknown[end] > self.unknown[begin]:
+            return _UNKNOWN
+        return max(self.last_end_ns[place], self.latest_ns[end])
+
+    def wait(self, told_ns: int, reached_ns: int) -> None:
+        """Note that the stream was told to wait for an event."""
+        is_unknown = reached_ns == _UNKNOWN
+        self.told_ns.append(told_ns)
+        self.reached_ns.append(reached_ns)
+        self.latest_ns.append(self.latest_ns[-1] if is_unknown else max(self.latest_ns[-1], reached_ns))
+        self.unknown.append(self.unknown[-1] + is_unknown)
 
 
 def _waits(trace: RankTrace) -> pd.DataFrame:
@@ -91,8 +107,7 @@ def _reached(waits: pd.DataFrame, streams: Mapping[int, _Stream]) -> dict[int, t
         waiting = known.setdefault(stream, _Stream(np.empty(0, dtype=np.int64), [], [_LONG_AGO]))
         other = known.get(source) if recorded != _UNKNOWN else None
         reached = _UNKNOWN if recorded == _UNKNOWN else _LONG_AGO if other is None else other.done_ns(recorded)
-        waiting.told_ns.append(told)
-        waiting.reached_ns.append(reached)
+        waiting.wait(told, reached)
     return {number: (own.told_ns, own.reached_ns) for number, own in known.items()}
 
 

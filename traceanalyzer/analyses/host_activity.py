@@ -58,13 +58,13 @@ def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndar
     if not count:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty, empty
-    times = np.concatenate([starts[rows], ends[rows]])
-    change = np.repeat([1, -1], count)
-    length = np.tile(ends[rows] - starts[rows], 2)
-    # At one time: ends before starts; outer starts first, inner ends first.
-    order = np.lexsort((-change * length, change, times))
-    depth = np.cumsum(change[order])
-    event_row = np.where(change[order] == 1, np.tile(rows, 2)[order], NONE)
+    rows = rows[np.lexsort((-ends[rows], starts[rows]))]
+    # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
+    times = np.concatenate([ends[rows[::-1]], starts[rows]])
+    order = np.argsort(times, kind="stable")
+    is_start = order >= count
+    depth = np.cumsum(np.where(is_start, 1, -1))
+    event_row = np.where(is_start, rows[order - count], NONE)
     row = _last_started_at_depth(depth, event_row)
     cut = times[order]
     held = cut[1:] > cut[:-1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import islice
 from typing import ClassVar
 
 import pandas as pd
@@ -13,6 +14,8 @@ from traceanalyzer.analyses.integrity_checks import HIGH, INFO, LOW, MEDIUM, Def
 from traceanalyzer.analyses.ranks import Ranks
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.model import RankTrace
+
+_MOST_NAMED = 8
 
 _SEVERITIES = (HIGH, MEDIUM, LOW, INFO)
 
@@ -111,14 +114,15 @@ def _missing_ranks(ranks: pd.DataFrame) -> list[Defect]:
     if sizes.empty or len(ranks) >= sizes.max():
         return []
     size = int(sizes.max())
-    missing = sorted(set(range(size)) - set(ranks["rank"]))
-    listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+    count, here = size - len(ranks), set(ranks["rank"])
+    missing = islice((rank for rank in range(size) if rank not in here), _MOST_NAMED)
+    listed = ", ".join(map(str, missing)) + (", …" if count > _MOST_NAMED else "")
     text = (
         f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and "
         "waits for the others cannot be told from transfers."
     )
     affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
-    return [Defect("missing_ranks", MEDIUM, len(missing), size, text, affects)]
+    return [Defect("missing_ranks", MEDIUM, count, size, text, affects)]
 
 
 def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> list[Defect]:

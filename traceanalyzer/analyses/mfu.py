@@ -84,7 +84,7 @@ def across(parts: Mapping[int, pd.DataFrame], *, unprofiled_step_ns: int | None 
 def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.DataFrame:
     """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`."""
     rows = known["row"].to_numpy()
-    model = known["model_flops"].where(tree.autograd[rows] != PASSES.index("recompute"), 0)
+    model = known["model_flops"].where(~_is_repeated(trace, tree, known), 0)
     table = pd.DataFrame(
         {
             "row": rows,
@@ -94,10 +94,22 @@ def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.Data
             "masked_flops": (ratio(model, known["flops"]) * known["masked_flops"]).round(),
         }
     )
-    compiled = compiled_recompute(trace, tree, known).rename(columns={"flops": "compiled_flops"})
+    compiled = compiled_recompute(trace, tree, known.assign(model_flops=model)).rename(
+        columns={"flops": "compiled_flops"}
+    )
     table = pd.concat([table, compiled], ignore_index=True).fillna(0).astype("int64")
     step = host_steps(trace)[table["row"].to_numpy()]
     return table.drop(columns="row").groupby(step).sum().drop(index=NONE, errors="ignore").astype("Int64")
+
+
+def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> np.ndarray:
+    """Work that autograd records anew in the backward pass, and forward attention in a compiled one."""
+    rows = known["row"].to_numpy()
+    is_forward = ~trace.host_ops["name"].iloc[rows].astype("str").str.endswith("_backward").to_numpy()
+    is_attention = (known["family"] == "attention").to_numpy()
+    in_backward = tree.autograd[rows] == PASSES.index("backward")
+    found: np.ndarray = (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
+    return found
 
 
 def _without_repeated(table: pd.DataFrame) -> pd.DataFrame:

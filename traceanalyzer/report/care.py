@@ -18,9 +18,13 @@ MANY_PCT = 10.0
 
 def sentences(report: Report) -> list[str]:
     """One sentence for each thing; none when the capture is clean."""
+    return [*(f"{item.what}: {item.why}" for item in report.skipped), *of_what_is_here(report)]
+
+
+def of_what_is_here(report: Report) -> list[str]:
+    """The same without what was skipped."""
     ranks = report.results["ranks"].to_frame()
     return [
-        *(f"{item.what}: {item.why}" for item in report.skipped),
         *report.notes,
         *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks)),
         *(_checks(report.results["integrity"]) if "integrity" in report.results else _of_ranks(ranks)),

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import percent
 DEFINITIONS: Mapping[str, str] = {
     "name": "Name of the kernel or copy; hover for the full one.",
     "operator": "Name of the operator, of all passes and shapes.",
-    "host_self_ns": "Host time on one rank in it but in no operator that it called: mean over the ranks that ran it.",
+    "host_self_ns": "Host time of a rank inside it but in no operator that it called: mean over ranks that ran it.",
     "mean_host_self_ns": "The same of one call, all ranks together.",
     "host_share_pct": "100 · that / that of all operators, all ranks together.",
     "gpu_own_ns": "Sum of the durations of the GPU operations that it launched itself on one rank: mean likewise.",

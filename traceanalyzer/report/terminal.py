@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer.report import Report
+from traceanalyzer.report import Report, care
 
 COLOURS: Mapping[str, str] = {
     "compute": "#0072B2",
@@ -28,11 +28,8 @@ def show(report: Report, console: Console) -> None:
     console.print(_table(report.label, rows))
     for finding in report.findings[:5]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
-    for note in report.notes:
-        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False)
-    for row in report.results["ranks"].rows():
-        if row["notes"]:
-            console.print(f"[yellow]Rank {row['rank']}:[/] {escape(row['notes'])}", highlight=False)
+    for sentence in care.of_what_is_here(report):
+        console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
     for item in report.skipped:
         console.print(f"[yellow]Skipped[/] {escape(item.what)}: {escape(item.why)}", highlight=False)
 
