@@ -17,7 +17,8 @@ from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
-from traceanalyzer.report import Report, assets, html, tables
+from traceanalyzer.report import Report, assets, html, tables, tiles
+from traceanalyzer.report.parts import split
 from traceanalyzer.run_info import Batch, RunInfo
 
 HOSTILE = (
