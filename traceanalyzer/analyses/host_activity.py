@@ -8,7 +8,8 @@ from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 NOTHING = "(nothing recorded)"
 

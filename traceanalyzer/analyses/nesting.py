@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.model import NONE
+from traceanalyzer.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)
