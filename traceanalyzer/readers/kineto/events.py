@@ -56,28 +56,25 @@ class Args(msgspec.Struct, gc=False):
     record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
 
 
-class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class _Complete(msgspec.Struct, gc=False):
+    cat: str = ""
+    name: str = ""
+    pid: Int | str = -1
+    tid: Int | str = -1
+    dur: Duration = 0.0
+    args: Args | None = None
+
+
+class Complete(_Complete, gc=False, kw_only=True, tag_field="ph", tag="X"):
     """A complete event; times in µs."""
 
     ts: Time
-    name: str = ""
-    cat: str = ""
-    dur: Duration = 0.0
-    pid: Int | str = -1
-    tid: Int | str = -1
-    args: Args | None = None
 
 
-class ExactComplete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class ExactComplete(_Complete, gc=False, kw_only=True, tag_field="ph", tag="X"):
     """A complete event whose `ts` is too large for a float to be exact to the nanosecond."""
 
     ts: Decimal
-    name: str = ""
-    cat: str = ""
-    dur: Duration = 0.0
-    pid: Int | str = -1
-    tid: Int | str = -1
-    args: Args | None = None
 
     def __post_init__(self) -> None:
         if not (self.ts.is_finite() and abs(self.ts) <= _TIME_US):

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.readers.nsys.source import NO_TRIPLES, PACK_BITS, Triples, with_valid_text
+from traceanalyzer.readers.nsys.source import PACK_BITS, Source, Wanted, with_valid_text
 
 
-class ParquetSource:
+class ParquetSource(Source):
     """One folder of Parquet files."""
 
     def __init__(self, path: Path) -> None:
@@ -34,33 +34,22 @@ class ParquetSource:
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(table, error) from error
 
-    def read(
-        self,
-        table: str,
-        *,
-        ints: Sequence[str] = (),
-        floats: Sequence[str] = (),
-        texts: Sequence[str] = (),
-        blobs: Sequence[str] = (),
-        triples: Triples = NO_TRIPLES,
-        containing: Sequence[str] = (),
-    ) -> pa.Table:
-        """Chosen columns of all rows; see `Source.read`."""
+    def _read(self, table: str, wanted: Wanted) -> pa.Table:
         plain = {
-            **dict.fromkeys(ints, pa.int64()), **dict.fromkeys(floats, pa.float64()),
-            **dict.fromkeys(texts, pa.large_string()), **dict.fromkeys(blobs, pa.large_string()),
+            **dict.fromkeys(wanted.ints, pa.int64()), **dict.fromkeys(wanted.floats, pa.float64()),
+            **dict.fromkeys(wanted.texts, pa.large_string()), **dict.fromkeys(wanted.blobs, pa.large_string()),
         }  # fmt: skip
         has = self.columns(table)
-        wanted = [*plain, *(name for parts in triples.values() for name in parts)]
-        rows = self._load(table, [name for name in wanted if name in has]) if has else pa.table({})
+        names = [*plain, *(name for parts in wanted.triples.values() for name in parts)]
+        rows = self._load(table, [name for name in names if name in has]) if has else pa.table({})
         columns = {
-            name: _as(rows[name], kind, name in blobs) if name in has else _nulls(len(rows), kind)
+            name: _as(rows[name], kind, name in wanted.blobs) if name in has else _nulls(len(rows), kind)
             for name, kind in plain.items()
         }
-        for name, parts in triples.items():
+        for name, parts in wanted.triples.items():
             columns[name] = _packed(rows, parts) if has.issuperset(parts) else _nulls(len(rows), pa.int64())
         table_read = with_valid_text(pa.table(columns))
-        return self._named(table_read, containing) if containing else table_read
+        return self._named(table_read, wanted.containing) if wanted.containing else table_read
 
     def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
         """Rows whose text, or string of `textId`, contains one of the words."""

@@ -1,8 +1,9 @@
 """What a source of an export's tables offers, so that nothing above it knows databases from Parquet files."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,47 +13,58 @@ import pyarrow.compute as pc
 from traceanalyzer.schema import NONE
 
 Triples = Mapping[str, tuple[str, str, str]]
-NO_TRIPLES: Triples = MappingProxyType({})
 
 PACK_BITS = (32, 16, 0)
 """Where a triple's three numbers stand in its packed int64: CUDA's limits are 2³¹−1, 65,535 and 65,535."""
 
 
-class Source(Protocol):
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read of a table.
+
+    Attributes:
+        ints: columns read as int64 (unsigned ones wrap).
+        floats: columns read as float64.
+        texts: columns read as text; NULL may come as "".
+        blobs: columns of bytes, as hexadecimal text; NULL may come as "".
+        triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
+        containing: only rows whose column `text`, or string of `textId`, contains one of these words, in any case.
+    """
+
+    ints: Sequence[str] = ()
+    floats: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    blobs: Sequence[str] = ()
+    triples: Triples = field(default_factory=dict)
+    containing: Sequence[str] = ()
+
+
+class Source(ABC):
     """The tables of one export. Tables and columns come and go between versions: ask, or read NULLs."""
 
     @property
+    @abstractmethod
     def tables(self) -> frozenset[str]:
         """Names of the tables that exist; empty ones usually do not."""
 
+    @abstractmethod
     def columns(self, table: str) -> frozenset[str]:
         """Columns of a table; empty when there is no such table."""
 
-    def read(
-        self,
-        table: str,
-        *,
-        ints: Sequence[str] = (),
-        floats: Sequence[str] = (),
-        texts: Sequence[str] = (),
-        blobs: Sequence[str] = (),
-        triples: Triples = NO_TRIPLES,
-        containing: Sequence[str] = (),
-    ) -> pa.Table:
-        """Chosen columns of all rows; columns that the table lacks are NULL, a table that is absent is empty.
-
-        Args:
-            table: its name.
-            ints: columns read as int64 (unsigned ones wrap).
-            floats: columns read as float64.
-            texts: columns read as text; NULL may come as "".
-            blobs: columns of bytes, as hexadecimal text; NULL may come as "".
-            triples: name → three columns, read as one int64 (`PACK_BITS`), NULL where one is.
-            containing: only rows whose column `text`, or string of `textId`, contains one of these words, in any case.
-        """
-
+    @abstractmethod
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`; only these, since the table also holds the machine's environment."""
+
+    def read(self, table: str, **wanted: Any) -> pa.Table:
+        """Chosen columns of all rows, by the names of `Wanted`.
+
+        Columns that the table lacks are NULL, a table that is absent is empty.
+        """
+        return self._read(table, Wanted(**wanted))
+
+    @abstractmethod
+    def _read(self, table: str, wanted: Wanted) -> pa.Table:
+        """The same."""
 
 
 def with_valid_text(rows: pa.Table) -> pa.Table:

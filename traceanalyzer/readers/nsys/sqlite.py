@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.readers.nsys.source import NO_TRIPLES, PACK_BITS, Triples, with_valid_text
+from traceanalyzer.readers.nsys.source import PACK_BITS, Source, Wanted, with_valid_text
 
 THREADS = 2
 _ROWS_WORTH_A_THREAD = 50_000
@@ -26,7 +26,7 @@ _IDS_A_QUERY = 20_000
 _BATCH_ROWS = 65_536
 
 
-class SqliteSource:
+class SqliteSource(Source):
     """One database, opened read-only and immutable: no lock, no journal, nothing written beside it."""
 
     def __init__(self, path: Path, threads: int = THREADS) -> None:
@@ -48,28 +48,17 @@ class SqliteSource:
             self._columns[table] = frozenset(row[1] for row in self._ask(f"PRAGMA table_info({_quoted(table)})"))
         return self._columns[table]
 
-    def read(
-        self,
-        table: str,
-        *,
-        ints: Sequence[str] = (),
-        floats: Sequence[str] = (),
-        texts: Sequence[str] = (),
-        blobs: Sequence[str] = (),
-        triples: Triples = NO_TRIPLES,
-        containing: Sequence[str] = (),
-    ) -> pa.Table:
-        """Chosen columns of all rows, in the order of their row ids; see `Source.read`."""
+    def _read(self, table: str, wanted: Wanted) -> pa.Table:
         has = self.columns(table)
         fields = [
-            *((name, pa.int64(), (name,), _int(name)) for name in ints),
-            *((name, pa.float64(), (name,), _float(name)) for name in floats),
-            *((name, pa.string(), (name,), _text(name)) for name in texts),
-            *((name, pa.string(), (name,), _hex(name)) for name in blobs),
-            *((name, pa.int64(), parts, _packed(parts)) for name, parts in triples.items()),
+            *((name, pa.int64(), (name,), _int(name)) for name in wanted.ints),
+            *((name, pa.float64(), (name,), _float(name)) for name in wanted.floats),
+            *((name, pa.string(), (name,), _text(name)) for name in wanted.texts),
+            *((name, pa.string(), (name,), _hex(name)) for name in wanted.blobs),
+            *((name, pa.int64(), parts, _packed(parts)) for name, parts in wanted.triples.items()),
         ]
         present = [(name, kind, sql) for name, kind, parts, sql in fields if has.issuperset(parts)]
-        rows = self._select(table, present, self._named(has, containing)) if present else None
+        rows = self._select(table, present, self._named(has, wanted.containing)) if present else None
         length = len(rows) if rows is not None else 0
         absent = [(name, kind) for name, kind, parts, _ in fields if not has.issuperset(parts)]
         columns = dict(zip(rows.column_names, rows.columns, strict=True)) if rows is not None else {}
