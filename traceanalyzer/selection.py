@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.model import NONE, STEPS, RankTrace, Window, conform, whole_capture
+from traceanalyzer.model import RankTrace, Window, whole_capture
+from traceanalyzer.schema import NONE, STEPS, conform
 
 PROFILER_STEP = "ProfilerStep#*"
 

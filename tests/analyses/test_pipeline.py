@@ -11,7 +11,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipeline import Pipeline
 from traceanalyzer.analyses.pipeline_shape import stages, transfers
 from traceanalyzer.analyses.pipelines import across as summarise
-from traceanalyzer.model import COUNTERS, conform
+from traceanalyzer.schema import COUNTERS, conform
 
 
 def moves(*rows):

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.simulator import Capture, run, scenarios
+from tests.simulator import Capture, Group, Job, Program, run, scenarios
 from tests.simulator.analysed import analysed, true_waits
 
 MS = 1_000_000
@@ -113,14 +113,47 @@ def test_kernels_queued_before_the_capture_are_matched_by_what_a_later_step_show
         (scenarios.ddp(2, slow_compute_ns={0: 400_000}), 0, "compute", "extra_gemm"),
         (scenarios.pipeline(4, slow_compute_ns={2: 500_000}), 2, "compute", "backward_gemm"),
         (scenarios.hsdp(slow_compute_ns={5: 200_000}), 5, "compute", "forward_gemm"),
+        (scenarios.fed(slow_copy_ns={1: 3 * MS}), 1, "copies", "Memcpy HtoD (Pinned -> Device)"),
+        (
+            scenarios.fed(slow_data_ns={3: 3 * MS}),
+            3,
+            "data",
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        ),
     ],
-    ids=["ddp, compute", "ddp, host", "two ranks", "pipeline", "hsdp"],
+    ids=["ddp, compute", "ddp, host", "two ranks", "pipeline", "hsdp", "copies", "data"],
 )
 def test_the_slow_rank_is_named_with_its_cause(job, rank, cause, operation):
     _, results = analysed(job, "stragglers")
     first = results["stragglers"].to_frame().iloc[0]
     assert (first["rank"], first["cause"], first["operation"]) == (rank, cause, operation)
     assert first["steps_affected"] == first["steps"]
+
+
+def test_one_slow_copy_is_found_in_its_step():
+    _, results = analysed(scenarios.fed(slow_copy_ns={2: 3 * MS}, slow_in=range(1, 2)), "stragglers")
+    first = results["stragglers"].to_frame().iloc[0]
+    assert (first["rank"], first["cause"], first["first_step"], first["steps_affected"]) == (2, "copies", 1, 1)
+
+
+def test_what_explains_next_to_nothing_is_not_named():
+    """The late rank prints outside of any range; its `forward` is longer than the others' by jitter alone."""
+    world, programs = Group("0", tuple(range(4))), []
+    for rank in range(4):
+        program = Program(rank)
+        for step in range(4):
+            with program.range(f"ProfilerStep#{step}"):
+                with program.range("forward"):
+                    program.host(101_000 if rank == 2 else 100_000)
+                    gemm = program.kernel("gemm", 50_000)
+                program.sync()
+                program.host(800_000 if rank == 2 else 1_000, "print")
+                program.collective("all_reduce", world, 4_000_000, 150_000, after=(gemm,))
+                program.sync()
+        programs.append(program)
+    _, results = analysed(Job(tuple(programs), (world,), jitter=0.0), "stragglers")
+    first = results["stragglers"].to_frame().iloc[0]
+    assert (first["rank"], first["cause"], first["operation"]) == (2, "host", "print")
 
 
 def test_chains_beat_direct_blame():

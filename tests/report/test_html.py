@@ -17,7 +17,8 @@ from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
-from traceanalyzer.report import Report, assets, html, tables
+from traceanalyzer.report import Report, assets, html, tables, tiles
+from traceanalyzer.report.parts import split
 from traceanalyzer.run_info import Batch, RunInfo
 
 HOSTILE = (
@@ -78,6 +79,15 @@ def test_tiles_of_ranks_that_are_far_apart_say_both():
     assert "4.52–71.7\u202f%" in page.text
     assert "least on rank 1," in page.text
     assert "4.96\u202f%" in page.text, "MFU is alike on both"
+
+
+def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():
+    traces = [
+        rank_trace([("compute", 0, 90 if rank == 270 else 10), ("copy", 90, 100)], rank=rank) for rank in range(280)
+    ]
+    results = run(traces, ["headline", "steps"])
+    compute = next(tile for tile in tiles.tiles(Report("x", results), split(results)) if tile.name == "Compute")
+    assert compute.places == [10.0, 90.0]
 
 
 def test_the_head_says_what_ran():

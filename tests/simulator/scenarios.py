@@ -33,6 +33,31 @@ def ddp(ranks: int = 2, steps: int = 4, buckets: int = 8, *, slow_compute_ns: Ma
     return Job(tuple(programs), (world,), seed)
 
 
+def fed(ranks: int = 4, steps: int = 4, *, slow_data_ns: Mapping[int, int] = _NONE, slow_copy_ns: Mapping[int, int] = _NONE,
+        slow_in: range = range(99)) -> Job:  # fmt: skip
+    """Data parallel with a batch that is loaded, copied and used; in the steps `slow_in` some ranks are slower at it."""
+    world = Group("0", tuple(range(ranks)))
+    programs = []
+    for rank in range(ranks):
+        program = Program(rank)
+        for step in range(steps):
+            data_ns, copy_ns = (
+                (extra.get(rank, 0) if step in slow_in else 0) for extra in (slow_data_ns, slow_copy_ns)
+            )
+            with program.range(f"ProfilerStep#{step}"):
+                with program.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+                    program.host(20_000 + data_ns, "collate")
+                program.copy("HtoD", 1 << 20, 50_000 + copy_ns, stream=COMPUTE_STREAM)
+                with program.range("forward"):
+                    _layers(program, "forward_gemm", 8, 200_000)
+                with program.range("backward"):
+                    last = _reduced_buckets(program, world, [4_000_000] * 8, 0, 0)
+                program.kernel("adam", 300_000, after=(last,))
+                program.sync()
+        programs.append(program)
+    return Job(tuple(programs), (world,))
+
+
 def _layers(program: Program, name: str, layers: int, ns: int) -> None:
     for _ in range(layers):
         program.host(20_000, "aten::linear")

@@ -13,7 +13,8 @@ from traceanalyzer.analyses.host_activity import range_around
 from traceanalyzer.analyses.intervals import Intervals, of_rows
 from traceanalyzer.analyses.repeats import repetitions
 from traceanalyzer.analyses.traffic import CLASSES
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""

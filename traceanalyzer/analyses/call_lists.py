@@ -5,7 +5,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.alignment import CallList
-from traceanalyzer.model import NONE
+from traceanalyzer.schema import NONE
 
 NOT_WAITING_ALIKE = (*kinds.ROOTED, "unknown")
 """Collectives whose ranks do not wait for each other alike."""

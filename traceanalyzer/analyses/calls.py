@@ -9,7 +9,8 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.inferred import with_inferred
-from traceanalyzer.model import COMM_ARGS, NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import COMM_ARGS, NONE
 from traceanalyzer.selection import is_lost_launch
 
 _ARGUMENTS = (

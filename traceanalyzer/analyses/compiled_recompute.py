@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.operator_tree import OperatorTree
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _NODE = "CompiledFunctionBackward"
 

@@ -9,7 +9,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.idle_causes import SHORT_NS
 from traceanalyzer.analyses.intervals import Intervals, of_rows
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 RECORDED, INFERRED, PARTLY = "recorded", "inferred", "partly inferred"
 

@@ -12,7 +12,8 @@ from traceanalyzer.analyses.call_waits import CallWaits
 from traceanalyzer.analyses.exposed_comm import transfer_and_wait
 from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.analyses.op_phases import NAMES, op_phases
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""

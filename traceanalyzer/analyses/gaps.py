@@ -11,7 +11,8 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 class GapTable(Result):

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 DEEPEST = 1
 """Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""

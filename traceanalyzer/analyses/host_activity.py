@@ -7,8 +7,9 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses import host_names
-from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.analyses.intervals import Intervals, stable_order
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 NOTHING = "(nothing recorded)"
 
@@ -155,7 +156,7 @@ def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> pd.DataFrame:
 
 def _last_started_at_depth(depth: np.ndarray, event_row: np.ndarray) -> np.ndarray:
     """After each event, the last interval that was started at the depth that is left; -1 at depth 0."""
-    order = np.argsort(depth, kind="stable")
+    order = stable_order(depth)
     started = np.where(event_row[order] != NONE, np.arange(len(order)), 0)
     last = np.maximum.accumulate(started)
     row = np.empty(len(order), dtype=np.int64)

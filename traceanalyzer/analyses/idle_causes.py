@@ -7,7 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.intervals import EMPTY, Intervals, of_rows
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 CAUSES = ("sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns")
 

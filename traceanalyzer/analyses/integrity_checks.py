@@ -8,7 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.inferred import INFERRED
 from traceanalyzer.analyses.steps import is_complete
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 from traceanalyzer.selection import is_lost_launch
 
 HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"

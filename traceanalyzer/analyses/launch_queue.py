@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.call_lists import (
     CallLists,
 )
 from traceanalyzer.analyses.messages import match_messages, no_members
-from traceanalyzer.model import NONE
+from traceanalyzer.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)

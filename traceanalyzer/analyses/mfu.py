@@ -19,7 +19,8 @@ from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree, host_step
 from traceanalyzer.analyses.operator_work import OperatorWork
 from traceanalyzer.analyses.peaks import element_type, peak_of
 from traceanalyzer.analyses.work import MODEL_FAMILIES
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 class Mfu(Result):

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
 
 GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")

@@ -10,7 +10,8 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.breakdown import DEFINITIONS, split
 from traceanalyzer.analyses.operator_tree import OperatorTree
 from traceanalyzer.analyses.scopes import Scopes, is_backward
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 OUTSIDE = "(outside any module or range)"

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.model import NONE
+from traceanalyzer.analyses.intervals import stable_order
+from traceanalyzer.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,11 @@ class Nesting:
         """
         starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
         # Made for tables sorted by start, longer first: then a stable sort by thread is all that is needed.
-        order = np.lexsort((-ends, starts, threads)) if not _is_sorted(starts, ends) else _by_thread(threads)
+        order = (
+            np.lexsort((-ends, starts, threads))
+            if not _is_sorted(starts, ends)
+            else stable_order(pd.factorize(threads)[0])
+        )
         parent, depth = _nest(starts[order], ends[order], threads[order])
         return cls(_unsorted(_rows(order, parent), order), _unsorted(depth, order), starts, ends, threads)
 
@@ -72,7 +77,7 @@ class Nesting:
 
     def _levels(self) -> list[np.ndarray]:
         """Rows of events inside others, outer levels first."""
-        order = np.argsort(self.depth, kind="stable")
+        order = stable_order(self.depth)
         bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
         return [order[first:last] for first, last in pairwise(bounds)]
 
@@ -97,11 +102,6 @@ class Nesting:
 def _is_sorted(starts: np.ndarray, ends: np.ndarray) -> bool:
     later, same = starts[1:] > starts[:-1], starts[1:] == starts[:-1]
     return bool((later | (same & (ends[1:] <= ends[:-1]))).all())
-
-
-def _by_thread(threads: np.ndarray) -> np.ndarray:
-    codes = pd.factorize(threads)[0]
-    return np.argsort(codes.astype(np.int16) if len(codes) and codes.max() < 2**15 else codes, kind="stable")
 
 
 def _nest(starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

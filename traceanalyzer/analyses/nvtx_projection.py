@@ -8,7 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.spread import definitions, spread, with_mean
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 class NvtxProjection(Result):

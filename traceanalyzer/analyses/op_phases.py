@@ -6,7 +6,8 @@ import pandas as pd
 from traceanalyzer.analyses import host_names
 from traceanalyzer.analyses.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host_names import PHASES, UNATTRIBUTED
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 NAMES = (*PHASES, UNATTRIBUTED)
 

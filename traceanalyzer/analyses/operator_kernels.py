@@ -12,7 +12,8 @@ from traceanalyzer.analyses.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.scopes import Scopes
 from traceanalyzer.analyses.source_lines import source_lines
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 COSTS: Mapping[str, str] = {
     "calls": "Times that it ran; absent for GPU operations without an operator.",

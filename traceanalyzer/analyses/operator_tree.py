@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.nesting import Nesting
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
 
 PASSES = ("forward", "backward", "recompute")

@@ -9,7 +9,8 @@ from traceanalyzer.analyses.kernel_names import list_types, uses_tensor_cores
 from traceanalyzer.analyses.operator_call import Call, size
 from traceanalyzer.analyses.operator_tree import OperatorTree
 from traceanalyzer.analyses.work import MODEL_FAMILIES, OWN_WORK, work
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")

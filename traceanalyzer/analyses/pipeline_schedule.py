@@ -9,7 +9,8 @@ import pandas as pd
 from traceanalyzer.analyses import pipeline_shape
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.op_phases import NAMES, op_phases
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 class PipelineSchedule(Result):

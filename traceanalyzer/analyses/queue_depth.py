@@ -8,7 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.launch_queue import launch_queue
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 class QueueDepth(Result):

@@ -7,7 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.nesting import Nesting
 from traceanalyzer.analyses.operator_tree import OperatorTree
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _LINE = re.compile(r"\S.*\(\d+\): ")
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host_activity import innermost
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
 
 COMPUTE, COPY, RANGE, OPERATOR = "compute", "copy", "range", "operator"

@@ -9,7 +9,8 @@ import pandas as pd
 from traceanalyzer.analyses import breakdown
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 
 class Steps(Result):

@@ -9,7 +9,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.idle_causes import PARTS as IDLE_PARTS
 from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.analyses.members import UNTIL
-from traceanalyzer.model import NONE
+from traceanalyzer.schema import NONE
 
 WAIT = "wait"
 

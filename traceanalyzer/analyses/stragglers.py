@@ -15,7 +15,8 @@ from traceanalyzer.analyses.step_work import COMPUTE, COPY, OPERATOR, RANGE, ste
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.straggler_causes import CAUSES, instance_causes
 from traceanalyzer.analyses.waits import Waits
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _LEAST_CAUSE = 0.1
 """An excess below this share of the cost explains nothing."""

@@ -8,7 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.memory_ops import operations
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 

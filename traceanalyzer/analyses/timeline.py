@@ -8,7 +8,8 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.model import NONE, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those with the least idle and communication first."""

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from traceanalyzer.model import TABLES, RankTrace
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import TABLES
 
 
 def write_rank(trace: RankTrace, folder: Path) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.model import NONE
 from traceanalyzer.names import short_name
+from traceanalyzer.schema import NONE
 
 COLUMNS = ("order", "track", "name", "start_ns", "end_ns", "colour", "args")
 """Of a table of slices; tracks stand in order of `order`, then by name."""

@@ -31,6 +31,11 @@ class Tile:
     sources: tuple[str, ...] = ("headline",)
     doubt: str | None = None
 
+    @property
+    def places(self) -> list[float]:
+        """Where marks are drawn: of ranks at one place only one, so that 1,024 ranks stay few marks."""
+        return sorted({round(place, 1) for _, place in self.marks})
+
 
 def tiles(report: Report, split: Split | None) -> list[Tile]:
     """Step time, compute, exposed communication, idle and overlap of the headline's steps; then what else is known."""
@@ -136,7 +141,7 @@ def _transfer_and_wait(split: Split) -> str:
         for part in split.parts
         if part.kind in ("transfer", "wait", "unmatched") and split.table[part.column].any()
     ]
-    return ", ".join(pieces)
+    return "; ".join(pieces)
 
 
 def _value(values: pd.Series, column: str) -> str:

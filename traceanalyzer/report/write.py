@@ -7,8 +7,8 @@ from pathlib import Path
 
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.errors import UsageError
-from traceanalyzer.model import TABLES
 from traceanalyzer.report import WRITERS, Report, Writer, write_html
+from traceanalyzer.schema import TABLES
 
 _GATES = ("gate.xml", "gate.md")
 

@@ -12,12 +12,13 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import CUT_LIST, KindRules
-from traceanalyzer.model import NONE, ProcessGroup, RankMeta, RankTrace, make_trace, printable
+from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace, printable
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import TableBuilder
+from traceanalyzer.schema import NONE
 
 _UNNAMED = "(unnamed)"
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pyarrow as pa
 
 from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
-from traceanalyzer.model import NONE
 from traceanalyzer.readers.nsys.ids import process_of
 from traceanalyzer.readers.nsys.source import Source, category, int_values, maybe_ints, triple_category
+from traceanalyzer.schema import NONE
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traceanalyzer.model import NONE
+from traceanalyzer.schema import NONE
 
 Triples = Mapping[str, tuple[str, str, str]]
 NO_TRIPLES: Triples = MappingProxyType({})

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import NONE, ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
@@ -21,6 +21,7 @@ from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import Source, int_values
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
+from traceanalyzer.schema import NONE
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
 

@@ -1,0 +1,175 @@
+"""The columns of every table of a trace, and frames brought to them.
+
+All times are int64 nanoseconds. A column that points at a row of another table holds its position, or -1
+where there is none; a *quantity* that is not known is `NA`, never 0 or -1. Names are categoricals.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.kinds import ACTIVITIES, KINDS
+
+NONE = -1
+"""Row position that means "there is none"."""
+
+_CATEGORY, _NS, _INT, _MAYBE_INT = "category", "int64", "int64", "Int64"
+
+GPU_OPS: Mapping[str, str] = MappingProxyType(
+    {
+        "start_ns": _NS,
+        "end_ns": _NS,
+        "name": _CATEGORY,
+        "kind": _CATEGORY,  # kinds.KINDS
+        "activity": _CATEGORY,  # kinds.ACTIVITIES
+        "stream": _INT,
+        "correlation": _INT,
+        "launch": _INT,  # row in api_calls
+        "bytes": _MAYBE_INT,  # of a copy or memset
+        "direction": _CATEGORY,  # of a copy: HtoD, DtoH, DtoD, PtoP, HtoH
+        "source_memory": _CATEGORY,  # pinned, pageable, device, managed
+        "target_memory": _CATEGORY,
+        "peer_device": _MAYBE_INT,  # the other GPU of a PtoP copy
+        "grid": _CATEGORY,  # "24x1x1"
+        "block": _CATEGORY,
+        "graph_node": _MAYBE_INT,
+    }
+)
+"""Kernels, copies and memsets of one rank, sorted by start."""
+
+API_CALLS: Mapping[str, str] = MappingProxyType(
+    {
+        "start_ns": _NS,
+        "end_ns": _NS,
+        "name": _CATEGORY,
+        "thread": _INT,
+        "correlation": _INT,
+        "has_gpu_op": "bool",  # a GPU operation of the process has its correlation id, on whatever GPU
+    }
+)
+"""CUDA runtime and driver calls of the rank's process, launches among them, sorted by start."""
+
+HOST_OPS: Mapping[str, str] = MappingProxyType(
+    {
+        "start_ns": _NS,
+        "end_ns": _NS,
+        "name": _CATEGORY,
+        "thread": _INT,
+        "external_id": _INT,
+        "sequence": _MAYBE_INT,  # autograd's sequence number, joins forward and backward
+        "forward_thread": _MAYBE_INT,  # not 0/NA on operators that autograd runs
+        "shapes": _CATEGORY,  # JSON text as recorded: "[[8,512],[]]"
+        "strides": _CATEGORY,  # of the same arguments, in elements: "[[512,1],[]]"
+        "dtypes": _CATEGORY,
+        "arguments": _CATEGORY,  # JSON text of the values, of attention and convolution only: strides, is_causal
+    }
+)
+"""CPU operators, sorted by start."""
+
+RANGES: Mapping[str, str] = MappingProxyType(
+    {"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT, "domain": _CATEGORY}
+)
+"""The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
+
+FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
+"""Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`, without built-in functions."""
+
+COMM_ARGS: Mapping[str, str] = MappingProxyType(
+    {
+        "gpu_op": _INT,  # row in gpu_ops when the kernel itself carries the arguments, else -1
+        "start_ns": _NS,  # of the host operation; of the kernel when `gpu_op` is set
+        "end_ns": _NS,
+        "thread": _INT,
+        "external_id": _INT,
+        "collective": _CATEGORY,  # kinds.collective
+        "group": _CATEGORY,  # process group (nsys: communicator)
+        "group_description": _CATEGORY,
+        "group_ranks": _CATEGORY,  # "0,1"
+        "group_size": _MAYBE_INT,
+        "dtype": _CATEGORY,
+        "in_elements": _MAYBE_INT,
+        "out_elements": _MAYBE_INT,
+        "in_split": _CATEGORY,  # "6144,2048"
+        "out_split": _CATEGORY,
+        "sequence": _MAYBE_INT,  # NCCL's number of the call within its group
+        "root": _MAYBE_INT,  # of a rooted collective
+        "peer": _MAYBE_INT,  # of send and recv
+        "size_bytes": _MAYBE_INT,  # where the trace says bytes instead of elements (nsys payloads)
+    }
+)
+"""Arguments of communication operations, from kernels and from the host operations that launched them."""
+
+STREAM_WAITS: Mapping[str, str] = MappingProxyType(
+    {
+        "start_ns": _NS,  # of the host call
+        "end_ns": _NS,
+        "stream": _INT,  # that waits: with what is launched on it from then on
+        "source_stream": _MAYBE_INT,  # that the event was recorded on; NA when the trace does not say
+        "record_correlation": _INT,  # of the call that recorded the event
+        "record": _INT,  # row of that call in api_calls
+    }
+)
+"""Calls that make a stream wait for an event (`cudaStreamWaitEvent`), sorted by start; empty when not recorded."""
+
+COUNTERS: Mapping[str, str] = MappingProxyType({"time_ns": _NS, "name": _CATEGORY, "value": "float64"})
+"""Sampled quantities: `memory_allocated_bytes`, `memory_reserved_bytes`, GPU metrics."""
+
+TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "gpu_ops": GPU_OPS,
+        "api_calls": API_CALLS,
+        "host_ops": HOST_OPS,
+        "ranges": RANGES,
+        "frames": FRAMES,
+        "comm_args": COMM_ARGS,
+        "stream_waits": STREAM_WAITS,
+        "counters": COUNTERS,
+    }
+)
+"""Every event table of a `RankTrace`, by field name."""
+
+STEPS: Mapping[str, str] = MappingProxyType(
+    {
+        "step": _INT,  # the number in its name, else its ordinal
+        "name": _CATEGORY,
+        "host_start_ns": _NS,
+        "host_end_ns": _NS,
+        "start_ns": _MAYBE_INT,  # GPU window; NA when the step launched nothing that was recorded
+        "end_ns": _MAYBE_INT,
+        "is_open": "bool",  # the last step: its window ends with its last operation
+        "is_partial": "bool",  # cut by the capture
+    }
+)
+"""Steps of one rank in order, as `selection` finds them."""
+
+_FIXED_CATEGORIES = {"kind": KINDS, "activity": ACTIVITIES}
+
+
+def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFrame:
+    """`frame` with exactly the schema's columns and dtypes, in order; absent columns become NA, -1 or empty."""
+    if frame is None:
+        frame = pd.DataFrame(index=pd.RangeIndex(0))
+    columns = {
+        name: _column(frame, name, dtype) if name in frame else _absent(len(frame), name, dtype)
+        for name, dtype in schema.items()
+    }
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
+
+
+def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:
+    column = frame[name].reset_index(drop=True)
+    if name in _FIXED_CATEGORIES:
+        return column.astype(pd.CategoricalDtype(list(_FIXED_CATEGORIES[name])))
+    return column if str(column.dtype) == dtype else column.astype(dtype)
+
+
+def _absent(length: int, name: str, dtype: str) -> pd.Series:
+    if name in _FIXED_CATEGORIES:
+        return pd.Series(pd.Categorical([None] * length, categories=list(_FIXED_CATEGORIES[name])))
+    if dtype == _CATEGORY:
+        return pd.Series(pd.Categorical([None] * length, categories=pd.Index([], dtype="str")))
+    if dtype == _MAYBE_INT:
+        return pd.Series(pd.array([pd.NA] * length, dtype=_MAYBE_INT))
+    return pd.Series(np.full(length, NONE if dtype == _INT else 0), dtype=dtype)
