@@ -130,8 +130,9 @@ def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarr
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE
-    first = starts[held].groupby(op_step[held]).min().reindex(range(len(found))).astype("Int64")
-    last = ends[held].groupby(op_step[held]).max().reindex(range(len(found))).astype("Int64")
+    # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
+    first = starts[held].groupby(op_step[held]).min().astype("Int64").reindex(range(len(found)))
+    last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
     next_first = first.shift(-1).bfill()
     names = found["name"].astype(str)

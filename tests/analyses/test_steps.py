@@ -32,6 +32,16 @@ def test_an_operation_belongs_to_the_step_that_launched_it():
     ]  # fmt: skip
 
 
+def test_windows_keep_their_nanoseconds_beside_a_step_without_operations():
+    """As the steps of a rank that waits for one that hangs; a float would hold such times to 256 ns."""
+    since_1970 = 1_795_265_771_693_924_601
+    ops = [(kind, since_1970 + start, since_1970 + end, since_1970 + launch) for kind, start, end, launch in OPS[1:]]
+    steps = [(since_1970 + start, since_1970 + end) for start, end in [*STEPS, (40, 50)]]
+    found = rows(rank_trace(ops, steps=steps))
+    assert [row["window_ns"] for row in found] == [30, 20, 10, None, None]
+    assert found[0]["start_ns"] == since_1970 + 10
+
+
 def test_a_window_runs_to_the_next_steps_first_operation_and_the_last_one_is_open():
     found = rows(rank_trace(OPS, steps=STEPS))
     assert [row["window_ns"] for row in found] == [30, 20, 10, None]

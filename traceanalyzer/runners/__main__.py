@@ -11,7 +11,7 @@ import torch
 from traceanalyzer.errors import TraceAnalyzerError, UsageError
 from traceanalyzer.runners import nsys
 from traceanalyzer.runners.options import RunConfig, parse
-from traceanalyzer.runners.shutdown import unwinding_on_sigterm
+from traceanalyzer.runners.shutdown import unwinding_on_signals
 from traceanalyzer.runners.strategies import STRATEGIES
 from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned, train
@@ -52,7 +52,7 @@ def _run(config: RunConfig) -> int:
         # From here on a run.json is this run's.
         (config.out / "run.json").unlink(missing_ok=True)
     try:
-        with unwinding_on_sigterm(), joined(device, config.timeout_s) as world:
+        with unwinding_on_signals(), joined(device, config.timeout_s) as world:
             record = train(config, world)
             if world.rank == 0:
                 record.write(config.out)

@@ -15,6 +15,7 @@ from traceanalyzer.runners.model import Transformer, parameter_count
 from traceanalyzer.runners.profiling import profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.run_json import RunRecord
+from traceanalyzer.runners.shutdown import expect_progress
 from traceanalyzer.runners.strategies import STRATEGIES, Job, Strategy
 from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
 
@@ -48,6 +49,9 @@ def train(config: RunConfig, world: World) -> RunRecord:
         for _ in range(config.profile.steps):
             steps.take()
             capture.step()
+    # A rank that hangs has left others here, their traces written.
+    if world.is_cuda:
+        expect_progress(config.timeout_s)
     world.synchronize()
 
     mine = {
@@ -73,6 +77,8 @@ class Steps:
 
     def take(self) -> None:
         """The next step, its data included."""
+        if self.world.is_cuda:  # gloo's collectives fail by themselves after the timeout
+            expect_progress(self.config.timeout_s)
         index = len(self.losses)
         if self.config.die == (self.world.rank, index):
             os._exit(13)

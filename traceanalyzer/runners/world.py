@@ -74,12 +74,13 @@ def choose_device(requested: str | None) -> torch.device:
 def joined(device: torch.device, timeout_s: int) -> Iterator[World]:
     """Join the process group (NCCL on GPUs, gloo on CPU), and leave it at the end.
 
-    A collective that a dead rank never joins ends after `timeout_s` seconds, not never.
+    A collective that a dead rank never joins ends after `timeout_s` seconds, not never. With NCCL after twice as
+    long: its watchdog kills the process, so that steps which expect progress in `timeout_s` have to end first.
     """
     backend = "gloo"
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        backend = "nccl"
+        backend, timeout_s = "nccl", 2 * timeout_s
     # -1 and no store: from the launcher's variables.
     store, rank, size = (None, -1, -1) if is_under_torchrun() else (HashStore(), 0, 1)
     dist.init_process_group(

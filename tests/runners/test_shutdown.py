@@ -1,0 +1,43 @@
+"""A rank that makes no progress ends itself, by an exception that lets its files be written."""
+
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+
+from traceanalyzer.runners.shutdown import Stuck, expect_progress, uninterrupted, unwinding_on_signals
+
+
+@pytest.fixture
+def one_second():
+    """So long an alarm's timeout can be at least."""
+    yield 1
+    assert signal.alarm(0) == 0
+
+
+def test_a_rank_without_progress_is_stuck(one_second):
+    with unwinding_on_signals():
+        expect_progress(one_second)
+        with pytest.raises(Stuck, match="no step was finished"):
+            time.sleep(10)
+
+
+def test_progress_puts_the_end_off(one_second):
+    with unwinding_on_signals():
+        for _ in range(3):
+            expect_progress(one_second)
+            time.sleep(0.6)
+
+
+def test_writing_a_trace_may_take_longer(one_second):
+    with unwinding_on_signals():
+        expect_progress(one_second)
+        with uninterrupted():
+            time.sleep(1.3)
+
+
+def test_nothing_is_armed_where_nothing_would_unwind(one_second):
+    expect_progress(one_second)
+    assert signal.alarm(0) == 0
