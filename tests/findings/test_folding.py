@@ -2,8 +2,7 @@
 
 import pytest
 
-import traceanalyzer as ta
-from tests.samples import RUNNERS, sample
+from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.folding import folded
@@ -40,14 +39,13 @@ def test_folded(findings, expected):
         ("moe", [("uneven_compute", [])]),
         # Its stages wait because one host is late: that the stages are uneven as well is another cause.
         (
-            RUNNERS / "pp_1f1b",
+            "pp_host_bound",
             [("straggler", ["pipeline_bubble", "host_bound"]), ("pipeline_imbalance", []), ("short_kernels", [])],
         ),
     ],
 )
 def test_each_cause_is_said_once(traces, expected):
-    ranks = sample(traces).ranks if isinstance(traces, str) else ta.load(traces).ranks
-    found = find(run(ranks))
+    found = find(run(sample(traces).ranks))
     assert [(item.rule, [inner.rule for inner in item.also]) for item in found] == expected
     costs = [item.cost_ns for item in found]
     assert costs == sorted(costs, key=lambda cost: (cost is None, -(cost or 0)))

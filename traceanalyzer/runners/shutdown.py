@@ -62,7 +62,7 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.alarm(0)
+    expect_progress(0)
     received: list[int] = []
     previous_handler = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     try:
@@ -74,7 +74,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def expect_progress(timeout_s: int) -> None:
-    """End this rank in `timeout_s` seconds, unless called again until then or unwinding has ended.
+    """End this rank in `timeout_s` seconds (0: never), unless called again until then or unwinding has ended.
 
     NCCL's own watchdog takes a minute longer than its timeout, and kills the process: no trace and no run.json.
     """
