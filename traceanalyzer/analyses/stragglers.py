@@ -116,12 +116,13 @@ def _clipped(waits: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
 def _rooted(pieces: pd.DataFrame, causes: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
     """The pieces with the last rank of their instance, and of the instance at the root."""
     known = causes.reindex(pieces["instance"].to_numpy(dtype=np.int64))
-    names = members.drop_duplicates("instance").set_index("instance")["collective"]
+    # The waiting rank's own call: what is a send to one rank is a receive to the other.
+    names = members.drop_duplicates(["instance", "rank"]).set_index(["instance", "rank"])["collective"]
     return pieces.assign(
         last_rank=known["last_rank"].to_numpy(),
         root=known["root"].to_numpy(),
         root_rank=causes["last_rank"].reindex(known["root"]).to_numpy(),
-        collective=names.reindex(pieces["instance"]).to_numpy(),
+        collective=names.reindex(pd.MultiIndex.from_frame(pieces[["instance", "rank"]])).to_numpy(),
     )
 
 

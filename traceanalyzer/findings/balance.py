@@ -42,6 +42,6 @@ def uneven_compute(
             recommendation="Even out the work: tokens or experts over ranks, lengths of sequences, samples of a batch.",
             caveat="How much of it the others wait is not measured here: their communication may be of a kind whose "
             "waits cannot be told from transfers (uneven all-to-all, collectives with one root).",
-            cost_ns=round(excess_ns),
+            cost_ns=round(compute.max() - compute.min()),
         )
     ]

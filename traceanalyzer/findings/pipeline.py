@@ -68,11 +68,17 @@ def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> 
         recommendation=_advice(row),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
         "transfers.",
-        cost_ns=round(stages["bubble_ns"].astype("int64").mean() / (_steps(stages) or 1)),
+        cost_ns=_beyond_expected(worst, expected, _steps(stages) or 1),
         table="pipeline",
         about=pipeline_name(row["pipeline"]),
         part_of=cause,
     )
+
+
+def _beyond_expected(stage: pd.Series, expected_pct: float | None, steps: int) -> int:
+    """What a stage's bubble costs it each step, less what the schedule costs anyway."""
+    lost_ns = int(stage["bubble_ns"]) - int(stage["window_ns"]) * (expected_pct or 0) / 100
+    return max(0, round(lost_ns / steps))
 
 
 def _advice(row: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.breakdown import Breakdown
@@ -43,8 +44,7 @@ _ADVICE = {
     "unmatched": "It may itself have waited for another rank: have process groups recorded (PyTorch's profiler does; "
     "nsys export --include-blobs=true with NCCL's payloads) and the traces of all ranks.",
     "host": "See what this rank's host does more than the others': logging, checkpoints, Python hooks, garbage "
-    "collection, a busy or slower CPU, wrong NUMA binding. Launching less (compile, CUDA graphs, fused optimizers) "
-    "helps all ranks.",
+    "collection, a busy or slower CPU, wrong NUMA binding. Launching less (compile, CUDA graphs) helps all ranks.",
     "data": "Use more workers, prefetch and pinned memory on this rank; look for slow storage or longer samples.",
     "sync": "Remove what waits for the GPU on this rank: .item(), .cpu(), printing tensors, blocking copies.",
     "launch": "Look at what else runs on this GPU, and at the order of its streams.",
@@ -73,7 +73,9 @@ def stragglers(
     times = _times(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
     return [
-        replace(_finding(row, stages), evidence=_evidence(row, times), interval_ns=_longest_wait(row, waits.table))
+        replace(
+            _finding(row, stages), evidence=_evidence(row, times), interval_ns=_longest_wait(row, waits.table, times)
+        )
         for row in costly(stragglers)[:_MOST_FINDINGS]
     ]
 
@@ -168,11 +170,18 @@ def _caveat(row: Mapping[str, Any]) -> str:
     return "Once this rank is faster, the next slowest sets the pace: expect to win less than the wait."
 
 
-_PROFILED = "Profiling slows the host: check with an un-profiled run that the step is longer than its GPU work."
+_PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
 
-def _longest_wait(row: Mapping[str, Any], waits: pd.DataFrame) -> tuple[int, int] | None:
+def _longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
+    """The longest one within the steps that the cost is of."""
     own = waits[(waits["rank"] == row["cost_max_rank"]) & (waits["waits_for"] == row["rank"])]
+    if "start_ns" in times:
+        steps = times[times["rank"] == row["cost_max_rank"]]
+        begins = steps["start_ns"].to_numpy(np.int64)
+        ends = begins + steps["window_ns"].to_numpy(np.int64)
+        began = own["start_ns"].to_numpy(np.int64)[:, None]
+        own = own[((begins <= began) & (began < ends)).any(axis=1)]
     if own.empty:
         return None
     longest = own.loc[(own["end_ns"] - own["start_ns"]).idxmax()]

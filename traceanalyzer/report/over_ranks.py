@@ -22,9 +22,9 @@ DEFINITIONS: Mapping[str, str] = {
     "group_size": "Ranks in the group.",
     "dtype": "Element type.",
     "ranks": "Ranks that ran it.",
-    "calls": "Calls on one rank: mean over the ranks that ran it.",
+    "calls": "Calls on one rank: mean over ranks; of a collective over those that ran it.",
     "size_bytes": "Full arrays of one rank's calls: mean over ranks; n/a while the size of a call is unknown.",
-    "total_ns": "Sum of the durations on one rank: mean over the ranks that ran it.",
+    "total_ns": "Sum of the durations on one rank: mean over ranks; of a collective over those that ran it.",
     "mean_ns": "Mean duration of a call, all ranks together.",
     "min_ns": "Shortest call of all ranks.",
     "max_ns": "Longest call of all ranks.",
@@ -46,16 +46,19 @@ _ABSENT = "\x00"
 
 
 def kernels(result: Result) -> pd.DataFrame:
-    """Kernels and copies by name, largest total first, with the ranks of least and largest total."""
-    frame = result.to_frame()
+    """Kernels and copies by name, largest total first, with the ranks of least and largest total.
+
+    A rank that ran none of a name counts as 0: that only one rank runs a kernel is what a reader should see.
+    """
     keys = ["name", "kind", "activity"]
+    frame = _of_every_rank(result.to_frame(), keys, ["calls", "total_ns"])
     groups = frame.groupby(keys, observed=True, sort=False)
     sums = groups[["calls", "total_ns"]].sum()
+    ranks = frame["rank"].nunique()
     table = pd.DataFrame(
         {
-            "ranks": groups["rank"].nunique(),
-            "calls": sums["calls"] / groups["rank"].nunique(),
-            "total_ns": sums["total_ns"] / groups["rank"].nunique(),
+            "calls": sums["calls"] / ranks,
+            "total_ns": sums["total_ns"] / ranks,
             "share_pct": 100.0 * sums["total_ns"] / sums["total_ns"].sum(),
             "mean_ns": sums["total_ns"] / sums["calls"],
             "min_ns": groups["min_ns"].min(),
@@ -136,6 +139,12 @@ def wait_matrix(result: Result) -> pd.DataFrame | None:
     total = wide.sum(axis=1).astype("Int64")
     table = wide.assign(wait_ns=total).reset_index() if len(wide.columns) > 1 else wide.reset_index()
     return table.sort_values(table.columns[-1], ascending=False, kind="stable", ignore_index=True)
+
+
+def _of_every_rank(frame: pd.DataFrame, keys: list[str], sums: list[str]) -> pd.DataFrame:
+    """The rows, and one for each rank that a key lacks, with sums of 0."""
+    every = frame[keys].drop_duplicates().merge(frame[["rank"]].drop_duplicates(), how="cross")
+    return every.merge(frame, on=[*keys, "rank"], how="left").fillna(dict.fromkeys(sums, 0))
 
 
 def _spread_columns(frame: pd.DataFrame, what: str) -> list[str]:

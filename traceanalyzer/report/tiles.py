@@ -50,7 +50,7 @@ def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
     return [
         _length(frame, split, report.run_info),
         _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs."),
-        replace(_share(frame, "exposed_comm", "Exposed communication", "transfer",
+        replace(_share(frame, "exposed_comm", "Exposed communication", _larger_part(split),
                        "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
                 sources=("headline", "exposed_comm")),
         _share(frame, "idle", "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
@@ -59,6 +59,12 @@ def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
         *_mfu(report),
         *_memory(report.run_info),
     ]  # fmt: skip
+
+
+def _larger_part(split: Split) -> str:
+    """The kind that stands for exposed communication."""
+    is_wait = split.has_wait and split.table["exposed_wait_ns"].sum() > split.table["exposed_transfer_ns"].sum()
+    return "wait" if is_wait else "transfer"
 
 
 def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
