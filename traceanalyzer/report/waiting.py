@@ -27,7 +27,11 @@ def too_cheap(stragglers: Result) -> str:
     rest = len(stragglers) - len(costly(stragglers))
     if not rest:
         return ""
-    who = "No rank makes another wait" if rest == len(stragglers) else f"The {rest} other ranks make nobody wait"
+    who = (
+        "In calls whose waits can be measured no rank makes another wait"
+        if rest == len(stragglers)
+        else f"The {rest} other ranks make nobody wait"
+    )
     return f"{who} for {LEAST_COST_PCT:.0f} % of a step; tables/stragglers.csv has all."
 
 
@@ -46,9 +50,25 @@ def not_measured(results: Mapping[str, Result], split: Split | None) -> str:
     per = " a step" if split.steps else ""
     return (
         f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], '_ns')}{per} of exposed "
-        f"communication, on rank {worst}."
+        f"communication, on rank {worst}.{_apart(results, split)}"
     )
 
 
+def _apart(results: Mapping[str, Result], split: Split) -> str:
+    """How far apart the ranks enter such calls on the common clock, where that is known."""
+    frame = results["instances"].to_frame()
+    own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
+    own = own[own["step"].isin(headline_steps(results))] if split.steps else own
+    if own.empty:
+        return ""
+    apart = f"{text(own['skew_ns'].sum() / split.per, '_ns')}{' a step' if split.steps else ''}"
+    each = text(own["skew_uncertainty_ns"].max(), "_ns")
+    return f" By the clocks the last rank enters {len(own)} of them {apart} after the first, summed, each ± {each}."
+
+
 def _named(counts: pd.Series) -> list[tuple[str, int]]:
-    return [(str(key[1]).replace("_", "-") + ("s" if count > 1 else ""), int(count)) for key, count in counts.items()]
+    plural = {"peer_copy": "peer copies"}
+    return [
+        (plural.get(key[1], key[1].replace("_", "-") + "s") if count > 1 else key[1].replace("_", "-"), int(count))
+        for key, count in counts.items()
+    ]
