@@ -3,7 +3,7 @@
 try:
     import torch as _torch  # noqa: F401  # only to say what is missing
 except ModuleNotFoundError as _error:
-    _MESSAGE = "the runners need PyTorch: pip install 'traceanalyzer[runners]'"
+    _MESSAGE = "the runners need PyTorch: in the clone of traceanalyzer, pip install '.[runners]'"
     raise ModuleNotFoundError(_MESSAGE, name="torch") from _error
 
 from traceanalyzer.runners.profiling import ProfileConfig
