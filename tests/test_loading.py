@@ -1,5 +1,7 @@
 """The library: load, analyse, and the real captures' figures."""
 
+import inspect
+import pickle
 import subprocess
 import sys
 
@@ -145,6 +147,31 @@ def test_unknown_analysis():
     with pytest.raises(AttributeError):
         _ = ta.nonsense
     assert set(ANALYSES) <= set(dir(ta))
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_an_analysis_is_a_function_that_says_what_it_gives(name):
+    function = getattr(ta, name)
+    result = function(sample("moe"))
+    assert (function.__name__, pickle.loads(pickle.dumps(function))) == (name, function)
+    assert function.__doc__.startswith(type(result).meaning())
+    assert all(f"    {column}: " in function.__doc__ for column in result.columns)
+    assert inspect.signature(function).return_annotation is type(result)
+
+
+def test_thresholds_are_named_checked_and_passed_on():
+    assert inspect.signature(ta.gaps).parameters["idle_short_ns"].default == 5000
+    assert "idle_short_ns: 5000" in ta.gaps.__doc__
+    assert len(ta.gaps(sample("ddp"), idle_short_ns=100_000)) < len(ta.gaps(sample("ddp")))
+    with pytest.raises(ta.UsageError, match="'nosuch'; there are idle_short_ns, idle_launch_ns"):
+        ta.gaps(sample("moe"), nosuch=3)
+    with pytest.raises(ta.UsageError, match="breakdown has none"):
+        ta.breakdown(sample("moe"), nosuch=3)
+
+
+def test_a_path_is_not_traces():
+    with pytest.raises(ta.UsageError, match="not traces in memory: 'profile/ddp'; read them first"):
+        ta.breakdown("profile/ddp")
 
 
 def test_importing_loads_nothing_heavy():

@@ -9,13 +9,13 @@ Every analysis in `traceanalyzer.analyses.ANALYSES` is a function here: it takes
 Result. Nothing heavy is imported before it is used.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import InputError, NotATraceError, TraceAnalyzerError, UsageError
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses import Result
+    from traceanalyzer.functions import analyse
     from traceanalyzer.loading import load
     from traceanalyzer.model import RankTrace, TraceSet
 
@@ -35,20 +35,6 @@ __all__ = [
 ]
 
 
-def analyse(traces: "TraceSet", *names: str, **thresholds: Any) -> "dict[str, Result]":
-    """The named analyses of traces in memory, or all of them; `thresholds` are passed by parameter name."""
-    from traceanalyzer.analyses import ANALYSES, run
-
-    unknown = [name for name in names if name not in ANALYSES]
-    if unknown:
-        raise UsageError(f"no analysis is called {unknown[0]!r}; there are {', '.join(ANALYSES)}")
-    return run(traces.ranks, names or tuple(ANALYSES), **thresholds)
-
-
-def _one(name: str, traces: "TraceSet", **thresholds: Any) -> "Result":
-    return analyse(traces, name, **thresholds)[name]
-
-
 def __getattr__(name: str) -> Any:
     if name == "load":
         from traceanalyzer.loading import load
@@ -59,11 +45,14 @@ def __getattr__(name: str) -> Any:
 
         return getattr(model, name)
     from traceanalyzer.analyses import ANALYSES, Result
+    from traceanalyzer.functions import analyse, function_of
 
     if name == "Result":
         return Result
+    if name == "analyse":
+        return analyse
     if name in ANALYSES:
-        return partial(_one, name)
+        return function_of(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

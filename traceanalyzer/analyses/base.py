@@ -31,6 +31,11 @@ class Result:
     is_event_copy: ClassVar[bool] = False
     """The events themselves, in the form that a page draws: no table at all; `--format parquet` has the events."""
 
+    @classmethod
+    def meaning(cls) -> str:
+        """The definition of a row: the first line of the class's docstring."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
+
     def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""
         if not self._shown:
