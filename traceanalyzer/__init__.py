@@ -15,6 +15,7 @@ from traceanalyzer.errors import InputError, NotATraceError, TraceAnalyzerError,
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses import Result
+    from traceanalyzer.findings import Finding
     from traceanalyzer.functions import analyse
     from traceanalyzer.loading import load
     from traceanalyzer.model import RankTrace, TraceSet
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Finding",
     "InputError",
     "NotATraceError",
     "RankTrace",
@@ -31,8 +33,21 @@ __all__ = [
     "UsageError",
     "__version__",
     "analyse",
+    "find",
     "load",
 ]
+
+
+def find(traces: "TraceSet", **thresholds: Any) -> "tuple[Finding, ...]":
+    """The report's findings of traces in memory, one for each cause, costliest first; `thresholds` as in `analyse`.
+
+    Raises:
+        UsageError: a threshold is unknown, or `traces` are not loaded.
+    """
+    from traceanalyzer.functions import analyse
+    from traceanalyzer.report.build import findings_of
+
+    return findings_of(analyse(traces, **thresholds))
 
 
 def __getattr__(name: str) -> Any:
@@ -45,12 +60,12 @@ def __getattr__(name: str) -> Any:
 
         return getattr(model, name)
     from traceanalyzer.analyses import ANALYSES, Result
+    from traceanalyzer.findings import Finding
     from traceanalyzer.functions import analyse, function_of
 
-    if name == "Result":
-        return Result
-    if name == "analyse":
-        return analyse
+    named = {"Finding": Finding, "Result": Result, "analyse": analyse}
+    if name in named:
+        return named[name]
     if name in ANALYSES:
         return function_of(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

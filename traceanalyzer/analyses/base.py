@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,10 +54,14 @@ class Result:
         return len(self.table)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}\n{self.to_frame()!r}"
+        return f"{type(self).__name__}\n{self.to_frame()!r}" if len(self) else self._none()
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame()._repr_html_())
+        return str(self.to_frame()._repr_html_()) if len(self) else f"<p>{escape(self._none())}</p>"
+
+    def _none(self) -> str:
+        """What stands for a table without rows."""
+        return f"{self.title}: no rows. {self.meaning()}"
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table
