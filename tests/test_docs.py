@@ -25,9 +25,8 @@ def metrics() -> str:
     parts = [_HEAD]
     for name, result in run([rank_trace([("compute", 0, 1)])]).items():
         mark = " · *detail*" if result.is_detail else ""
-        sentence = (type(result).__doc__ or "").strip().splitlines()[0]
         parts.append(
-            f"## {name}{mark}\n\n**{result.title}.** {sentence}\n\nKey: {', '.join(f'`{k}`' for k in result.keys)}\n"
+            f"## {name}{mark}\n\n**{result.title}.** {result.meaning()}\n\nKey: {', '.join(f'`{k}`' for k in result.keys)}\n"
         )
         rows = "\n".join(
             f"| `{column}` | {text.replace('|', chr(92) + '|')} |" for column, text in result.columns.items()

@@ -1,7 +1,11 @@
 """The library: load, analyse, and the real captures' figures."""
 
+import inspect
+import json
+import pickle
 import subprocess
 import sys
+from html import escape
 
 import pandas as pd
 import pytest
@@ -10,6 +14,8 @@ import traceanalyzer as ta
 from tests.builders import document, host, kernel, write
 from tests.samples import RUNS, SAMPLES, sample
 from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.cli import run
+from traceanalyzer.model import TraceSet
 
 
 def test_figures_of_ddp():
@@ -50,6 +56,26 @@ def test_results_are_tables_in_a_notebook():
     assert "<table" in result._repr_html_()
     assert isinstance(result.to_frame(), pd.DataFrame)
     assert "Breakdown" in repr(result)
+
+
+def test_a_result_without_rows_says_what_it_would_hold():
+    result = ta.gaps(sample("moe"))
+    assert repr(result).startswith("Gaps: no rows. One row for each stretch of 5 µs")
+    assert result._repr_html_() == f"<p>{escape(repr(result))}</p>"
+
+
+def test_traces_are_a_table_in_a_notebook():
+    shown = sample("ddp")._repr_html_()
+    assert [shown.count(f"<td>{trace.meta.files[0]}</td>") for trace in sample("ddp").ranks] == [1, 1]
+    assert "<script>" not in TraceSet("<script>", sample("ddp").ranks, notes=("<script>",))._repr_html_()
+
+
+def test_findings_are_those_of_the_report(tmp_path):
+    assert run([str(SAMPLES / "ddp"), "--format", "json", "--output", str(tmp_path), "--quiet"]) == 0
+    reported = json.loads((tmp_path / "summary.json").read_text())["findings"]
+    found = ta.find(sample("ddp"))
+    assert [(item.title, item.caveat) for item in found] == [(item["title"], item["caveat"]) for item in reported]
+    assert len(found) == 2
 
 
 def test_steps_and_ranks_can_be_chosen():
@@ -132,11 +158,28 @@ def test_a_rank_without_the_steps_asked_for_leaves_the_others(tmp_path):
     ("options", "message"),
     [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0, 1"),
         ({"ranks": "0-30000000"}, "ranks go up to"), ({"steps": "x"}, "--steps"),
-     ({"kind": ["x"]}, "--kind")],
+     ({"kind": ["x"]}, "--kind"), ({"ranks": 1.5}, "--ranks"), ({"steps": None}, "--steps")],
 )  # fmt: skip
 def test_options_that_make_no_sense(options, message):
     with pytest.raises(ta.TraceAnalyzerError, match=message):
         ta.load(SAMPLES / "moe", **options)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [([], "this list is empty"), (None, "a list of traces: not None"), (["a.json", 3], "not 3"), (b"x", "not 120")],
+)
+def test_what_is_no_source(source, message):
+    with pytest.raises(ta.UsageError, match=message):
+        ta.load(source)
+
+
+def test_one_number_or_rule_needs_no_list():
+    traces = ta.load(SAMPLES / "moe", ranks=1, steps=2, kind="compute=nccl")
+    ((rank, window),) = ((trace.rank, trace.window) for trace in traces.ranks)
+    assert (rank, window.steps) == (1, (2,))
+    assert ta.load(SAMPLES / "moe", ranks=1, steps=[1, 2]).ranks[0].window.steps == (1, 2)
+    assert ta.breakdown(traces).rows()[0]["comm_ns"] == 0
 
 
 def test_unknown_analysis():
@@ -145,6 +188,31 @@ def test_unknown_analysis():
     with pytest.raises(AttributeError):
         _ = ta.nonsense
     assert set(ANALYSES) <= set(dir(ta))
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_an_analysis_is_a_function_that_says_what_it_gives(name):
+    function = getattr(ta, name)
+    result = function(sample("moe"))
+    assert (function.__name__, pickle.loads(pickle.dumps(function))) == (name, function)
+    assert function.__doc__.startswith(type(result).meaning())
+    assert all(f"    {column}: " in function.__doc__ for column in result.columns)
+    assert inspect.signature(function).return_annotation is type(result)
+
+
+def test_thresholds_are_named_checked_and_passed_on():
+    assert inspect.signature(ta.gaps).parameters["idle_short_ns"].default == 5000
+    assert "idle_short_ns: 5000" in ta.gaps.__doc__
+    assert len(ta.gaps(sample("ddp"), idle_short_ns=100_000)) < len(ta.gaps(sample("ddp")))
+    with pytest.raises(ta.UsageError, match="'nosuch'; there are idle_short_ns, idle_launch_ns"):
+        ta.gaps(sample("moe"), nosuch=3)
+    with pytest.raises(ta.UsageError, match="breakdown has none"):
+        ta.breakdown(sample("moe"), nosuch=3)
+
+
+def test_a_path_is_not_traces():
+    with pytest.raises(ta.UsageError, match="not traces in memory: 'profile/ddp'; read them first"):
+        ta.breakdown("profile/ddp")
 
 
 def test_importing_loads_nothing_heavy():

@@ -9,19 +9,21 @@ Every analysis in `traceanalyzer.analyses.ANALYSES` is a function here: it takes
 Result. Nothing heavy is imported before it is used.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import InputError, NotATraceError, TraceAnalyzerError, UsageError
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses import Result
+    from traceanalyzer.findings import Finding
+    from traceanalyzer.functions import analyse
     from traceanalyzer.loading import load
     from traceanalyzer.model import RankTrace, TraceSet
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Finding",
     "InputError",
     "NotATraceError",
     "RankTrace",
@@ -31,22 +33,21 @@ __all__ = [
     "UsageError",
     "__version__",
     "analyse",
+    "find",
     "load",
 ]
 
 
-def analyse(traces: "TraceSet", *names: str, **thresholds: Any) -> "dict[str, Result]":
-    """The named analyses of traces in memory, or all of them; `thresholds` are passed by parameter name."""
-    from traceanalyzer.analyses import ANALYSES, run
+def find(traces: "TraceSet", **thresholds: Any) -> "tuple[Finding, ...]":
+    """The report's findings of traces in memory, one for each cause, costliest first; `thresholds` as in `analyse`.
 
-    unknown = [name for name in names if name not in ANALYSES]
-    if unknown:
-        raise UsageError(f"no analysis is called {unknown[0]!r}; there are {', '.join(ANALYSES)}")
-    return run(traces.ranks, names or tuple(ANALYSES), **thresholds)
+    Raises:
+        UsageError: a threshold is unknown, or `traces` are not loaded.
+    """
+    from traceanalyzer.functions import analyse
+    from traceanalyzer.report.build import findings_of
 
-
-def _one(name: str, traces: "TraceSet", **thresholds: Any) -> "Result":
-    return analyse(traces, name, **thresholds)[name]
+    return findings_of(analyse(traces, **thresholds))
 
 
 def __getattr__(name: str) -> Any:
@@ -59,11 +60,14 @@ def __getattr__(name: str) -> Any:
 
         return getattr(model, name)
     from traceanalyzer.analyses import ANALYSES, Result
+    from traceanalyzer.findings import Finding
+    from traceanalyzer.functions import analyse, function_of
 
-    if name == "Result":
-        return Result
+    named = {"Finding": Finding, "Result": Result, "analyse": analyse}
+    if name in named:
+        return named[name]
     if name in ANALYSES:
-        return partial(_one, name)
+        return function_of(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

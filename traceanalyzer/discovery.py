@@ -34,7 +34,7 @@ def discover(folder: Path) -> Found:
         InputError: the folder does not exist or holds no trace.
     """
     if not folder.exists():
-        raise InputError(f"{folder}: no such folder; --trace-dir takes the folder that holds the traces")
+        raise InputError(f"{folder}: no such folder; name the folder that holds the traces")
     if not folder.is_dir() or reader_of(folder):
         return of_files([folder])
     captures, skipped = _peeked(list(_candidates(folder)))

@@ -1,7 +1,7 @@
 """From files to ranks in memory: the library's `load`, and one capture at a time for `scale`."""
 
 import re
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice, pairwise
 from os import PathLike
@@ -41,19 +41,19 @@ Source = str | PathLike[str]
 def load(
     source: Source | Sequence[Source],
     *,
-    ranks: str | Sequence[int] | None = None,
-    steps: str = "all",
+    ranks: str | int | Sequence[int] | None = None,
+    steps: str | int | Sequence[int] = "all",
     step_range: str | None = None,
-    kind: Sequence[str] = (),
+    kind: str | Sequence[str] = (),
 ) -> TraceSet:
     """Read the newest run of a folder, or the given files, into memory.
 
     Args:
         source: a folder of traces, a trace, or several traces of one run.
         ranks: only these, as numbers or as text (`0,2-3`).
-        steps: `all`, `last`, a step's number or `FIRST:LAST`.
+        steps: `all`, `complete`, `last`, numbers of steps, or `FIRST:LAST`.
         step_range: name or glob of the ranges that mark steps; guessed when absent.
-        kind: rules `KIND=REGEX` that come before the built-in ones.
+        kind: one rule `KIND=REGEX` or several, which come before the built-in ones.
 
     Raises:
         InputError: nothing there can be analysed.
@@ -62,10 +62,11 @@ def load(
     if isinstance(source, str | PathLike):
         found, label = discover(Path(source)), label_of(Path(source))
     else:
-        paths = [Path(path) for path in source]
+        paths = _paths(source)
         found, label = of_files(paths), label_of(paths[0].parent)
-    chosen = ranks if ranks is None or isinstance(ranks, str) else ",".join(map(str, ranks))
-    options = LoadOptions(parse_ranks(chosen), Selection(step_range, steps), KindRules.parse(tuple(kind)))
+    rules = KindRules.parse((kind,) if isinstance(kind, str) else tuple(kind))
+    chosen = None if ranks is None else _as_text(ranks)
+    options = LoadOptions(parse_ranks(chosen), Selection(step_range, _as_text(steps)), rules)
     run = found.runs[-1]
     traces: dict[int, RankTrace] = {}
     skipped = list(found.skipped)
@@ -78,6 +79,24 @@ def load(
     ordered = tuple(traces[rank] for rank in sorted(traces))
     notes = (*other_runs(found), *notes_of({trace.rank: trace.meta for trace in ordered}, options.ranks))
     return TraceSet(label, ordered, tuple(skipped), notes)
+
+
+def _paths(source: object) -> list[Path]:
+    """Several traces; what else a caller may have given is refused with what is meant."""
+    named = list(source) if isinstance(source, Iterable) else [source]
+    paths = [Path(place) for place in named if isinstance(place, str | PathLike)]
+    if len(paths) < len(named) or not named:
+        odd = next((place for place in named if not isinstance(place, str | PathLike)), None)
+        what = f"not {odd!r:.80}" if named else "this list is empty"
+        raise UsageError(f"load takes a folder of traces, a trace or a list of traces: {what}")
+    return paths
+
+
+def _as_text(numbers: str | int | Sequence[int]) -> str:
+    """Ranks or steps as the command line writes them; the parser refuses what is neither."""
+    if isinstance(numbers, Iterable) and not isinstance(numbers, str):
+        return ",".join(map(str, numbers))
+    return str(numbers)
 
 
 def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped]) -> Iterator[RankTrace]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -132,6 +133,23 @@ class TraceSet:
     def __repr__(self) -> str:
         numbers = ", ".join(str(trace.rank) for trace in self.ranks)
         return f"TraceSet({self.label!r}, ranks {numbers})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {
+                "rank": trace.rank,
+                "format": trace.meta.format,
+                "device": trace.meta.device_name,
+                "looked at": trace.window.label,
+                "steps": len(trace.steps),
+                "gpu_ops": len(trace.gpu_ops),
+                "files": ", ".join(trace.meta.files),
+            }
+            for trace in self.ranks
+        ]
+        said = [*self.notes, *(f"{item.what}: {item.why}" for item in self.skipped)]
+        notes = "".join(f"<p>{escape(text)}</p>" for text in said)
+        return f"<p>{escape(self.label)}</p>{pd.DataFrame(rows).to_html(index=False, na_rep='')}{notes}"
 
 
 def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables: pd.DataFrame) -> RankTrace:

@@ -214,6 +214,15 @@ def test_every_command_has_help_and_an_example():
         assert command.get_short_help_str(), name
 
 
+@pytest.mark.parametrize("arguments", [[], ["diff"], ["baseline"], ["export"]])
+def test_examples_in_help_stand_on_lines_of_their_own(arguments, capsys):
+    assert run([*arguments, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("  Examples:") + 1
+    assert all(line.startswith("    analyze-traces ") for line in lines[first : first + 2])
+    assert not any("\b" in line or "\\b" in line for line in lines)
+
+
 def test_runs_as_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "traceanalyzer.cli", "--version"], capture_output=True, text=True, check=True

@@ -76,12 +76,13 @@ from traceanalyzer.analyses import (
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.operator_tree import OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
+from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""
 
-__all__ = ["ANALYSES", "Analysis", "Parts", "Result", "combine", "reduce_rank", "run"]
+__all__ = ["ANALYSES", "Analysis", "Parts", "Result", "combine", "reduce_rank", "run", "thresholds_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,31 @@ needs itself."""
 
 
 def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
-    """The named analyses of some ranks in this process; `options` are thresholds, by parameter name."""
+    """The named analyses of some ranks in this process; `options` are thresholds, by parameter name.
+
+    Raises:
+        UsageError: an option is no threshold of these analyses.
+    """
     wanted = tuple(names)
+    known = thresholds_of(wanted)
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        there_are = f"there are {', '.join(known)}" if known else f"{', '.join(wanted)} has none"
+        raise UsageError(f"no threshold is called {unknown[0]!r}; {there_are}")
     parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
     return combine(parts, wanted, **options)
+
+
+def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
+    """Thresholds of the named analyses and of all that they need, by parameter name, with their defaults."""
+    parameters = [
+        parameter
+        for name in _with_needed(names)
+        for function in (ANALYSES[name].across, ANALYSES[name].per_rank)
+        if function is not None
+        for parameter in _parameters(function)
+    ]
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def reduce_rank(trace: RankTrace, names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, pd.DataFrame]:

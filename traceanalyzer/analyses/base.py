@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,11 @@ class Result:
     is_event_copy: ClassVar[bool] = False
     """The events themselves, in the form that a page draws: no table at all; `--format parquet` has the events."""
 
+    @classmethod
+    def meaning(cls) -> str:
+        """The definition of a row: the first line of the class's docstring."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
+
     def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""
         if not self._shown:
@@ -48,10 +54,14 @@ class Result:
         return len(self.table)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}\n{self.to_frame()!r}"
+        return f"{type(self).__name__}\n{self.to_frame()!r}" if len(self) else self._none()
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame()._repr_html_())
+        return str(self.to_frame()._repr_html_()) if len(self) else f"<p>{escape(self._none())}</p>"
+
+    def _none(self) -> str:
+        """What stands for a table without rows."""
+        return f"{self.title}: no rows. {self.meaning()}"
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table

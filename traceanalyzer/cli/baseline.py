@@ -10,7 +10,7 @@ from traceanalyzer.errors import InputError
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def baseline() -> None:
-    r"""Keep a run's small tables to compare later runs with.
+    """Keep a run's small tables to compare later runs with.
 
     Baselines are files of some 100 kB in .traceanalyzer/baselines of the current folder; commit them, or keep them as
     a build artifact.
@@ -19,7 +19,7 @@ def baseline() -> None:
     Examples:
       analyze-traces baseline save main profile/ddp
       analyze-traces diff baseline:main profile/new
-    """
+    """  # noqa: D301 - click wants the character itself
 
 
 @baseline.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -38,7 +38,7 @@ FORMATS = ("html", "csv", "json", "md")
 @gate_options
 @talk_options
 def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
-    r"""Compare runs, per optimizer step: what each part of the step costs, and which operations are new or gone.
+    """Compare runs, per optimizer step: what each part of the step costs, and which operations are new or gone.
 
     BASE and OTHER are folders of traces, a summary.json, or baseline:NAME. Write a+b+c for several captures of one
     strategy (their spread tells noise from difference), and NAME=… to name a run.
@@ -51,7 +51,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
 
     Writes summary.html, summary.csv, summary.json, summary.md and tables/; with --fail-on also gate.xml (JUnit) and
     gate.md. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable.
-    """
+    """  # noqa: D301 - click wants the character itself
     from rich.console import Console
 
     from traceanalyzer import gate

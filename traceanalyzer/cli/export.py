@@ -19,7 +19,7 @@ SUFFIX = ".perfetto.json.gz"
               "with --select all a folder.")  # fmt: skip
 @talk_options
 def export(folder: Path | None, **options: Any) -> None:
-    r"""Write all ranks of a run as one file for Perfetto.
+    """Write all ranks of a run as one file for Perfetto.
 
     One process a rank, a track a stream; waits told apart from transfers, idle time with its cause, steps and ranges
     above them. Open it at ui.perfetto.dev or in chrome://tracing.
@@ -28,7 +28,7 @@ def export(folder: Path | None, **options: Any) -> None:
     Examples:
       analyze-traces export profile/ddp
       analyze-traces export --trace-dir profile/ddp --steps last --output step.perfetto.json.gz
-    """
+    """  # noqa: D301 - click wants the character itself
     from rich.console import Console
 
     from traceanalyzer.export import perfetto

@@ -1,9 +1,11 @@
 """From Results to a Report: findings, what was skipped, and how to make it again."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from traceanalyzer import __version__
-from traceanalyzer.findings import find
+from traceanalyzer.analyses import Result
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.report import Report, care
 from traceanalyzer.report.run_facts import run_facts
 from traceanalyzer.run_info import RunInfo
@@ -29,7 +31,7 @@ def build(
     return Report(
         label=label,
         results=summary.results if run_info is None else {**summary.results, "run_info": run_facts(run_info)},
-        findings=care.with_caveats(find(summary.results), care.doubted(summary.results)),
+        findings=findings_of(summary.results),
         skipped=summary.skipped,
         notes=(*notes, *summary.notes),
         run_info=run_info,
@@ -37,3 +39,8 @@ def build(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
     )
+
+
+def findings_of(results: Mapping[str, Result]) -> tuple[Finding, ...]:
+    """All findings, costliest first; those that rest on doubted Results say so in their caveat."""
+    return care.with_caveats(find(results), care.doubted(results))

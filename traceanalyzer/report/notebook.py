@@ -6,9 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses import run
-from traceanalyzer.findings import find
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report import Report, html
+from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.figures import FIGURES, figure
 
 if TYPE_CHECKING:
@@ -48,5 +48,5 @@ def report(traces: TraceSet, **thresholds: Any) -> NotebookReport:
 
     results = run(traces.ranks, **thresholds)
     return NotebookReport(
-        Report(traces.label, results, find(results), traces.skipped, traces.notes, version=__version__)
+        Report(traces.label, results, findings_of(results), traces.skipped, traces.notes, version=__version__)
     )

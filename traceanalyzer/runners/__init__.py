@@ -1,12 +1,24 @@
 """Instrumented training jobs: strategies to run, and `traced` for a training loop of one's own."""
 
-try:
-    import torch as _torch  # noqa: F401  # only to say what is missing
-except ModuleNotFoundError as _error:
-    _MESSAGE = "the runners need PyTorch: pip install 'traceanalyzer[runners]'"
-    raise ModuleNotFoundError(_MESSAGE, name="torch") from _error
+from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.runners.profiling import ProfileConfig
-from traceanalyzer.runners.tracing import traced
+if TYPE_CHECKING:
+    from traceanalyzer.runners.profiling import ProfileConfig
+    from traceanalyzer.runners.tracing import traced
 
 __all__ = ["ProfileConfig", "traced"]
+
+NEEDS_TORCH = "the runners need PyTorch: in a clone of traceanalyzer, pip install '.[runners]'"
+
+
+def __getattr__(name: str) -> Any:
+    # Not at the top: where torch is missing, the package must import for its command to say so in one line.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from traceanalyzer.runners import profiling, tracing  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(NEEDS_TORCH, name="torch") from None
+    return {"ProfileConfig": profiling.ProfileConfig, "traced": tracing.traced}[name]

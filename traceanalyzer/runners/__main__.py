@@ -6,10 +6,17 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import torch
-
 from traceanalyzer.errors import TraceAnalyzerError, UsageError
-from traceanalyzer.runners import nsys
+from traceanalyzer.runners import NEEDS_TORCH, nsys
+
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    print(f"error: {NEEDS_TORCH}", file=sys.stderr)  # noqa: T201
+    sys.exit(2)
+
 from traceanalyzer.runners.options import RunConfig, parse
 from traceanalyzer.runners.shutdown import unwinding_on_signals
 from traceanalyzer.runners.strategies import STRATEGIES

@@ -1,0 +1,65 @@
+"""Each analysis as a function of traces in memory: what `traceanalyzer.breakdown` and its like are."""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from textwrap import fill
+from typing import Any, cast
+
+from traceanalyzer.analyses import ANALYSES, Result, run, thresholds_of
+from traceanalyzer.errors import UsageError
+from traceanalyzer.model import TraceSet
+
+
+def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> dict[str, Result]:
+    """The named analyses of traces in memory, or all of them; `thresholds` are passed by parameter name.
+
+    Raises:
+        UsageError: an analysis or a threshold is unknown, or `traces` are not loaded.
+    """
+    unknown = [name for name in names if name not in ANALYSES]
+    if unknown:
+        raise UsageError(f"no analysis is called {unknown[0]!r}; there are {', '.join(ANALYSES)}")
+    return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
+
+
+def loaded(traces: TraceSet) -> TraceSet:
+    """The traces themselves.
+
+    Raises:
+        UsageError: they are something else, such as the path of their folder.
+    """
+    if not isinstance(traces, TraceSet):
+        raise UsageError(f"not traces in memory: {traces!r:.80}; read them first, traces = traceanalyzer.load(folder)")
+    return traces
+
+
+@cache
+def function_of(name: str) -> Callable[..., Result]:
+    """The analysis as a function `name(traces, *, thresholds)`, with its Result's definition as its docstring."""
+
+    def function(traces: TraceSet, **thresholds: Any) -> Result:
+        return analyse(traces, name, **thresholds)[name]
+
+    gives: type[Result] = inspect.signature(ANALYSES[name].across).return_annotation
+    thresholds = thresholds_of([name])
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "traceanalyzer"
+    function.__doc__ = _docstring(gives, thresholds)
+    parameters = [
+        inspect.Parameter("traces", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=TraceSet),
+        *(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=value) for key, value in thresholds.items()),
+    ]
+    cast("Any", function).__signature__ = inspect.Signature(parameters, return_annotation=gives)
+    return function
+
+
+def _docstring(gives: type[Result], thresholds: dict[str, Any]) -> str:
+    columns = [_line(column, definition) for column, definition in gives.columns.items()]
+    defaults = [_line(key, f"{value!r} unless given.") for key, value in thresholds.items()]
+    parts = [gives.meaning(), "\n".join(["Columns:", *columns])]
+    return "\n\n".join([*parts, "\n".join(["Thresholds:", *defaults])] if defaults else parts)
+
+
+def _line(name: str, text: str) -> str:
+    return fill(f"{name}: {text}", 100, initial_indent=" " * 4, subsequent_indent=" " * 8)
