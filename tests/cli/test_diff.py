@@ -56,11 +56,12 @@ def test_writes_every_form(tmp_path, capsys):
 
 
 def test_the_page_is_whole_and_runs_only_its_own_scripts(tmp_path):
-    assert run(["diff", DDP, FSDP, STRAGGLER, "--format", "html", "--output", "out"]) == 0
+    assert run(["diff", DDP, FSDP, STRAGGLER, "--force", "--format", "html", "--output", "out"]) == 0
     page = html.unescape((tmp_path / "out" / "summary.html").read_text())
     assert page.rstrip().endswith("</html>")
     assert "default-src 'none'" in page
     assert "ddp → ddp_straggler" in page
+    assert "model FLOPs a step differs (6.537 TFLOP | 6.537 TFLOP | 50.52 TFLOP)" in page
     assert page.count('class="fall"') == 2
     assert 'data-status="REMOVED"' in page
     assert "http://" not in page.replace("http://www.w3.org", "")

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -131,6 +133,44 @@ def test_what_is_not_known_is_said():
     )
     states = {fact.name: fact.state for fact in made.fairness.facts}
     assert (states["world size"], states["model"]) == (fairness.SAME, fairness.UNKNOWN)
+
+
+def with_flops(by_rank, *, covered_pct=100.0, **more):
+    """A capture whose ranks do these model FLOPs in each of its steps."""
+    made = capture(steady(10), **more)
+    rows = [(rank, step, flops, covered_pct) for rank, flops in enumerate(by_rank) for step in made.steps]
+    mfu = pd.DataFrame(rows, columns=["rank", "step", "model_flops", "covered_pct"])
+    return replace(made, tables={**made.tables, "mfu": mfu})
+
+
+@pytest.mark.parametrize(
+    ("flops", "is_refused"), [((6, 4), False), ((6, 4.4), False), ((6, 4.6), True), ((5, 2), True)]
+)
+def test_other_model_flops_are_other_work_without_any_run_json(flops, is_refused):
+    sides = two(with_flops((5e12, 5e12)), with_flops([1e12 * own for own in flops]))
+    if not is_refused:
+        assert "model FLOPs a step agree: 10 TFLOP | 10" in compare(sides).fairness.doubt
+        return
+    with pytest.raises(UsageError, match=r"model FLOPs a step differs \(10 TFLOP \| "):
+        compare(sides)
+    assert compare(sides, force=True).is_forced
+
+
+def test_other_model_flops_of_the_same_tokens_are_told():
+    told = info(model={"layers": 1}, dtype="bf16")
+    made = compare(two(with_flops((5e12, 5e12), info=told), with_flops((2e12, 2e12), info=told)))
+    assert any("model FLOPs a step differs (10 TFLOP | 4 TFLOP)" in note for note in made.fairness.notes)
+    assert made.fairness.doubt is None
+
+
+@pytest.mark.parametrize("other", [with_flops((1e12, 1e12), covered_pct=80.0), with_flops((1e12,))])
+def test_model_flops_that_are_a_lower_bound_are_not_compared(other):
+    made = compare(two(with_flops((5e12, 5e12)), other))
+    assert made.fairness.is_fair
+    assert (
+        made.fairness.doubt
+        == "model, dtype, tokens a step not told for every run, nor do the traces tell all model FLOPs"
+    )
 
 
 def test_a_run_that_never_exchanged_gradients_is_refused():

@@ -59,6 +59,32 @@ def test_many_ranks_wait():
     assert title.startswith("Rank 2 computes longer than the others: 3 ranks wait for it inside all-reduce, ")
 
 
+@pytest.mark.parametrize(
+    ("slow_in", "who", "advice", "severity"),
+    [
+        (range(1), "in 1 of 3 steps 3 ranks wait", "Look at step 0 alone. It is the first of the capture", "low"),
+        (range(1, 2), "in 1 of 3 steps 3 ranks wait", "Look at step 1 alone. Pin", "low"),
+        (range(2), "in 2 of 3 steps 3 ranks wait", "Pin", "medium"),
+        (range(4), "3 ranks wait", "Pin", "high"),
+    ],
+)
+def test_a_wait_of_some_steps_is_not_told_of_every_step(slow_in, who, advice, severity):
+    found = said(scenarios.fed(slow_copy_ns={2: 3_000_000}, slow_in=slow_in))[0]
+    assert f": {who} for it inside all-reduce, " in found.title
+    assert (" a step" in found.title) == (len(slow_in) == 4)
+    assert found.recommendation.startswith(advice)
+    assert found.severity == severity
+
+
+def test_the_wait_is_that_of_the_affected_steps():
+    _, results = analysed(scenarios.fed(slow_copy_ns={2: 3_000_000}, slow_in=range(1, 2)), *NEEDED)
+    (row,) = results["stragglers"].to_frame().query("rank == 2").to_dict("records")
+    waits = results["exposed_comm"].to_frame().query("step == 1 and rank == @row['cost_max_rank']")
+    assert 0 < row["affected_wait_ns"] <= waits["exposed_wait_ns"].item()
+    assert row["affected_wait_ns"] > 0.9 * row["cost_max_ns"] * row["steps"]
+    assert f" {row['affected_wait_ns'] / 1e6:.3g} ms" in stragglers(**results)[0].title
+
+
 def test_equal_ranks_are_left_alone():
     assert said(scenarios.ddp(4)) == []
 

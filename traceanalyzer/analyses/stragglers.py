@@ -49,6 +49,7 @@ class Stragglers(Result):
         "collective": "The collective in which they wait most.",
         "first_step": "First step in which it costs at least 1 % of the step.",
         "steps_affected": "Number of such steps.",
+        "affected_wait_ns": "Mean over such steps of the exposed wait for it of the rank that waits most.",
         "cause": "Part of its time that exceeds the others' most: compute, copies, transfer, unmatched (communication "
         "that may be a wait or a transfer), wait, or idle by cause (host, data, sync, launch, unknown, "
         "between_kernels); absent when none explains a tenth of the cost.",
@@ -134,8 +135,10 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
     waited = pieces.groupby(["root_rank", "rank"])["wait_ns"].sum() / count
     by_root = waited.groupby("root_rank")
     totals = pieces.groupby("root_rank")
-    by_step = pieces.groupby(["root_rank", "step", "rank"])["wait_ns"].sum().groupby(["root_rank", "step"]).max()
-    affected = by_step[by_step >= window_ns * least_pct / 100].reset_index("step").groupby("root_rank")["step"]
+    by_step = pieces.groupby(["root_rank", "step", "rank"])["wait_ns"].sum()
+    longest = by_step.groupby(["root_rank", "step"]).transform("max")
+    in_affected = by_step[longest >= window_ns * least_pct / 100].reset_index()
+    affected = in_affected.groupby("root_rank")["step"]
     most = pieces.groupby(["root_rank", "collective"])["wait_ns"].sum().reset_index("collective")
     has_steps = numbers != [NONE]
     table = pd.DataFrame(
@@ -155,7 +158,15 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
         window_ns=window_ns,
         first_step=_of_steps(affected.min().reindex(table.index), has_steps=has_steps),
         steps_affected=_of_steps(affected.nunique().reindex(table.index, fill_value=0), has_steps=has_steps),
+        affected_wait_ns=_of_steps(_of_most_waiting(in_affected, table["cost_max_rank"]), has_steps=has_steps),
     )
+
+
+def _of_most_waiting(in_affected: pd.DataFrame, most: pd.Series) -> pd.Series:
+    """Mean over the affected steps of what the rank that waits most waits; 0 in those in which it does not."""
+    own = in_affected[in_affected["rank"] == in_affected["root_rank"].map(most)]
+    steps = in_affected.groupby("root_rank")["step"].nunique()
+    return (own.groupby("root_rank")["wait_ns"].sum() / steps).reindex(most.index).round()
 
 
 def _of_steps(values: pd.Series, *, has_steps: bool) -> pd.Series:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.diff import model_flops
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
 
@@ -24,18 +25,20 @@ class Fact:
         told: each run's, for people; `None` where it is not known.
         weight: `note`, `warn`, `work` or `refuse`.
         why: what a difference does to the figures.
+        is_close: told differently, but by no more than equal runs may differ.
     """
 
     name: str
     told: tuple[str | None, ...]
     weight: str
     why: str
+    is_close: bool = False
 
     @property
     def state(self) -> str:
         """`same`, `differs`, or `not known` (when a run does not tell and the others agree)."""
         distinct = set(self.told)
-        if len(distinct - {None}) > 1:
+        if len(distinct - {None}) > 1 and not self.is_close:
             return DIFFERS
         return UNKNOWN if None in distinct else SAME
 
@@ -54,16 +57,34 @@ class Fairness:
         """Whether the comparison is sound."""
         return not self.refusals
 
+    @property
+    def doubt(self) -> str | None:
+        """Why the runs are not known to have done the same work; `None` when they are, or are known not to have."""
+        unknown = [fact.name for fact in self.facts if fact.name in _WORK_IS_KNOWN_BY and fact.state == UNKNOWN]
+        if not unknown or self.refusals:
+            return None
+        flops = next(fact for fact in self.facts if fact.name == _MODEL_FLOPS)
+        both = " | ".join(text or "not known" for text in flops.told)
+        told = {
+            UNKNOWN: "nor do the traces tell all model FLOPs",
+            SAME: f"though model FLOPs a step agree: {both}",
+            DIFFERS: f"and model FLOPs a step differ: {both}",
+        }[flops.state]
+        return f"{', '.join(unknown)} not told for every run, {told}"
+
 
 def judge(sides: Sequence[Side]) -> Fairness:
     """Compare what the runs are.
 
-    A different model, element type or GPU forbids a comparison of times. A different world size, batch or number of
-    micro-steps means that a step is other work: with tokens known for every run all figures are given per token,
-    else the comparison is refused. Another element type of the parameters is warned of. Everything else is told.
+    A different model, element type or GPU forbids a comparison of times. A different world size, batch, number of
+    micro-steps or, by the traces, of model FLOPs means that a step is other work: with tokens known for every run all
+    figures are given per token, else the comparison is refused. Another element type of the parameters is warned of.
+    Everything else is told.
     """
+    is_close = model_flops.is_close([side.first for side in sides])
     facts = tuple(
-        Fact(name, tuple(read(side.first) for side in sides), weight, why) for name, weight, why, read in _FACTS
+        Fact(name, tuple(read(side.first) for side in sides), weight, why, name == _MODEL_FLOPS and is_close)
+        for name, weight, why, read in _FACTS
     )
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
@@ -136,7 +157,8 @@ def _gradient_calls(capture: Capture) -> int | None:
 
 
 def _unknown(facts: tuple[Fact, ...]) -> list[str]:
-    names = [fact.name for fact in facts if fact.state == UNKNOWN and fact.weight in {WORK, REFUSE}]
+    checked = [fact for fact in facts if fact.weight in {WORK, REFUSE} and fact.name != _MODEL_FLOPS]
+    names = [fact.name for fact in checked if fact.state == UNKNOWN]
     if not names:
         return []
     return [f"Not known for every run, so not checked: {', '.join(names)}. A run.json beside the traces tells."]
@@ -230,6 +252,10 @@ def _captured(capture: Capture) -> str:
     return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
 
 
+_MODEL_FLOPS = "model FLOPs a step"
+
+_WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
+
 _FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("GPU", REFUSE, "times on different GPUs say nothing of the strategies.", _gpu),
     ("model", REFUSE, "different models do different work.", _model),
@@ -243,6 +269,7 @@ _FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
     ("tokens a step", WORK, "a step is another amount of work.", _tokens),
     ("micro-steps a step", WORK, "a step is another number of forward and backward passes.", _micro_steps),
+    (_MODEL_FLOPS, WORK, "a step is another amount of work.", model_flops.told),
     (
         "bytes of all-reduce and reduce-scatter a step",
         NOTE,

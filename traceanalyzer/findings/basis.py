@@ -100,3 +100,8 @@ def plain(frame: pd.DataFrame) -> tuple[dict[str, Any], ...]:
 def severity(share_pct: float) -> str:
     """By the share of time that is lost."""
     return "high" if share_pct >= 20 else "medium" if share_pct >= 5 else "low"
+
+
+def lower(level: str) -> str:
+    """The next lower severity; `low` stays."""
+    return "medium" if level == "high" else "low"

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.pipeline import Pipeline
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
 from traceanalyzer.analyses.waits import Waits
-from traceanalyzer.findings.basis import about, milliseconds, plain, severity
+from traceanalyzer.findings.basis import about, lower, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.names import short_name
@@ -70,11 +70,14 @@ def stragglers(
 
     In a pipeline a rank that computes longer is part of what the pipeline rules say.
     """
+    first_step = _first_complete(steps)
     times = _times(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
     return [
         replace(
-            _finding(row, stages), evidence=_evidence(row, times), interval_ns=_longest_wait(row, waits.table, times)
+            _finding(row, stages, first_step),
+            evidence=_evidence(row, times),
+            interval_ns=_longest_wait(row, waits.table, times),
         )
         for row in costly(stragglers)[:_MOST_FINDINGS]
     ]
@@ -98,20 +101,46 @@ def pipeline_name(number: int) -> str:
     return f"pipeline {number}"
 
 
-def _finding(row: Mapping[str, Any], stages: Mapping[int, int]) -> Finding:
+def _first_complete(steps: Steps) -> int | None:
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    return None if complete.empty else int(complete["step"].min())
+
+
+def _finding(row: Mapping[str, Any], stages: Mapping[int, int], first_step: int | None) -> Finding:
     cause = cause_of(row, stages)
     is_of_pipeline = row["rank"] in stages and cause == pipeline_name(stages[row["rank"]])
     return Finding(
         rule="straggler",
-        severity=severity(row["cost_pct"]),
+        severity=lower(severity(row["cost_pct"])) if _is_rare(row) else severity(row["cost_pct"]),
         title=_of_a_stage(row) if is_of_pipeline else f"{_late(row)}: {_who_waits(row)}.",
-        recommendation=_advice(row, is_of_pipeline=is_of_pipeline),
+        recommendation=f"{_where_to_look(row, first_step)}{_advice(row, is_of_pipeline=is_of_pipeline)}",
         caveat=_caveat(row),
         cost_ns=row["cost_max_ns"],
         table="stragglers",
         about=None if is_of_pipeline else cause,
         part_of=cause if is_of_pipeline else None,
     )
+
+
+def _is_in_every_step(row: Mapping[str, Any]) -> bool:
+    return not row["steps"] or row["steps_affected"] == row["steps"]
+
+
+def _is_rare(row: Mapping[str, Any]) -> bool:
+    """Whether most steps are without: a mean over all of them tells no step's wait."""
+    return not _is_in_every_step(row) and 2 * row["steps_affected"] <= row["steps"]
+
+
+def _where_to_look(row: Mapping[str, Any], first_step: int | None) -> str:
+    """Which step to look at, where few are affected."""
+    if not _is_rare(row):
+        return ""
+    if row["steps_affected"] > 1:
+        return f"Look at the steps concerned, step {row['first_step']} first. "
+    look = f"Look at step {row['first_step']} alone. "
+    if row["first_step"] != first_step:
+        return look
+    return f"{look}It is the first of the capture: what comes with the start may not come again; see later steps too. "
 
 
 def _advice(row: Mapping[str, Any], *, is_of_pipeline: bool) -> str:
@@ -133,12 +162,24 @@ def _of_a_stage(row: Mapping[str, Any]) -> str:
 
 
 def _who_waits(row: Mapping[str, Any]) -> str:
-    cost, where = milliseconds(row["cost_max_ns"]), (row["collective"] or "communication").replace("_", "-")
+    where = (row["collective"] or "communication").replace("_", "-")
+    if not _is_in_every_step(row):
+        return _who_waits_at_times(row, where)
+    cost = milliseconds(row["cost_max_ns"])
     each = f"{cost} a step" if row["steps"] else cost
     if row["waiting_ranks"] == 1:
         return f"rank {row['cost_max_rank']} waits {each} for it inside {where}"
     many, mean = f"{row['waiting_ranks']} ranks", milliseconds(row["cost_mean_ns"])
     return f"{many} wait for it inside {where}, {mean} on average and {each} on rank {row['cost_max_rank']}"
+
+
+def _who_waits_at_times(row: Mapping[str, Any], where: str) -> str:
+    count = row["steps_affected"]
+    when = f"in {count} of {row['steps']} steps"
+    wait = f"{milliseconds(row['affected_wait_ns'])}{'' if count == 1 else ' on average'}"
+    if row["waiting_ranks"] == 1:
+        return f"{when} rank {row['cost_max_rank']} waits {wait} for it inside {where}"
+    return f"{when} {row['waiting_ranks']} ranks wait for it inside {where}, rank {row['cost_max_rank']} most, {wait}"
 
 
 def _times(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:

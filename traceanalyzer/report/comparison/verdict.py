@@ -22,7 +22,10 @@ def sentences(comparison: Comparison) -> list[str]:
         made.append(_ranking(comparison))
     for side in comparison.others:
         made += list(_of_run(comparison, side.label))
-    return made
+    doubt = comparison.fairness.doubt
+    if doubt is None or comparison.is_empty:
+        return made
+    return [f"Not known to be the same work ({doubt}): {made[0]}", *made[1:]]
 
 
 def per(comparison: Comparison) -> str:
