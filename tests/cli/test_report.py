@@ -228,3 +228,14 @@ def test_runs_as_a_module():
         [sys.executable, "-m", "traceanalyzer.cli", "--version"], capture_output=True, text=True, check=True
     )
     assert "analyze-traces" in done.stdout
+
+
+def test_a_gate_does_not_pass_without_the_rank_that_was_skipped(tmp_path, capsys):
+    write(tmp_path / "job" / "rank0.json", document([kernel(0, 5)], rank=0))
+    write(tmp_path / "job" / "rank1.json", b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name"')
+    gate = ["--fail-on", "idle_pct > 5 @ any rank"]
+    assert run(["job", *gate]) == 1
+    printed = capsys.readouterr().out
+    assert "NOT AVAILABLE" in printed
+    assert "rank1.json: cut off" in printed
+    assert run(["job", *gate, "--ranks", "0"]) == 0

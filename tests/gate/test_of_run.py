@@ -3,7 +3,8 @@ import pytest
 from tests.builders import rank_trace
 from traceanalyzer import analyses
 from traceanalyzer.errors import UsageError
-from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, check_run, has_failed, parse
+from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, check_run, has_failed, lack_of_ranks, parse
+from traceanalyzer.model import Skipped
 
 STEPS = [(0, 20), (20, 40), (40, 60)]
 
@@ -88,3 +89,38 @@ def test_no_row_is_not_available():
 def test_a_name_that_is_none(results, text, message):
     with pytest.raises(UsageError, match=message):
         check_run([parse(text)], results, "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("idle_pct > 25 @ any rank", NOT_AVAILABLE), ("idle_pct > 25", NOT_AVAILABLE), ("idle_pct? > 25", SKIPPED),
+        ("idle_pct > 9 @ any rank", FAILED), ("idle_pct < 50 @ max", FAILED),
+    ],
+)  # fmt: skip
+def test_a_rank_that_is_gone_passes_no_gate(text, status):
+    results = analyses.run([rank(0, 2)])
+    (outcome,) = check_run([parse(text)], results, "run", lack=lack_of_ranks(results["ranks"], None, ()))
+    assert (outcome.status, "1 of 2 ranks is not here (1)" in outcome.message) == (status, True)
+
+
+FILE = Skipped("rank1.json", "cut off")
+
+
+@pytest.mark.parametrize(
+    ("world_size", "wanted", "skipped", "lack"),
+    [
+        (1, None, [], None), (1, None, [FILE], None), (None, None, [], None), (2, {0}, [FILE], None),
+        (2, None, [], "1 of 2 ranks is not here (1)"),
+        (2, None, [FILE], "1 of 2 ranks is not here (1); skipped rank1.json: cut off"),
+        (2, {0, 1}, [], "1 of 2 ranks is not here (1)"), (None, None, [FILE], "skipped rank1.json: cut off"),
+    ],
+)  # fmt: skip
+def test_what_a_gate_does_not_see(world_size, wanted, skipped, lack):
+    results = analyses.run([rank_trace([("compute", 0, 1)], world_size=world_size)], ["ranks"])
+    assert lack_of_ranks(results["ranks"], wanted, skipped) == lack
+
+
+def test_a_figure_in_doubt_says_so(results):
+    (outcome,) = check_run([parse("idle_pct > 25")], results, "run", doubts={"headline": "Clocks disagree."})
+    assert (outcome.status, "read with care: Clocks disagree." in outcome.message) == (PASSED, True)

@@ -81,7 +81,7 @@ def _one(
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.loading import other_runs
-    from traceanalyzer.report import gates, terminal
+    from traceanalyzer.report import care, gates, terminal
     from traceanalyzer.report.build import build
     from traceanalyzer.report.write import prepare, write
     from traceanalyzer.scale import summarise, visit
@@ -93,7 +93,10 @@ def _one(
         summary = summarise(found, run, load, jobs=options["jobs"], progress=advance, **run_info.thresholds(info))
     notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
-    outcomes = gate.check_run(options["gates"], made.results, label)
+    outcomes = gate.check_run(
+        options["gates"], made.results, label,
+        lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
+    )  # fmt: skip
     written = write(made, target, formats, plotlyjs=options["plotlyjs"])
     written += gates.write(outcomes, target) if outcomes else []
     if "parquet" in formats:

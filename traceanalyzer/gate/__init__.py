@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from traceanalyzer.gate.grammar import Gate, parse
+from traceanalyzer.gate.lacks import lack_of_ranks
 from traceanalyzer.gate.of_comparison import check_comparison
 from traceanalyzer.gate.of_run import check_run
 from traceanalyzer.gate.outcomes import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
 
 __all__ = [
     "FAILED", "NOT_AVAILABLE", "PASSED", "SKIPPED", "Gate", "Outcome",
-    "check_comparison", "check_run", "has_failed", "parse",
+    "check_comparison", "check_run", "has_failed", "lack_of_ranks", "parse",
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -17,23 +19,49 @@ ALIASES: Mapping[str, tuple[str, str]] = {"step_ns": ("headline", "step_mean_ns"
 _FIRST = ("headline", "exposed_comm", "idle")
 """Where a column is looked for first when the gate names no analysis; the others follow in their own order."""
 
+_NO_DOUBTS: Mapping[str, str] = MappingProxyType({})
 
-def check_run(gates: Sequence[Gate], results: Mapping[str, Result], run: str) -> list[Outcome]:
+
+def check_run(
+    gates: Sequence[Gate],
+    results: Mapping[str, Result],
+    run: str,
+    *,
+    lack: str | None = None,
+    doubts: Mapping[str, str] = _NO_DOUBTS,
+) -> list[Outcome]:
     """Evaluate gates on a run's Results.
 
     With several rows a rank (collectives, kernels) every key is judged by itself. A Result with a row for each
-    step is judged over the complete steps that all ranks have.
+    step is judged over the complete steps that all ranks have. A gate that the ranks which are here would pass is
+    not available when others are missing.
+
+    Args:
+        gates: what to check.
+        results: the run's.
+        run: its name.
+        lack: why not all ranks are here (`lack_of_ranks`).
+        doubts: names of Results whose figures are to be read with care, and why.
 
     Raises:
         UsageError: a gate compares with a base run, or names a column that no Result has.
     """
-    return [outcome for gate in gates for outcome in _check(gate, results, run)]
+    columns = {name: list(result.columns) for name, result in results.items()}
+    made = []
+    for gate in gates:
+        _require_limit(gate)
+        analysis, column = find(gate, columns)
+        outcomes = _check(gate, results, analysis, column, run)
+        made += [_qualified(gate, outcome, lack, doubts.get(analysis)) for outcome in outcomes]
+    return made
 
 
-def _check(gate: Gate, results: Mapping[str, Result], run: str) -> list[Outcome]:
+def _require_limit(gate: Gate) -> None:
     if gate.op is None:
         raise UsageError(f"--fail-on {gate.text!r}: a change needs a base run; use it with diff")
-    analysis, column = find(gate, {name: list(result.columns) for name, result in results.items()})
+
+
+def _check(gate: Gate, results: Mapping[str, Result], analysis: str, column: str, run: str) -> list[Outcome]:
     result = results[analysis]
     frame = of_steps(result.to_frame(), results)
     rows = narrowed(frame, gate)
@@ -43,6 +71,14 @@ def _check(gate: Gate, results: Mapping[str, Result], run: str) -> list[Outcome]
         raise UsageError(f"--fail-on {gate.text!r}: {analysis}.{column} is no number")
     extra = [key for key in result.keys if key not in ("rank", "step")]
     return [_judge(gate, own, column, extra, run) for _, own in _cases(rows, extra)]
+
+
+def _qualified(gate: Gate, outcome: Outcome, lack: str | None, doubt: str | None) -> Outcome:
+    """The outcome with what its figure does not see, or is in doubt for."""
+    if lack and outcome.status == PASSED:
+        return not_available(gate, outcome.run, f"{lack}; over the others {outcome.message}")
+    doubt = doubt and f"read with care: {doubt}"
+    return replace(outcome, message="; ".join(text for text in (outcome.message, lack, doubt) if text))
 
 
 def find(gate: Gate, columns: Mapping[str, Sequence[str]]) -> tuple[str, str]:

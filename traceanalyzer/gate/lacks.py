@@ -1,0 +1,33 @@
+"""Which ranks of a run a gate does not see, so that one who is over the limit may be among them."""
+
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.model import Skipped
+
+_MOST_NAMED = 8
+
+
+def lack_of_ranks(ranks: Result, wanted: Collection[int] | None, skipped: Sequence[Skipped]) -> str | None:
+    """Why the gates do not see the whole run; `None` when they do.
+
+    Ranks are missing by the world size that the traces state, or of those that the user asked for: ranks that
+    nobody asked for are no lack. Where no trace states a world size, a skipped file may have been a rank.
+
+    Args:
+        ranks: the Result of that name.
+        wanted: ranks that the user asked for; `None` is all.
+        skipped: files and ranks that were left out.
+    """
+    table = ranks.to_frame()
+    sizes = table["world_size"].dropna()
+    here = set(table["rank"])
+    expected = sorted(wanted) if wanted is not None else range(int(sizes.max()) if len(sizes) else 0)
+    count = sum(rank not in here for rank in expected)
+    left_out = "; ".join(f"{item.what}: {item.why}" for item in islice(skipped, _MOST_NAMED))
+    if count:
+        named = ", ".join(str(rank) for rank in islice((rank for rank in expected if rank not in here), _MOST_NAMED))
+        text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} not here ({named})"
+        return f"{text}; skipped {left_out}" if left_out else text
+    return f"skipped {left_out}" if left_out and not expected else None
