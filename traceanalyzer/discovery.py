@@ -82,9 +82,16 @@ def _candidates(folder: Path) -> Iterator[Path]:
                 yield Path(place, name)
         for name in sorted(files, key=natural):
             path = Path(place, name)
-            # A database that no reader takes is damaged: it is named among what was skipped.
-            if name not in OURS and (reader_of(path) or path.suffix == ".sqlite"):
+            if name not in OURS and _may_be_trace(path):
                 yield path
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether to look into the file; one that cannot be read, or a damaged database, is then named as skipped."""
+    try:
+        return reader_of(path) is not None or path.suffix == ".sqlite"
+    except OSError:
+        return True
 
 
 def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
@@ -98,7 +105,10 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
 
 
 def _peek(path: Path) -> Header:
-    reader = reader_of(path)
+    try:
+        reader = reader_of(path)
+    except OSError as error:
+        raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
     if reader is None:
         why = (
             "not an SQLite database; export the report again"
