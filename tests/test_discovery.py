@@ -1,6 +1,8 @@
 """Which files make a run, and which rank each is."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +157,23 @@ def test_nothing_to_analyse(tmp_path, make, message):
 def test_a_named_file_that_does_not_exist(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         of_files([tmp_path / "rank0.json"])
+
+
+def test_a_file_that_cannot_be_opened_leaves_the_others(tmp_path, monkeypatch):
+    def refusing(path, *arguments, **options):
+        if path.name == "b.sqlite":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_(path, *arguments, **options)
+
+    capture(tmp_path, "rank0.json", 0)
+    (tmp_path / "b.sqlite").touch()
+    open_ = Path.open
+    monkeypatch.setattr(Path, "open", refusing)
+    found = discover(tmp_path)
+    assert [capture.path.name for run in found.runs for capture in run.captures] == ["rank0.json"]
+    assert [(Path(item.what).name, item.why) for item in found.skipped] == [
+        ("b.sqlite", "cannot be read (Permission denied)")
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

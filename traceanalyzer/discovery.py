@@ -11,6 +11,12 @@ from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.model import Skipped, printable
 from traceanalyzer.readers import Header, RankHint, reader_of
 
+EXPECTED = (
+    ".json or .json.gz files of the PyTorch profiler, or of Nsight Systems .nsys-rep files or their exports: .sqlite "
+    "files or folders of Parquet"
+)
+"""What a trace may be, for people."""
+
 OURS = (RUN_INFO, "summary.json")
 """Files that the runners and this program write; no traces."""
 
@@ -76,8 +82,16 @@ def _candidates(folder: Path) -> Iterator[Path]:
                 yield Path(place, name)
         for name in sorted(files, key=natural):
             path = Path(place, name)
-            if name not in OURS and reader_of(path):
+            if name not in OURS and _may_be_trace(path):
                 yield path
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether to look into the file; one that cannot be read, or a damaged database, is then named as skipped."""
+    try:
+        return reader_of(path) is not None or path.suffix == ".sqlite"
+    except OSError:
+        return True
 
 
 def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
@@ -91,9 +105,17 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
 
 
 def _peek(path: Path) -> Header:
-    reader = reader_of(path)
+    try:
+        reader = reader_of(path)
+    except OSError as error:
+        raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
     if reader is None:
-        raise NotATraceError(f"{path}: not a trace that this program knows (.json, .json.gz, Nsight exports)")
+        why = (
+            "not an SQLite database; export the report again"
+            if path.suffix == ".sqlite"
+            else f"no trace; expected {EXPECTED}"
+        )
+        raise NotATraceError(f"{path}: {why}")
     return reader.peek(path)
 
 
@@ -116,8 +138,7 @@ def _run_folder(path: Path, top: Path) -> Path:
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     if not skipped:
-        expected = "expected .json or .json.gz files of the PyTorch profiler, or exports of Nsight Systems (.sqlite)"
-        return f"{folder}: no traces here; {expected}"
+        return f"{folder}: no traces here; expected {EXPECTED}"
     first = skipped[0]
     more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
     return f"{first.what}: {first.why}{more}"

@@ -222,6 +222,8 @@ def parse_ranks(text: str | None) -> frozenset[int] | None:
         if not match:
             raise UsageError(f"--ranks {text!r}: write numbers and ranges such as 0,2-3")
         first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            raise UsageError(f"--ranks {text!r}: {first}-{last} is reversed; write {last}-{first}")
         if last >= _MOST_RANKS:
             raise UsageError(f"--ranks {text!r}: ranks go up to {_MOST_RANKS - 1:,}")
         ranks.update(range(first, last + 1))

@@ -41,6 +41,9 @@ class Selection:
             raise UsageError(
                 f"--steps {self.steps!r}: write all, complete, last, a step's number, 2,3, or FIRST:LAST such as 2:4"
             )
+        first, _, last = self.steps.partition(":")
+        if first.isdigit() and last.isdigit() and int(first) > int(last):
+            raise UsageError(f"--steps {self.steps!r} is reversed: write {last}:{first}")
 
 
 def select(trace: RankTrace, selection: Selection) -> RankTrace:

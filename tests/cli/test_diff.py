@@ -137,6 +137,8 @@ def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
 def test_baselines(capsys):
     assert run(["baseline", "save", "main", DDP]) == 0
     assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
+    assert run(["baseline", "save", "main", DDP]) == 0
+    assert "Baseline replaced: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
     assert run(["baseline", "list"]) == 0
     assert capsys.readouterr().out == "main\n"
     assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out"]) == 0

@@ -65,6 +65,16 @@ def test_parquet_holds_results_and_events(tmp_path):
     assert not (tmp_path / "out" / "summary.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("formats", "said"),
+    [([], "Report: out/summary.html"), (["parquet"], "Files in: out"), (["csv", "html"], "Report: out/summary.html")],
+)
+def test_a_page_is_named_when_there_is_one(formats, said, capsys):
+    chosen = [f"--format={name}" for name in formats]
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--jobs", "1", *chosen]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == said
+
+
 def test_a_new_report_clears_only_its_own_tables(tmp_path):
     mine = [
         tmp_path / "out" / "tables" / "my_paper.csv",
@@ -147,10 +157,16 @@ def test_quiet_prints_nothing(capsys):
     [
         (["--trace-dir", "nowhere"], "nowhere: no such folder"),
         (["empty"], "no traces here"),
+        (["empty"], ".nsys-rep files or their exports: .sqlite files or folders of Parquet"),
+        (["database"], "database/job.sqlite: not an SQLite database; export the report again"),
+        (["--trace-file", "database/job.sqlite"], "database/job.sqlite: not an SQLite database"),
+        (["--trace-file", "database/notes.txt"], "database/notes.txt: no trace; expected .json"),
         (["--trace-file", "nowhere.json"], "no such file"),
         (["bad"], "no traceEvents"),
         (["cut"], "cut off before its first event"),
         (["--steps", "x", "good"], "--steps"),
+        (["--steps", "4:2", "good"], "--steps '4:2' is reversed: write 2:4"),
+        (["--ranks", "0,3-1", "good"], "3-1 is reversed; write 1-3"),
         (["--kind", "x", "good"], "--kind"),
         (["--ranks", "9", "good"], "this run has ranks 0"),
         (["good", "--trace-dir", "good"], "name the traces once"),
@@ -162,6 +178,8 @@ def test_quiet_prints_nothing(capsys):
 def test_a_mistake_is_one_clear_line_and_code_2(tmp_path, capsys, arguments, message):
     (tmp_path / "empty").mkdir()
     write(tmp_path / "bad" / "rank0.json", b"not json")
+    write(tmp_path / "database" / "job.sqlite", b"")
+    write(tmp_path / "database" / "notes.txt", b"notes")
     write(tmp_path / "cut" / "rank0.json", b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name"')
     write(tmp_path / "good" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     assert run(arguments) == 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import part_options, talk_options
+from traceanalyzer.cli.options import STEPS, part_options, talk_options
 from traceanalyzer.errors import InputError
 
 
@@ -28,7 +28,7 @@ def baseline() -> None:
 @click.option("--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
               help="Which of several runs in a folder; all takes each as a repeat.")  # fmt: skip
 @click.option("--steps", default="complete", show_default=True, metavar="WHICH",
-              help="Steps to keep; of these the complete ones that all ranks have.")  # fmt: skip
+              help=f"Steps to keep: {STEPS}. Of these the complete ones that all ranks have.")  # fmt: skip
 @part_options
 @talk_options
 def save(name: str, source: str, **options: Any) -> None:
@@ -36,10 +36,10 @@ def save(name: str, source: str, **options: Any) -> None:
     from traceanalyzer.cli.diff import source_options
     from traceanalyzer.diff.sources import baseline_path, read_side, save_baseline
 
-    baseline_path(name)
+    has_one = baseline_path(name).is_file()
     path = save_baseline(name, read_side(source, source_options(options)))
     if not options["quiet"]:
-        click.echo(f"Baseline: {path}")
+        click.echo(f"Baseline{' replaced' if has_one else ''}: {path}")
 
 
 @baseline.command("list", context_settings={"help_option_names": ["-h", "--help"]})

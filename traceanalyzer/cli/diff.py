@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.options import gate_options, part_options, talk_options
+from traceanalyzer.cli.options import STEPS, gate_options, part_options, talk_options
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ FORMATS = ("html", "csv", "json", "md")
 @click.option("--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
               help="Which of several runs in a folder; all takes each as a repeat.")  # fmt: skip
 @click.option("--steps", default="complete", show_default=True, metavar="WHICH",
-              help="Steps to compare; of these the complete ones that all ranks have.")  # fmt: skip
+              help=f"Steps to compare: {STEPS}. Of these the complete ones that all ranks have.")  # fmt: skip
 @part_options
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @gate_options
@@ -78,7 +78,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     if options["verbose"]:
         console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    console.print(f"{'Files in' if page == target else 'Report'}: {page}", highlight=False, soft_wrap=True)
     if options["open_page"]:
         click.launch(str(page))
     return int(gate.has_failed(outcomes))

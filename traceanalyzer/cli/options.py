@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,3, or FIRST:LAST such as 2:4"
+"""What `--steps` takes."""
+
 
 def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Where the traces are, and what of them is looked at."""
@@ -103,7 +106,7 @@ _INPUT: tuple[Decorator, ...] = (
     ),
     click.option(
         "--steps", default="all", show_default=True, metavar="WHICH",
-        help="Part of the capture to look at: all, last (complete) step, a number, or FIRST:LAST.",
+        help=f"Part of the capture to look at: {STEPS}.",
     ),
     *_PART,
 )  # fmt: skip

@@ -106,7 +106,7 @@ def _one(
     if options["verbose"]:
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"Report: {escape(str(page))}", highlight=False, soft_wrap=True)
+    console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
     return page, gate.has_failed(outcomes)
 
 
