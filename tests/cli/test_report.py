@@ -230,3 +230,28 @@ def test_a_gate_does_not_pass_without_the_rank_that_was_skipped(tmp_path, capsys
     assert "NOT AVAILABLE" in printed
     assert "rank1.json: cut off" in printed
     assert run(["job", *gate, "--ranks", "0"]) == 0
+
+
+@pytest.mark.parametrize(("kept", "is_used"), [(0.7, True), (0.3, False)])
+def test_a_file_that_is_cut_off_gives_no_figures_of_steps(tmp_path, capsys, kept, is_used):
+    """Its launches and operations lie behind all operators: what is left of them is of every step."""
+    for place, rank in enumerate(sorted((SAMPLES / "ddp").rglob("*.json.gz"))):
+        packed = rank.read_bytes()
+        write_raw(tmp_path / "job" / f"rank{place}.json.gz", packed if place else packed[: int(len(packed) * kept)])
+    assert run(["job", "--output", "out"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    headline = summary(tmp_path / "out")["results"]["headline"]
+    if is_used:
+        assert [row["basis"] for row in headline] == ["whole capture", "whole capture"]
+        steps = pd.read_csv(tmp_path / "out" / "tables" / "steps.csv").dropna(subset="step")
+        assert not steps.loc[steps["rank"] == 0, "is_complete"].any()
+        assert steps.loc[steps["rank"] == 1, "is_complete"].any()
+        assert (printed.count("cut off"), printed.count("Read these figures with care")) == (1, 1)
+    else:
+        assert [row["rank"] for row in headline] == [1]
+        assert "cut off before its first GPU operation" in printed
+
+
+def write_raw(path, data):
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
