@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 
@@ -255,3 +256,22 @@ def test_a_file_that_is_cut_off_gives_no_figures_of_steps(tmp_path, capsys, kept
 def write_raw(path, data):
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("limit", "code"), [(200, 0), (-1, 1)])
+def test_a_reader_who_leaves_changes_no_exit_code(tmp_path, limit, code):
+    write(tmp_path / "good" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    command = [sys.executable, "-m", "traceanalyzer.cli", "good", "--output", "out", "--fail-on", f"idle_pct > {limit}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == code
+    assert (tmp_path / "out" / "summary.html").exists()
+
+
+def test_an_ascii_terminal_gets_replacement_characters(tmp_path):
+    write(tmp_path / "größe" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    command = [sys.executable, "-m", "traceanalyzer.cli", "größe", "--output", "out"]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"gr??e" in done.stdout
