@@ -15,7 +15,8 @@ from tests.builders import document, host, kernel, write
 from tests.samples import RUNS, SAMPLES, sample
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import run
-from traceanalyzer.model import TraceSet
+from traceanalyzer.loading import notes_of
+from traceanalyzer.model import RankMeta, TraceSet
 
 
 def test_figures_of_ddp():
@@ -123,6 +124,19 @@ def test_numbers_by_file_order_are_said(tmp_path, names, ranks, is_after, is_gue
 def test_captures_of_different_times_are_no_job():
     assert any("do not overlap in time" in note for note in sample("streams").notes)
     assert not any("do not overlap in time" in note for note in sample("ddp").notes)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "world_size", "is_apart"),
+    [(0, 2, False), (50, 2, False), (3600, 2, True), (50, None, True), (0, None, False)],
+)
+def test_captures_of_different_times_are_said_whatever_they_state(start_s, world_size, is_apart):
+    metas = {
+        rank: RankMeta(rank, "distributedInfo", ("x",), "kineto", world_size=world_size,
+                       capture_start_ns=start, capture_end_ns=start + 10**9)
+        for rank, start in [(0, 0), (1, start_s * 10**9)]
+    }  # fmt: skip
+    assert any("do not overlap in time" in note for note in notes_of(metas)) == is_apart
 
 
 def test_a_damaged_file_leaves_the_others(tmp_path):

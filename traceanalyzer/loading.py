@@ -7,7 +7,7 @@ from itertools import count, islice, pairwise
 from os import PathLike
 from pathlib import Path
 
-from traceanalyzer.clustering import Capture
+from traceanalyzer.clustering import SAME_RUN_NS, Capture
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import KindRules
@@ -190,13 +190,19 @@ def other_runs(found: Found) -> tuple[str, ...]:
 
 
 def _apart(metas: Mapping[int, RankMeta]) -> tuple[int, int] | None:
-    """Two ranks whose captures do not overlap, when neither names a job that they share."""
+    """Two ranks whose captures do not overlap; if a world size is stated, by more than hosts' clocks may differ."""
     timed = sorted(
         (meta.capture_start_ns, meta.capture_end_ns, rank)
         for rank, meta in metas.items()
-        if meta.capture_start_ns is not None and meta.capture_end_ns is not None and meta.world_size is None
+        if meta.capture_start_ns is not None and meta.capture_end_ns is not None
     )
-    return next(((one[2], two[2]) for one, two in pairwise(timed) if two[0] > one[1]), None)
+
+    def tolerance_ns(*pair: int) -> int:
+        return 0 if all(metas[rank].world_size is None for rank in pair) else SAME_RUN_NS
+
+    return next(
+        ((one[2], two[2]) for one, two in pairwise(timed) if two[0] > one[1] + tolerance_ns(one[2], two[2])), None
+    )
 
 
 def label_of(path: Path) -> str:

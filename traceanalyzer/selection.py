@@ -51,7 +51,8 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
 
     A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
     operation's start to the next step's first operation's start; the last one is open and ends with its last
-    operation. A step is partial when a kernel launch of it has no GPU operation in the capture.
+    operation. A step is partial when a kernel launch of it has no GPU operation in the capture, or when the file is
+    cut off.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
@@ -155,7 +156,11 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
 
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
-    """Steps with a launch whose GPU operation the capture does not have."""
+    """Steps with a launch whose GPU operation the capture does not have; all of a file that is cut off."""
+    if trace.meta.is_truncated:
+        # A profiler may write a whole capture's launches and operations behind its operators: a cut then takes them
+        # from every step, both together, so that those which are left still answer each other.
+        return np.ones(len(found), dtype=bool)
     step = _step_of_launch(trace, found)
     partial: np.ndarray = np.isin(np.arange(len(found)), step[is_lost_launch(trace.api_calls) & (step != NONE)])
     return partial

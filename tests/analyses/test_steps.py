@@ -56,6 +56,13 @@ def test_a_steps_parts_add_up_to_its_window():
         assert parts == row["window_ns"]
 
 
+def test_no_step_of_a_file_that_is_cut_off_is_complete():
+    trace = rank_trace(OPS, steps=STEPS)
+    cut = select(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, is_truncated=True)), Selection())
+    assert [row["is_partial"] for row in rows(cut)] == [True, True, True, None]
+    assert not any(row["is_complete"] for row in rows(cut))
+
+
 def test_a_launch_without_an_operation_makes_its_step_partial():
     trace = rank_trace(OPS, steps=STEPS)
     lost = pd.DataFrame(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 
@@ -257,3 +258,47 @@ def test_a_gate_does_not_pass_without_the_rank_that_was_skipped(tmp_path, capsys
     assert "NOT AVAILABLE" in printed
     assert "rank1.json: cut off" in printed
     assert run(["job", *gate, "--ranks", "0"]) == 0
+
+
+@pytest.mark.parametrize(("kept", "is_used"), [(0.7, True), (0.3, False)])
+def test_a_file_that_is_cut_off_gives_no_figures_of_steps(tmp_path, capsys, kept, is_used):
+    """Its launches and operations lie behind all operators: what is left of them is of every step."""
+    for place, rank in enumerate(sorted((SAMPLES / "ddp").rglob("*.json.gz"))):
+        packed = rank.read_bytes()
+        write_raw(tmp_path / "job" / f"rank{place}.json.gz", packed if place else packed[: int(len(packed) * kept)])
+    assert run(["job", "--output", "out"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    headline = summary(tmp_path / "out")["results"]["headline"]
+    if is_used:
+        assert [row["basis"] for row in headline] == ["whole capture", "whole capture"]
+        steps = pd.read_csv(tmp_path / "out" / "tables" / "steps.csv").dropna(subset="step")
+        assert not steps.loc[steps["rank"] == 0, "is_complete"].any()
+        assert steps.loc[steps["rank"] == 1, "is_complete"].any()
+        assert (printed.count("cut off"), printed.count("Read these figures with care")) == (1, 1)
+    else:
+        assert [row["rank"] for row in headline] == [1]
+        assert "cut off before its first GPU operation" in printed
+
+
+def write_raw(path, data):
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("limit", "code"), [(200, 0), (-1, 1)])
+def test_a_reader_who_leaves_changes_no_exit_code(tmp_path, limit, code):
+    write(tmp_path / "good" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    command = [sys.executable, "-m", "traceanalyzer.cli", "good", "--output", "out", "--fail-on", f"idle_pct > {limit}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == code
+    assert (tmp_path / "out" / "summary.html").exists()
+
+
+def test_an_ascii_terminal_gets_replacement_characters(tmp_path):
+    write(tmp_path / "größe" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    command = [sys.executable, "-m", "traceanalyzer.cli", "größe", "--output", "out"]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"gr??e" in done.stdout

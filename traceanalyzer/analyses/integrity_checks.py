@@ -47,7 +47,10 @@ def file_damage(trace: RankTrace) -> list[Defect]:
     """Files cut off while they were written, and events that could not be read."""
     found = []
     if trace.meta.is_truncated:
-        text = "The file is cut off: what came after its end is missing from every figure."
+        text = (
+            "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can "
+            "be shown to be complete, so that headlines are of all that is left."
+        )
         found.append(Defect("truncated", HIGH, 1, None, text, (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")))
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
@@ -177,7 +180,9 @@ def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
 
 
 def partial_steps(trace: RankTrace) -> list[Defect]:
-    """Steps that the capture cuts."""
+    """Steps that the capture cuts; those of a file that is cut off go with that."""
+    if trace.meta.is_truncated:
+        return []
     count, total = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0, len(trace.steps)
     text = f"{_many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
     if _complete_steps(trace).empty:

@@ -24,7 +24,7 @@ class Steps(Result):
         "name": "The range that marks the step on the host.",
         "is_complete": "Neither open nor partial: counts in means.",
         "is_open": "The capture's last step: its window ends with its own last operation.",
-        "is_partial": "The capture misses operations that this step launched.",
+        "is_partial": "The capture misses operations that this step launched, or may: its file is cut off.",
         "start_ns": "Start of the step's first GPU operation.",
         **breakdown.DEFINITIONS,
         "window_ns": "The step's first GPU operation's start to the next step's first one's start.",

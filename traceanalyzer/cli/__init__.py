@@ -1,6 +1,7 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
-Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug of this program; 130 interrupted.
+Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug of this program; 130 interrupted. A reader of the output
+that leaves before its end (`| head`) changes none of them.
 """
 
 import gc
@@ -14,6 +15,7 @@ from traceanalyzer import __version__
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.export import export
+from traceanalyzer.cli.output import lenient
 from traceanalyzer.cli.report import report
 from traceanalyzer.errors import TraceAnalyzerError
 
@@ -68,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     # Tables are many small objects and no cycles: the collector at its usual pace takes a twentieth of the time.
     gc.set_threshold(100_000, 50, 50)
+    sys.stdout = lenient(sys.stdout)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

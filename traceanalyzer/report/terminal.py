@@ -26,6 +26,8 @@ def show(report: Report, console: Console) -> None:
     """Print the headline breakdown of every rank, the costliest findings and what was skipped."""
     rows = report.results["headline"].rows()
     console.print(_table(report.label, rows))
+    if "headline" in care.doubted(report.results):
+        console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     for finding in report.findings[:5]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
     for sentence in care.of_what_is_here(report):

@@ -63,8 +63,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
     if ops.empty:
-        has_host = not builder.frame("host_ops").empty
-        raise NotATraceError(f"{path}: {_CPU_ALONE if has_host else _why_empty(text, decoder)}")
+        raise NotATraceError(f"{path}: {_why_empty(text, decoder, has_host=not builder.frame('host_ops').empty)}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
     yield from _one_per_device(meta, known, builder, _described(ops, rules))
 
@@ -81,9 +80,12 @@ def _paused_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _why_empty(text: EventText, decoder: EventDecoder) -> str:
+def _why_empty(text: EventText, decoder: EventDecoder, *, has_host: bool) -> str:
     if text.is_truncated:
-        return "cut off before its first event; record it again"
+        what = "GPU operation" if has_host else "event"
+        return f"cut off before its first {what}; copy the whole file, or record it again"
+    if has_host:
+        return _CPU_ALONE
     if decoder.skipped:
         return f"none of its {decoder.skipped} events can be read"
     return "a Chrome trace without PyTorch operators or GPU operations"
@@ -117,8 +119,6 @@ def _meta(
     path: Path, hint: RankHint, known: Properties, text: EventText, decoder: EventDecoder, spans: pd.DataFrame
 ) -> RankMeta:
     notes = []
-    if text.is_truncated:
-        notes.append("The file is cut off at its end: later events are missing, and with them parts of every figure.")
     if text.file.is_damaged:
         notes.append("The file's gzip data are damaged: what could be unpacked is used.")
     if decoder.skipped:

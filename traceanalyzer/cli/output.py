@@ -1,0 +1,27 @@
+"""Standard output that outlives its reader (`| head`) and its encoding."""
+
+import io
+from typing import Any, TextIO
+
+
+def lenient(stream: TextIO) -> TextIO:
+    """The stream, but what nobody reads any more is dropped, and characters that it cannot encode become `?`.
+
+    So a report is written whole and the exit code is that of the work, whoever listens. A terminal stays as it is but
+    for the characters.
+    """
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.reconfigure(errors="replace")
+    if stream.isatty():
+        return stream
+    pipe = io.BufferedWriter(_PipeThatMayClose(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(pipe, encoding=stream.encoding, errors="replace")
+
+
+class _PipeThatMayClose(io.FileIO):
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return memoryview(data).nbytes
