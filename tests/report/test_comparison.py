@@ -7,12 +7,13 @@ from xml.etree import ElementTree as ET
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
 from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
 from traceanalyzer.report import gates
-from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, verdict, waterfall
+from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, terminal, verdict, waterfall
 
 HOSTILE = "<img src=x onerror=alert(1)>|`a`\u202e"
 
@@ -30,13 +31,35 @@ def test_the_waterfall_adds_up_to_the_step():
     assert sum(part.change_ns for part in parts) == -4
 
 
-def split(run, transfer, wait):
+def split(run, transfer, wait, unmatched=0):
     """The capture with exposed communication told apart in both compared steps of each rank."""
     table = pd.DataFrame(
-        [{"rank": rank, "step": step, "exposed_transfer_ns": transfer, "exposed_wait_ns": wait, "exposed_unmatched_ns": 0}
+        [{"rank": rank, "step": step, "exposed_transfer_ns": transfer, "exposed_wait_ns": wait,
+          "exposed_unmatched_ns": unmatched}
          for rank in (0, 1) for step in (0, 1)]
     )  # fmt: skip
     return dataclasses.replace(run, tables={**run.tables, "exposed_comm": table})
+
+
+def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
+    made = comparison(split(capture(steady(10, 5, 5)), 4, 1), split(capture(steady(10, 7, 5)), 1, 1, 5))
+    console = Console(width=200)
+    with console.capture() as held:
+        terminal.show(DiffReport(made), console)
+    lines = held.get().replace("\u202f", " ").splitlines()
+    parts = (
+        "compute ns",
+        "exposed transfer ns",
+        "exposed wait ns",
+        "exposed, unmatched or not separable ns",
+        "idle ns",
+    )
+    shown = [
+        next(line.split(" a step")[1].split() for line in lines if line.strip().startswith(part)) for part in parts
+    ]
+    assert [sum(float(cells[column]) for cells in shown) for column in (0, 1)] == [20, 22]
+    assert next(line for line in lines if line.strip().startswith("step ")).split()[:4] == ["step", "ns", "20", "22"]
+    assert "exposed, unmatched or not separable" in [part.label for part in waterfall.parts(made, "other")]
 
 
 def without(run, *analyses):
@@ -65,7 +88,7 @@ def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
             (30, 0, 0),
             "Contradiction: its compute share (+50 percentage points), idle share (−50 percentage points) look better",
         ),
-        ((10, 5, 5), (10, 5, 15), "n = 1 and 1: one capture cannot tell a difference from noise"),
+        ((10, 5, 5), (10, 5, 15), "One capture of each cannot tell a difference from noise"),
         ((10, 5, 5), (10, 5, 5), "No figure differs."),
     ],
 )

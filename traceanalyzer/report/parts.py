@@ -41,8 +41,10 @@ _INSEPARABLE_PART = replace(
     COMM_PARTS[-1], label=f"exposed {INSEPARABLE}",
     definition="Exposed communication whose ranks do not wait alike: collectives with one root, uneven all-to-alls.",
 )  # fmt: skip
+UNSPLIT = "exposed, unmatched or not separable"
+"""What exposed communication that is neither transfer nor wait is called where its calls are not at hand."""
 _EITHER_PART = replace(
-    COMM_PARTS[-1], label="exposed, unmatched or not separable",
+    COMM_PARTS[-1], label=UNSPLIT,
     definition=f"{COMM_PARTS[-1].definition} Or: {_INSEPARABLE_PART.definition}",
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.report.comparison.verdict import per
+from traceanalyzer.report.parts import UNSPLIT
 from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
 
 POINTS = "pp"
@@ -47,10 +48,17 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
     known = own["value"].dropna().abs()
     largest = float(known.max()) if len(known) else 0.0
     shown = scale(name, known.tolist())
-    suffix = f" {per(comparison)}" if BY_NAME[name].per_step else ""
-    label = name.removesuffix("_ns").removesuffix("_pct").removesuffix("_bytes").replace("_", " ")
+    of_what = per(comparison)
+    is_said = name == "step_ns" and of_what == "a step"
+    suffix = f" {of_what}" if BY_NAME[name].per_step and not is_said else ""
     values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
-    return Row(name, label, f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values)
+    return Row(name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values)
+
+
+def _label(name: str) -> str:
+    if name == "exposed_unmatched_ns":
+        return UNSPLIT
+    return name.removesuffix("_ns").removesuffix("_pct").removesuffix("_bytes").replace("_", " ")
 
 
 def _value(row: pd.Series, shown: Scale, largest: float) -> Value:

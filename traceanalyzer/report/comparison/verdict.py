@@ -71,12 +71,13 @@ def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
 
 def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     says = row["significance"]
-    counts = " and ".join(str(len(comparison_side.captures)) for comparison_side in comparison.sides
-                          if comparison_side.label in (comparison.base.label, run))  # fmt: skip
+    numbers = [len(side.captures) for side in comparison.sides if side.label in (comparison.base.label, run)]
+    counts = " and ".join(map(str, numbers))
     if says == welch.CANNOT_TELL:
         spread = _value(comparison, "step_std_ns", run)
         inside = f" (steps inside its capture vary by ± {text(spread, '_ns')})" if spread is not None else ""
-        return f"n = {counts}: one capture cannot tell a difference from noise{inside}."
+        who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
+        return f"{who} cannot tell a difference from noise{inside}."
     p = row["p_value"]
     tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")
     return (
@@ -105,11 +106,22 @@ def _communication(comparison: Comparison, run: str) -> Iterator[str]:
         return
     for row in table.frame.to_dict("records"):
         is_one = (table.frame["collective"] == row["collective"]).sum() == 1
-        name = str(row["collective"]).replace("_", "-") + (
-            "" if is_one else f" of {row.get('dtype') or 'unknown type'}"
-        )
+        name = str(row["collective"]).replace("_", "-") + ("" if is_one else f" of {_element_type(row.get('dtype'))}")
         yield from _collective(name, row, per(comparison), _phases(comparison, run, row["collective"]))
     yield from _overlap(comparison, run)
+
+
+def _element_type(dtype: object) -> str:
+    """The name that PyTorch's users know: traces say `Float`, C++'s name for `float32`."""
+    if not isinstance(dtype, str):
+        return "unknown type"
+    return _TYPES.get(dtype, dtype.lower())
+
+
+_TYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
+    "Char": "int8", "Byte": "uint8",
+}  # fmt: skip
 
 
 def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from traceanalyzer.diff import Comparison, metrics
+from traceanalyzer.report.parts import UNSPLIT
 
 SPLIT = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 
@@ -10,7 +11,7 @@ _LOOKS = {
     "compute_ns": ("compute", "compute"),
     "exposed_transfer_ns": ("exposed transfer", "transfer"),
     "exposed_wait_ns": ("exposed wait", "wait"),
-    "exposed_unmatched_ns": ("exposed, unmatched", "unmatched"),
+    "exposed_unmatched_ns": (UNSPLIT, "unmatched"),
     "exposed_comm_ns": ("exposed communication", "comm"),
     "exposed_copy_ns": ("exposed copy", "copy"),
     "idle_ns": ("idle", "idle"),
