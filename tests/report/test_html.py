@@ -163,6 +163,18 @@ def test_a_later_result_has_a_table_without_a_template():
     assert "More figures" in page.text
 
 
+def test_rows_beyond_the_shown_are_counted_once():
+    """Where a script folds a table its button counts all rows, so the count of those not yet unpacked is hidden."""
+    assert ".folded-rows .later-rows { display: none; }" in html.page(
+        Report("x", run([rank_trace([("compute", 0, 10)])]))
+    )
+
+
+def test_the_page_says_what_summary_csv_is_of():
+    page = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]))))
+    assert "summary.csv is “Where each rank's GPU time goes” (whole capture)." in page.text
+
+
 @pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])
 def test_a_page_of_almost_nothing(ops):
     page = Page(html.page(Report("x", run([rank_trace(ops)]))))

@@ -1,9 +1,10 @@
 import pytest
+from rich.console import Console
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding
-from traceanalyzer.report import Report
+from traceanalyzer.report import Report, terminal
 from traceanalyzer.report.parts import split
 from traceanalyzer.report.verdict import sentences
 
@@ -32,6 +33,15 @@ def verdict(*ranks, findings=()):
 )
 def test_the_breakdown_alone_says_what_is_wrong_or_that_nothing_is(ranks, said):
     assert said in verdict(*ranks)
+
+
+@pytest.mark.parametrize(("ranks", "said"), [((BUSY, BUSY), "Nothing stands out"), ((LATE, LATE), "spent idle")])
+def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
+    report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)]), ())
+    console = Console(width=200)
+    with console.capture() as held:
+        terminal.show(report, console)
+    assert said in held.get()
 
 
 def test_findings_speak_first():

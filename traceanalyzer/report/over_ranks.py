@@ -135,7 +135,7 @@ def wait_matrix(result: Result) -> pd.DataFrame | None:
         return None
     wide = known.pivot_table(index="rank", columns="collective", values="wait_ns", aggfunc="sum").astype("Int64")
     wide = wide[wide.sum().sort_values(ascending=False).index]
-    wide.columns = [f"{name}_wait_ns" for name in wide]
+    wide.columns = [f"{str(name).replace('_', '-')}_wait_ns" for name in wide]
     total = wide.sum(axis=1).astype("Int64")
     table = wide.assign(wait_ns=total).reset_index() if len(wide.columns) > 1 else wide.reset_index()
     return table.sort_values(table.columns[-1], ascending=False, kind="stable", ignore_index=True)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer.report import Report, care
+from traceanalyzer.report import Report, care, parts, verdict
 
 COLOURS: Mapping[str, str] = {
     "compute": "#0072B2",
@@ -30,6 +30,9 @@ def show(report: Report, console: Console) -> None:
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     for finding in report.findings[:5]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
+    if not report.findings:  # what the page says then: where the time went, or that nothing stands out
+        for sentence in verdict.sentences(report, parts.split(report.results)):
+            console.print(f"[bold]•[/] {escape(sentence)}")
     for sentence in care.of_what_is_here(report):
         console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
     for item in report.skipped:

@@ -100,6 +100,8 @@ def _text(key: str, value: object) -> Cell:
         return Cell(ABSENT)
     full = str(value)
     shown = " + ".join(short_name(part) for part in full.split(" + ")) if key in _NAMES else full
+    if key == "collective":
+        shown = full.replace("_", "-")
     return Cell(shown, full if shown != full else "")
 
 
