@@ -36,13 +36,13 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, one for each cause, costliest first; those without a cost last, severest first."""
+    """All findings, one for each cause, first those with most to win; those of unknown gain last, severest first."""
     found = [finding for rule in RULES for finding in _of_rule(rule, results)]
     return tuple(sorted(folded(found), key=_impact))
 
 
 def _impact(finding: Finding) -> tuple[bool, int, int]:
-    return finding.cost_ns is None, -(finding.cost_ns or 0), SEVERITIES.index(finding.severity)
+    return finding.gain_ns is None, -(finding.gain_ns or 0), SEVERITIES.index(finding.severity)
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:

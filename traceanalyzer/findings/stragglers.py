@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.breakdown import Breakdown
 from traceanalyzer.analyses.exposed_comm import ExposedComm
+from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.pipeline import Pipeline
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
@@ -65,6 +66,7 @@ def stragglers(
     steps: Steps,
     breakdown: Breakdown,
     pipeline: Pipeline,
+    kernels: Kernels,
 ) -> list[Finding]:
     """Each rank for which another waits at least 2 % of a step, the five costliest.
 
@@ -75,7 +77,7 @@ def stragglers(
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
     return [
         replace(
-            _finding(row, stages, first_step),
+            _finding(row, stages, first_step, is_alone=_runs_alone(row, kernels)),
             evidence=_evidence(row, times),
             interval_ns=_longest_wait(row, waits.table, times),
         )
@@ -106,16 +108,23 @@ def _first_complete(steps: Steps) -> int | None:
     return None if complete.empty else int(complete["step"].min())
 
 
-def _finding(row: Mapping[str, Any], stages: Mapping[int, int], first_step: int | None) -> Finding:
+def _runs_alone(row: Mapping[str, Any], kernels: Kernels) -> bool:
+    """Whether no other rank runs the kernel that takes the straggler longer."""
+    ranks = set(kernels.table.loc[kernels.table["name"] == row["operation"], "rank"])
+    return row["cause"] == "compute" and ranks == {row["rank"]}
+
+
+def _finding(row: Mapping[str, Any], stages: Mapping[int, int], first_step: int | None, *, is_alone: bool) -> Finding:
     cause = cause_of(row, stages)
     is_of_pipeline = row["rank"] in stages and cause == pipeline_name(stages[row["rank"]])
     return Finding(
         rule="straggler",
         severity=lower(severity(row["cost_pct"])) if _is_rare(row) else severity(row["cost_pct"]),
         title=_of_a_stage(row) if is_of_pipeline else f"{_late(row)}: {_who_waits(row)}.",
-        recommendation=f"{_where_to_look(row, first_step)}{_advice(row, is_of_pipeline=is_of_pipeline)}",
+        recommendation=f"{_where_to_look(row, first_step)}{_advice(row, is_of_pipeline=is_of_pipeline)}"
+        f"{' No other rank runs that kernel.' if is_alone else ''}",
         caveat=_caveat(row),
-        cost_ns=row["cost_max_ns"],
+        gain_ns=row["cost_max_ns"],
         table="stragglers",
         about=None if is_of_pipeline else cause,
         part_of=cause if is_of_pipeline else None,

@@ -10,10 +10,22 @@ import jinja2
 from markupsafe import Markup
 
 from traceanalyzer.names import short_name
-from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict, waiting
+from traceanalyzer.report import (
+    Report,
+    assets,
+    by_collective,
+    care,
+    heat,
+    over_ranks,
+    quantities,
+    table_view,
+    tiles,
+    verdict,
+    waiting,
+)
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
-from traceanalyzer.report.parts import Split, split
+from traceanalyzer.report.parts import Split, headline_steps, split
 from traceanalyzer.report.run_facts import headline_facts
 from traceanalyzer.report.schedule import schedule
 from traceanalyzer.report.timeline_data import timeline_data
@@ -86,6 +98,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
+        "by_collective": by_collective,
         "waiting": waiting,
         "schedule": schedule,
         "zero_ns": _zero(report),
@@ -154,11 +167,17 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
-        f"{numbers.nunique()} steps captured" if len(numbers) else "no steps marked",
-        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}",
+        _captured(numbers.nunique(), len(headline_steps(report.results))),
+        f"{quantities.text(ranks['window_ns'].max(), '_ns')} of GPU time captured{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
+
+
+def _captured(steps: int, complete: int) -> str:
+    if not steps:
+        return "no steps marked"
+    return f"{steps} steps captured{f', {complete} complete' if complete != steps else ''}"
 
 
 def _versions(texts: list[str]) -> list[str]:
