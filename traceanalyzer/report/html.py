@@ -162,13 +162,12 @@ def _head(report: Report) -> list[str]:
     if not sizes and report.run_info and report.run_info.world_size:
         sizes = [report.run_info.world_size]
     steps = report.results["steps"].to_frame()
-    numbers = steps["step"].dropna() if len(steps) else steps
     facts = [
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
-        _captured(numbers.nunique(), len(headline_steps(report.results))),
-        f"{quantities.text(ranks['window_ns'].max(), '_ns')} of GPU time captured{' a rank' if len(ranks) > 1 else ''}",
+        _captured(steps["step"].nunique(), len(headline_steps(report.results))),
+        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
