@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings import balance, communication, copies, efficiency, idle, pipeline, stragglers
+from traceanalyzer.findings import balance, communication, copies, efficiency, idle, in_turn, pipeline, stragglers
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
 
@@ -18,6 +18,7 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_bubble,
     pipeline.pipeline_imbalance,
     stragglers.stragglers,
+    in_turn.in_turn,
     balance.uneven_compute,
     communication.little_overlap,
     communication.low_bandwidth,

@@ -22,6 +22,10 @@ from traceanalyzer.names import short_name
 LEAST_COST_PCT = 2.0
 """Of a step; less is noise."""
 
+TURNS_COST_PCT = 5.0
+"""Of a step, all together; GPUs are never quite alike."""
+
+_LEAST_TURNS = 3
 _MOST_FINDINGS = 5
 
 _LATE = {
@@ -37,7 +41,7 @@ _LATE = {
     "between_kernels": "Rank {rank} loses time between short kernels",
 }
 
-_ADVICE = {
+ADVICE = {
     "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
     "at this GPU's clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
@@ -68,26 +72,46 @@ def stragglers(
     pipeline: Pipeline,
     kernels: Kernels,
 ) -> list[Finding]:
-    """Each rank for which another waits at least 2 % of a step, the five costliest.
+    """Each rank for which another waits at least 2 % of a step, the five costliest; not those that take turns.
 
     In a pipeline a rank that computes longer is part of what the pipeline rules say.
     """
     first_step = _first_complete(steps)
-    times = _times(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
+    said = {row["rank"] for rows in turns(stragglers) for row in rows}
+    times = times_of(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
     return [
         replace(
             _finding(row, stages, first_step, is_alone=_runs_alone(row, kernels)),
             evidence=_evidence(row, times),
-            interval_ns=_longest_wait(row, waits.table, times),
+            interval_ns=longest_wait(row, waits.table, times),
         )
-        for row in costly(stragglers)[:_MOST_FINDINGS]
+        for row in [row for row in costly(stragglers) if row["rank"] not in said][:_MOST_FINDINGS]
     ]
 
 
 def costly(stragglers: Stragglers) -> list[dict[str, Any]]:
     """The stragglers that cost enough to speak of, costliest first."""
     return [row for row in stragglers.rows() if (row["cost_pct"] or 0) >= LEAST_COST_PCT]
+
+
+def turns(stragglers: Stragglers) -> list[list[dict[str, Any]]]:
+    """Ranks that are late by one cause, each in some steps only, together for three at least: a list for each cause.
+
+    Together they cost at least 5 % of a step; each of many may cost too little to speak of.
+    """
+    rare: dict[str, list[dict[str, Any]]] = {}
+    for row in stragglers.rows():
+        if row["steps"] and row["steps_affected"] and _is_rare(row) and row["collective"] not in POINT_TO_POINT:
+            rare.setdefault(row["cause"] or "", []).append(row)
+    return [
+        rows
+        for cause, rows in rare.items()
+        if cause
+        and len(rows) > 1
+        and sum(row["steps_affected"] for row in rows) >= _LEAST_TURNS
+        and sum(row["cost_pct"] for row in rows) >= TURNS_COST_PCT
+    ]
 
 
 def cause_of(row: Mapping[str, Any], stages: Mapping[int, int]) -> str:
@@ -153,7 +177,7 @@ def _where_to_look(row: Mapping[str, Any], first_step: int | None) -> str:
 
 
 def _advice(row: Mapping[str, Any], *, is_of_pipeline: bool) -> str:
-    advice = _STAGE_ADVICE if is_of_pipeline else _ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
+    advice = _STAGE_ADVICE if is_of_pipeline else ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
     if not row["operation"]:
         return advice
     longer = f"{milliseconds(row['operation_ns'])}{' a step' if row['steps'] else ''}"
@@ -191,7 +215,7 @@ def _who_waits_at_times(row: Mapping[str, Any], where: str) -> str:
     return f"{when} {row['waiting_ranks']} ranks wait for it inside {where}, rank {row['cost_max_rank']} most, {wait}"
 
 
-def _times(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:
+def times_of(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:
     """How each complete step of each rank splits, or its whole capture."""
     frame = windows.to_frame()
     frame = (
@@ -212,18 +236,18 @@ def _caveat(row: Mapping[str, Any]) -> str:
     by_host = row["cause"] in ("host", "sync", "launch", "between_kernels")
     if row["collective"] in POINT_TO_POINT:
         won = "Pipeline stages wait for each other by design; only what exceeds the expected bubble can be won."
-        return f"{won} {_PROFILED}" if by_host else won
+        return f"{won} {PROFILED}" if by_host else won
     if by_host:
-        return _PROFILED
+        return PROFILED
     if row["cause"] is None:
         return "No part of this rank's time exceeds the others' enough to explain it: perhaps late from the start."
     return "Once this rank is faster, the next slowest sets the pace: expect to win less than the wait."
 
 
-_PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
+PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
 
-def _longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
+def longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
     """The longest one within the steps that the cost is of."""
     own = waits[(waits["rank"] == row["cost_max_rank"]) & (waits["waits_for"] == row["rank"])]
     if "start_ns" in times:
