@@ -129,6 +129,34 @@ def test_unnumbered_files_take_free_numbers_in_natural_order(tmp_path):
     assert {c.path.name: c.ranks for c in run.captures} == {"t9.json": (1,), "t10.json": (2,), "z.json": (0,)}
 
 
+def ended(start_s, length_s, **more):
+    end = {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": (start_s + length_s) * SECOND}
+    return document([kernel(start_s * SECOND, 5), end], base_ns=10**18, **more)
+
+
+@pytest.mark.parametrize(
+    ("starts", "groups"),
+    [
+        ((0, 1, 2), [["a.json"], ["b.json"], ["c.json"]]),
+        ((0, 0.2, 0.6), [["a.json", "b.json", "c.json"]]),
+        ((3, 0.2, 0), [["b.json", "c.json"], ["a.json"]]),
+    ],
+    ids=["one after the other", "at one time", "two of them"],
+)
+def test_files_that_name_no_rank_are_one_job_only_at_one_time(tmp_path, starts, groups):
+    for name, start in zip("abc", starts, strict=True):
+        write(tmp_path / f"{name}.json", ended(start, 0.5))
+    found = discover(tmp_path).runs
+    assert [[c.path.name for c in run.captures] for run in found] == groups
+    assert [[c.ranks for c in run.captures] for run in found] == [[(n,) for n in range(len(group))] for group in groups]
+
+
+def test_files_that_name_their_rank_may_come_from_hosts_whose_clocks_differ(tmp_path):
+    for rank in (0, 1):
+        write(tmp_path / f"rank{rank}.json", ended(rank * 2, 0.5))
+    assert len(discover(tmp_path).runs) == 1
+
+
 def test_what_is_no_trace_is_skipped_with_why(tmp_path):
     capture(tmp_path, "rank0.json", 0)
     write(tmp_path / "notes.json", b'{"a": 1}')

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceanalyzer.clustering import RUN_INFO, Capture, Run, merged, natural, numbered, run_of, runs_of
@@ -52,7 +52,7 @@ def discover(folder: Path) -> Found:
     runs = [
         run
         for place, members in by_folder.items()
-        for run in runs_of(members, "" if place == folder else printable(str(place.relative_to(folder))), place)
+        for run in runs_of(_with_ends(members), _name_below(place, folder), place)
     ]
     return Found(tuple(sorted(merged(runs), key=lambda run: run.start_ns)), tuple(skipped))
 
@@ -104,6 +104,19 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
     return captures, skipped
 
 
+def _with_ends(captures: list[Capture]) -> list[Capture]:
+    """When those ended that say nowhere which rank they are: only time tells then whether they are one job's."""
+    unnamed = [capture for capture in captures if capture.is_numbered_by_order]
+    if len(unnamed) < 2:
+        return captures
+    return [replace(c, end_ns=_end_ns(c.path)) if c.is_numbered_by_order else c for c in captures]
+
+
+def _end_ns(path: Path) -> int | None:
+    reader = reader_of(path)
+    return reader.ended_ns(path) if reader else None
+
+
 def _peek(path: Path) -> Header:
     try:
         reader = reader_of(path)
@@ -134,6 +147,10 @@ def _run_folder(path: Path, top: Path) -> Path:
     while place not in (top, place.parent) and _RANK_FOLDER.fullmatch(place.name):
         place = place.parent
     return place
+
+
+def _name_below(place: Path, top: Path) -> str:
+    return "" if place == top else printable(str(place.relative_to(top)))
 
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:

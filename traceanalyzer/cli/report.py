@@ -57,18 +57,15 @@ def report(folder: Path | None, **options: Any) -> int:
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
     """Runs to analyse, each with its name and folder to write."""
+    from traceanalyzer.loading import name_of
+
     base = output or Path("reports", label)
     if select == "latest":
         run = found.runs[-1]
-        return [(run, f"{label}/{run.label}" if run.label else label, base)]
-    names = [f"run_{number}_{_timestamp(run.start_ns)}" for number, run in enumerate(found.runs)]
-    return [(run, f"{label}/{run.label or name}", base / name) for run, name in zip(found.runs, names, strict=True)]
-
-
-def _timestamp(start_ns: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(start_ns / 1e9, UTC).strftime("%Y%m%d-%H%M%S")
+        return [(run, label if len(found.runs) == 1 and not run.label else f"{label}/{name_of(run)}", base)]
+    return [
+        (run, f"{label}/{name_of(run)}", base / f"run_{number}_{run.began}") for number, run in enumerate(found.runs)
+    ]
 
 
 def _one(

@@ -47,6 +47,13 @@ def peek(path: Path) -> Header:
     )
 
 
+def ended_ns(path: Path) -> int | None:
+    """When the capture ended, by the mark that the profiler leaves at the file's end; see `Reader.ended_ns`."""
+    text = EventText.open(path)
+    last = text.window_end_us()
+    return None if last is None else properties(text.head).base_ns + round(last * 1000)
+
+
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """The ranks of one file: one, or one for each GPU when the file names no rank.
 
