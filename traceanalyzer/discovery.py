@@ -17,7 +17,7 @@ EXPECTED = (
 )
 """What a trace may be, for people."""
 
-OURS = (RUN_INFO, "summary.json")
+OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
 """Files that the runners and this program write; no traces."""
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)

@@ -31,7 +31,7 @@ def test_writes_every_form(tmp_path, capsys):
     assert run(["diff", DDP, FSDP]) == 0
     folder = tmp_path / "reports" / "diff_ddp_fsdp_full"
     assert {path.name for path in folder.iterdir()} == {
-        "summary.html", "summary.csv", "summary.json", "summary.md", "tables",
+        "summary.html", "summary.csv", "summary.json", "summary.md", "tables", ".traceanalyzer.json",
     }  # fmt: skip
     found = summary(folder)
     assert (found["base"], found["runs"], found["per"], found["is_fair"]) == (

@@ -1,5 +1,6 @@
 """`analyze-traces report`, which is also what `analyze-traces` does without a command."""
 
+import os
 import shlex
 import sys
 from functools import partial
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer import __version__
 from traceanalyzer.cli.options import find_traces, gate_options, input_options, load_options, talk_options
 
 if TYPE_CHECKING:
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
     from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.report import Report
 
 FORMATS = ("html", "csv", "json", "parquet")
 
@@ -75,15 +79,36 @@ def _one(
     """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
     from rich.markup import escape
 
+    from traceanalyzer import gate
+    from traceanalyzer.report import folder, gates, terminal
+
+    with folder.whole(target, _source(run), _content(run, load, label)) as draft:
+        made, outcomes, files = _analysed(found, run, load, label, draft.path, options, console)
+        written = draft.final(files)
+    terminal.show(made, console)
+    gates.show(outcomes, console)
+    for note in draft.notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
+    if options["verbose"]:
+        console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
+    page = next((path for path in written if path.suffix == ".html"), target)
+    console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
+    return page, gate.has_failed(outcomes)
+
+
+def _analysed(
+    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, options: dict[str, Any],
+    console: "Console",
+) -> "tuple[Report, list[Outcome], list[Path]]":  # fmt: skip
+    """The run's report, what became of the gates, and the files written of both."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.loading import other_runs
-    from traceanalyzer.report import care, gates, terminal
+    from traceanalyzer.report import care, gates
     from traceanalyzer.report.build import build
-    from traceanalyzer.report.write import prepare, write
+    from traceanalyzer.report.write import write
     from traceanalyzer.scale import summarise, visit
 
-    prepare(target)
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
     with progress(console, len(run.captures)) as advance:
@@ -94,17 +119,24 @@ def _one(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
     )  # fmt: skip
-    written = write(made, target, formats, plotlyjs=options["plotlyjs"])
-    written += gates.write(outcomes, target) if outcomes else []
+    written = write(made, folder, formats, plotlyjs=options["plotlyjs"])
+    written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
-        visit(run, load, summary.claims, partial(write_rank, folder=target / "events"), jobs=options["jobs"])
-    terminal.show(made, console)
-    gates.show(outcomes, console)
-    if options["verbose"]:
-        console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
-    page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
-    return page, gate.has_failed(outcomes)
+        visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
+    return made, outcomes, written
+
+
+def _source(run: "Run") -> str:
+    """The folder of the run's files, or its only file."""
+    places = [str(capture.path.resolve()) for capture in run.captures]
+    return os.path.commonpath(places)
+
+
+def _content(run: "Run", load: "LoadOptions", label: str) -> str:
+    from traceanalyzer.report.folder import fingerprint
+
+    files = [capture.path for capture in run.captures] + ([run.info] if run.info else [])
+    return fingerprint(__version__, label, load, files=files)
 
 
 def progress(console: "Console", files: int) -> Any:
