@@ -187,6 +187,15 @@ def test_a_named_file_that_does_not_exist(tmp_path):
         of_files([tmp_path / "rank0.json"])
 
 
+@pytest.mark.parametrize("second", ["rank0.json", "x/../rank0.json", "link.json"])
+def test_a_file_that_is_named_twice(tmp_path, second):
+    capture(tmp_path, "rank0.json", 0)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link.json").symlink_to(tmp_path / "rank0.json")
+    with pytest.raises(InputError, match=r"rank0\.json: named 2 times"):
+        of_files([tmp_path / "rank0.json", tmp_path / second])
+
+
 def test_a_file_that_cannot_be_opened_leaves_the_others(tmp_path, monkeypatch):
     def refusing(path, *arguments, **options):
         if path.name == "b.sqlite":

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,11 +62,14 @@ def of_files(paths: Sequence[Path]) -> Found:
     """The named files as one run.
 
     Raises:
-        InputError: a file does not exist, or none of them is a trace.
+        InputError: a file does not exist or is named twice, or none of them is a trace.
     """
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file")
+    for path, times in Counter(path.resolve() for path in paths).items():
+        if times > 1:
+            raise InputError(f"{path}: named {times} times; name each rank's own file once")
     captures, skipped = _peeked(paths)
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
