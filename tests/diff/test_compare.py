@@ -173,6 +173,33 @@ def test_model_flops_that_are_a_lower_bound_are_not_compared(other):
     )
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_refused"),
+    [
+        ((768, 2304, 4096), (2048, 8192), True), ((768, 2304, 4096), (384, 768, 1152), False),
+        ((768,), (), False), ((), (), False),
+    ],
+    ids=["another model", "its matrices cut", "only one tells", "none tells"],
+)  # fmt: skip
+def test_matrix_products_without_a_common_dimension_are_another_model(one, other, is_refused):
+    sides = two(*(replace(capture(steady(10)), dimensions=sizes) for sizes in (one, other)))
+    if not is_refused:
+        assert compare(sides).fairness.is_fair
+        return
+    with pytest.raises(UsageError, match=r"size of matrix products differs \(768, 2304, 4096 \| 2048, 8192\)"):
+        compare(sides)
+
+
+def test_matrix_products_in_another_type_are_other_work():
+    made = [with_flops((5e12, 5e12)) for _ in range(2)]
+    sides = two(*(
+        replace(one, tables={**one.tables, "mfu": one.tables["mfu"].assign(element_type=kind)})
+        for one, kind in zip(made, ("bf16", "fp32"), strict=True)
+    ))  # fmt: skip
+    with pytest.raises(UsageError, match=r"element type of matrix products differs \(bf16 \| fp32\)"):
+        compare(sides)
+
+
 def test_a_run_that_never_exchanged_gradients_is_refused():
     ops = steady(10, 5), steady(10)
     sides = two(capture(ops[0], info=info()), capture(ops[1], info=info()))

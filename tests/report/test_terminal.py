@@ -26,7 +26,7 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
     words = " ".join(text.split())
     if not is_table:
         assert (
-            "rank 1: window 1.00 ms; %: compute 25.0, exposed comm 75.0, exposed copy 0.0, idle 0.0; overlap 0.0"
+            "rank 1: window 1.00 ms, compute 25.0 %, exposed comm 75.0 %, exposed copy 0.0 %, idle 0.0 %, overlap 0.0 %"
             in words
         )
     assert max(map(len, text.splitlines())) <= width
@@ -35,4 +35,4 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
 def test_a_narrow_terminal_names_the_ranks_that_it_leaves_out():
     text = " ".join(printed(40, ranks=17).split())
     assert "16 of 17 ranks, most exposed communication first" in text
-    assert text.count("rank 1") < 17
+    assert text.count("window 1.00 ms") == 16

@@ -10,7 +10,7 @@ import msgspec
 
 from traceanalyzer import run_info
 from traceanalyzer.clustering import Run
-from traceanalyzer.diff import lanes
+from traceanalyzer.diff import lanes, matrix_shapes
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
@@ -153,6 +153,7 @@ def _capture(
         info=info,
         lanes=lanes.of_results(results, shared),
         notes=(*notes, *summary.notes, *skipped),
+        dimensions=matrix_shapes.dimensions(results),
     )
 
 
