@@ -9,6 +9,7 @@ import pytest
 from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import InputError
+from traceanalyzer.readers import nsys_parquet
 
 SECOND = 1_000_000  # µs
 
@@ -211,6 +212,32 @@ def test_a_file_that_cannot_be_opened_leaves_the_others(tmp_path, monkeypatch):
     assert [(Path(item.what).name, item.why) for item in found.skipped] == [
         ("b.sqlite", "cannot be read (Permission denied)")
     ]
+
+
+def test_a_folder_that_cannot_be_entered_leaves_the_others(tmp_path, monkeypatch):
+    def refusing(path):
+        if path.name == "rank_1":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return recognises(path)
+
+    for rank in (0, 1):
+        capture(tmp_path, f"rank_{rank}/t.json", rank)
+    recognises = nsys_parquet.recognises
+    monkeypatch.setattr(nsys_parquet, "recognises", refusing)
+    found = discover(tmp_path)
+    assert [c.ranks for run in found.runs for c in run.captures] == [(0,)]
+    assert [(Path(item.what).name, item.why) for item in found.skipped] == [
+        ("rank_1", "cannot be read (Permission denied)")
+    ]
+
+
+@pytest.mark.parametrize("name", ["rank1.json.gz", "job.sqlite"])
+def test_a_link_that_leads_nowhere_is_skipped_with_why(tmp_path, name):
+    capture(tmp_path, "rank0.json", 0)
+    (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    (tmp_path / "notes.txt").symlink_to(tmp_path / "nowhere")
+    (skipped,) = discover(tmp_path).skipped
+    assert (Path(skipped.what).name, skipped.why) == (name, "a link to a file that is not there")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

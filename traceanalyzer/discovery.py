@@ -81,7 +81,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
         for name in list(folders):
-            if reader_of(Path(place, name)):
+            if _may_be_trace(Path(place, name)):
                 folders.remove(name)
                 yield Path(place, name)
         for name in sorted(files, key=natural):
@@ -91,9 +91,11 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _may_be_trace(path: Path) -> bool:
-    """Whether to look into the file; one that cannot be read, or a damaged database, is then named as skipped."""
+    """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
     try:
-        return reader_of(path) is not None or path.suffix == ".sqlite"
+        is_broken = path.suffix == ".sqlite" and not path.is_dir()
+        is_broken |= path.is_symlink() and not path.exists() and path.name.endswith((".json", ".json.gz", ".nsys-rep"))
+        return is_broken or reader_of(path) is not None
     except OSError:
         return True
 
@@ -127,13 +129,18 @@ def _peek(path: Path) -> Header:
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
     if reader is None:
-        why = (
-            "not an SQLite database; export the report again"
-            if path.suffix == ".sqlite"
-            else f"no trace; expected {EXPECTED}"
-        )
-        raise NotATraceError(f"{path}: {why}")
+        raise NotATraceError(f"{path}: {_why_none(path)}")
     return reader.peek(path)
+
+
+def _why_none(path: Path) -> str:
+    if not path.exists():
+        return "a link to a file that is not there"
+    return (
+        "not an SQLite database; export the report again"
+        if path.suffix == ".sqlite"
+        else f"no trace; expected {EXPECTED}"
+    )
 
 
 def _hint(path: Path) -> RankHint | None:

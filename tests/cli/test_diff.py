@@ -211,7 +211,8 @@ def test_the_report_shows_run_json(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["diff", DDP], "Missing argument"), (["diff", "nowhere", DDP], "nowhere: no such folder"),
+        (["diff", DDP], "Missing argument"), (["diff", DDP, ""], "named by nothing"), (["diff", DDP, "x="], "named by nothing"),
+        (["diff", DDP, FSDP, "-o", ""], "Invalid value for '--output'"), (["diff", "nowhere", DDP], "nowhere: no such folder"),
         (["diff", DDP, FSDP, "--fail-on", "step_ms 3%"], "METRIC OP NUMBER"),
         (["diff", DDP, FSDP, "--fail-on", "nonsense > 3"], "nonsense"),
         (["baseline", "save", "../x", DDP], "plain file name"), ([DDP, "--fail-on", "step_ms +3%"], "needs a base run"),

@@ -159,6 +159,9 @@ def test_quiet_prints_nothing(capsys):
     ("arguments", "message"),
     [
         (["--trace-dir", "nowhere"], "nowhere: no such folder"),
+        (["--trace-dir", ""], "Invalid value for '--trace-dir': it is empty (an unset variable?)"),
+        (["", "--steps", "last"], "it is empty"),
+        (["good", "--output", ""], "Invalid value for '--output'"),
         (["empty"], "no traces here"),
         (["empty"], ".nsys-rep files or their exports: .sqlite files or folders of Parquet"),
         (["database"], "database/job.sqlite: not an SQLite database; export the report again"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.options import STEPS, gate_options, part_options, talk_options
+from traceanalyzer.cli.options import PLACE, STEPS, gate_options, part_options, talk_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ FORMATS = ("html", "csv", "json", "md")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("base")
 @click.argument("others", nargs=-1, required=True, metavar="OTHER...")
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FOLDER",
+@click.option("--output", "-o", type=PLACE, metavar="FOLDER",
               help="Where to write (default: reports/diff_<base>_<other>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: all).")  # fmt: skip
@@ -108,7 +108,8 @@ def source_options(options: dict[str, Any]) -> "SourceOptions":
 def _folder(sides: "Sequence[Side]") -> str:
     from traceanalyzer.report.comparison.tables import plain_name
 
-    return "_".join(["diff", *(plain_name(side.label) for side in sides)])[:200]
+    name = "_".join(["diff", *(plain_name(side.label) for side in sides)])
+    return name.encode()[:200].decode(errors="ignore")  # file systems count bytes
 
 
 def _content(comparison: "Comparison", outcomes: "Sequence[Outcome]") -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.options import find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,9 +25,9 @@ FORMATS = ("html", "csv", "json", "parquet")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=PLACE)
 @input_options
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FOLDER",
+@click.option("--output", "-o", type=PLACE, metavar="FOLDER",
               help="Where to write (default: reports/<name of the run>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip

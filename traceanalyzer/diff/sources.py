@@ -110,6 +110,8 @@ def _parts(source: str) -> list[str]:
 def _read(source: str, options: SourceOptions) -> list[Capture]:
     if source.startswith(BASELINE):
         return _of_baseline(source.removeprefix(BASELINE), options.baselines)
+    if not source:
+        raise UsageError("a run to compare is named by nothing (an unset variable?)")
     path = Path(source)
     if path.suffix == ".json" and path.is_file():
         content = _decoded(path)

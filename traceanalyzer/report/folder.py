@@ -60,8 +60,8 @@ def whole(target: Path, source: str, content: str) -> Iterator[Draft]:
     Raises:
         UsageError: it cannot be written.
     """
-    is_new = not target.exists()
     try:
+        is_new = not target.exists()
         target.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=target))
     except OSError as error:
