@@ -1,6 +1,7 @@
 """PyTorch-profiler (Kineto) Chrome traces, `.json` and `.json.gz`: old and new, whole and damaged."""
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,8 @@ from traceanalyzer.schema import NONE
 
 _UNNAMED = "(unnamed)"
 
+_EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
+
 _CPU_ALONE = "has no GPU operations; record it with ProfilerActivity.CUDA, on the rank's own GPU"
 
 
@@ -39,6 +42,8 @@ def peek(path: Path) -> Header:
     text = EventText.open(path)
     known = properties(text.head)
     first = text.first_time_us()
+    if _EXPORT.search(text.head):
+        raise NotATraceError(f"{path}: made by `analyze-traces export`; name the traces that it was made from")
     return Header(
         ranks=None if known.rank is None else (known.rank,),
         world_size=known.world_size,
