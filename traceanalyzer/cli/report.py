@@ -66,7 +66,7 @@ def _targets(found: "Found", label: str, select: str, output: Path | None) -> "l
     base = output or Path("reports", label)
     if select == "latest":
         run = found.runs[-1]
-        return [(run, label if len(found.runs) == 1 and not run.label else f"{label}/{name_of(run)}", base)]
+        return [(run, f"{label}/{run.label}" if run.label else label, base)]
     return [
         (run, f"{label}/{name_of(run)}", base / f"run_{number}_{run.began}") for number, run in enumerate(found.runs)
     ]
