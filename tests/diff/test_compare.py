@@ -5,6 +5,7 @@ import pytest
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare, fairness
+from traceanalyzer.diff.matrix_shapes import dimensions
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
 from traceanalyzer.run_info import Batch, RunInfo
@@ -188,6 +189,16 @@ def test_matrix_products_without_a_common_dimension_are_another_model(one, other
         return
     with pytest.raises(UsageError, match=r"size of matrix products differs \(768, 2304, 4096 \| 2048, 8192\)"):
         compare(sides)
+
+
+def test_dimensions_are_those_of_matrices_however_their_shapes_are_written():
+    rows = [
+        ("gemm", "[[4096, 768], [768, 2304], []]"), ("gemm", "[[24576,1024],[1024,768]]"),
+        ("gemm", "[[96,512,64],[96,64,512]]"), ("attention", "[[8, 12], [5, 7]]"), ("gemm", None),
+    ]  # fmt: skip
+    found = type("Found", (), {"to_frame": lambda _: pd.DataFrame(rows, columns=["family", "shapes"])})()
+    assert dimensions({"efficiency": found}) == (768, 1024, 2304, 4096, 24576)
+    assert dimensions({}) == ()
 
 
 def test_matrix_products_in_another_type_are_other_work():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from traceanalyzer.analyses import Result
 from traceanalyzer.diff.captures import Capture
 
-_MATRIX = re.compile(r"\[(\d+), (\d+)\]")
+_MATRIX = re.compile(r"\[(\d+),\s*(\d+)\]")
 
 _MOST_TOLD = 8
 
