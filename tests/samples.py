@@ -22,4 +22,6 @@ EVERY = (*RUNS, *NSYS, *OF_RUNNERS)
 @cache
 def sample(name: str) -> TraceSet:
     """A sample's ranks; read once a test session."""
-    return ta.load((RUNNERS if name in OF_RUNNERS else SAMPLES) / name)
+    folder = (RUNNERS if name in OF_RUNNERS else SAMPLES) / name
+    # The streams' files are captures of one process after each other: a folder of them is as many runs.
+    return ta.load(sorted(folder.glob("*.json.gz")) if name == "streams" else folder)

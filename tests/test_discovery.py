@@ -9,6 +9,7 @@ import pytest
 from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import InputError
+from traceanalyzer.readers import nsys_parquet
 
 SECOND = 1_000_000  # µs
 
@@ -129,6 +130,34 @@ def test_unnumbered_files_take_free_numbers_in_natural_order(tmp_path):
     assert {c.path.name: c.ranks for c in run.captures} == {"t9.json": (1,), "t10.json": (2,), "z.json": (0,)}
 
 
+def ended(start_s, length_s, **more):
+    end = {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": (start_s + length_s) * SECOND}
+    return document([kernel(start_s * SECOND, 5), end], base_ns=10**18, **more)
+
+
+@pytest.mark.parametrize(
+    ("starts", "groups"),
+    [
+        ((0, 1, 2), [["a.json"], ["b.json"], ["c.json"]]),
+        ((0, 0.2, 0.6), [["a.json", "b.json", "c.json"]]),
+        ((3, 0.2, 0), [["b.json", "c.json"], ["a.json"]]),
+    ],
+    ids=["one after the other", "at one time", "two of them"],
+)
+def test_files_that_name_no_rank_are_one_job_only_at_one_time(tmp_path, starts, groups):
+    for name, start in zip("abc", starts, strict=True):
+        write(tmp_path / f"{name}.json", ended(start, 0.5))
+    found = discover(tmp_path).runs
+    assert [[c.path.name for c in run.captures] for run in found] == groups
+    assert [[c.ranks for c in run.captures] for run in found] == [[(n,) for n in range(len(group))] for group in groups]
+
+
+def test_files_that_name_their_rank_may_come_from_hosts_whose_clocks_differ(tmp_path):
+    for rank in (0, 1):
+        write(tmp_path / f"rank{rank}.json", ended(rank * 2, 0.5))
+    assert len(discover(tmp_path).runs) == 1
+
+
 def test_what_is_no_trace_is_skipped_with_why(tmp_path):
     capture(tmp_path, "rank0.json", 0)
     write(tmp_path / "notes.json", b'{"a": 1}')
@@ -159,6 +188,15 @@ def test_a_named_file_that_does_not_exist(tmp_path):
         of_files([tmp_path / "rank0.json"])
 
 
+@pytest.mark.parametrize("second", ["rank0.json", "x/../rank0.json", "link.json"])
+def test_a_file_that_is_named_twice(tmp_path, second):
+    capture(tmp_path, "rank0.json", 0)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link.json").symlink_to(tmp_path / "rank0.json")
+    with pytest.raises(InputError, match=r"rank0\.json: named 2 times"):
+        of_files([tmp_path / "rank0.json", tmp_path / second])
+
+
 def test_a_file_that_cannot_be_opened_leaves_the_others(tmp_path, monkeypatch):
     def refusing(path, *arguments, **options):
         if path.name == "b.sqlite":
@@ -174,6 +212,32 @@ def test_a_file_that_cannot_be_opened_leaves_the_others(tmp_path, monkeypatch):
     assert [(Path(item.what).name, item.why) for item in found.skipped] == [
         ("b.sqlite", "cannot be read (Permission denied)")
     ]
+
+
+def test_a_folder_that_cannot_be_entered_leaves_the_others(tmp_path, monkeypatch):
+    def refusing(path):
+        if path.name == "rank_1":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return recognises(path)
+
+    for rank in (0, 1):
+        capture(tmp_path, f"rank_{rank}/t.json", rank)
+    recognises = nsys_parquet.recognises
+    monkeypatch.setattr(nsys_parquet, "recognises", refusing)
+    found = discover(tmp_path)
+    assert [c.ranks for run in found.runs for c in run.captures] == [(0,)]
+    assert [(Path(item.what).name, item.why) for item in found.skipped] == [
+        ("rank_1", "cannot be read (Permission denied)")
+    ]
+
+
+@pytest.mark.parametrize("name", ["rank1.json.gz", "job.sqlite"])
+def test_a_link_that_leads_nowhere_is_skipped_with_why(tmp_path, name):
+    capture(tmp_path, "rank0.json", 0)
+    (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    (tmp_path / "notes.txt").symlink_to(tmp_path / "nowhere")
+    (skipped,) = discover(tmp_path).skipped
+    assert (Path(skipped.what).name, skipped.why) == (name, "a link to a file that is not there")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="the runners need torch")
 
 from tests.runners.conftest import ROOT
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.strategies import strategy_named
 
 sys.path.insert(0, str(ROOT / "experiments"))
 from sets import SETS, Hardware
@@ -23,13 +23,13 @@ def test_every_run_of_a_set_fits_its_strategy(name, hardware):
     assert len({run.folder for run in runs}) == len(runs)
     for run in runs:
         config = parse(["--strategy", run.strategy, *run.arguments])
-        STRATEGIES[run.strategy].check(config, run.ranks or hardware.gpus)
+        strategy_named(run.strategy).check(config, run.ranks or hardware.gpus)
 
 
 @pytest.mark.parametrize("hardware", HARDWARE[:4], ids=str)
 def test_data_parallel_runs_of_a_train_on_equally_many_samples_a_gpu(hardware):
     configs = [parse(["--strategy", run.strategy, *run.arguments]) for run in SETS["A"](hardware)]
-    samples = {c.batch * c.accumulate for c in configs if STRATEGIES[c.strategy].is_data_parallel}
+    samples = {c.batch * c.accumulate for c in configs if strategy_named(c.strategy).is_data_parallel}
     assert len(samples) == 1
 
 

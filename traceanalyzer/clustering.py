@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +29,13 @@ class Capture:
     path: Path
     header: Header
     hint: RankHint | None = None
+    end_ns: int | None = None
+    """When it ended; `None` where that is not known, or was not asked because the file says which rank it is."""
+
+    @property
+    def is_numbered_by_order(self) -> bool:
+        """Whether neither the file nor its name says which rank it is."""
+        return self.header.ranks is None and (self.hint is None or self.hint.source == FILE_ORDER)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -56,10 +64,15 @@ class Run:
     start_ns: int
     info: Path | None = None
 
+    @property
+    def began(self) -> str:
+        """Its start in UTC, as names of folders have it: 20261121-014051."""
+        return datetime.fromtimestamp(self.start_ns / 1e9, UTC).strftime("%Y%m%d-%H%M%S")
+
 
 def runs_of(captures: list[Capture], label: str, place: Path) -> list[Run]:
     """The runs of one folder."""
-    return [run_of(group, label, place) for group in _grouped(numbered(captures))]
+    return [run_of(numbered(group), label, place) for group in _grouped(numbered(captures))]
 
 
 def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
@@ -71,11 +84,13 @@ def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
 
 def numbered(captures: Sequence[Capture]) -> list[Capture]:
     """Give the files that name no rank the free numbers, in natural order; one process's captures share one."""
-    taken = _ranks(captures)
-    unnamed = sorted({_process(c.path) for c in captures if not c.ranks}, key=natural)
+    taken = _ranks([capture for capture in captures if not capture.is_numbered_by_order])
+    unnamed = sorted({_process(c.path) for c in captures if c.is_numbered_by_order}, key=natural)
     free = [number for number in range(len(unnamed) + len(taken)) if number not in taken]
     rank = dict(zip(unnamed, free, strict=False))
-    return [c if c.ranks else replace(c, hint=RankHint(rank[_process(c.path)], FILE_ORDER)) for c in captures]
+    return [
+        replace(c, hint=RankHint(rank[_process(c.path)], FILE_ORDER)) if c.is_numbered_by_order else c for c in captures
+    ]
 
 
 def merged(runs: list[Run]) -> list[Run]:
@@ -107,7 +122,8 @@ def _ranks(captures: Sequence[Capture]) -> set[int]:
 def _grouped(captures: list[Capture]) -> list[list[Capture]]:
     """Captures of one folder by run; a file that does not say when it began joins the newest run that lacks it."""
     timed = [capture for capture in captures if capture.header.start_ns is not None]
-    groups = (_by_ordinal(timed) or _by_pauses(timed)) if timed else []
+    together = _by_ordinal(timed) or _by_pauses(timed) if timed else []
+    groups = [group for one in together for group in _at_one_time(one)]
     for capture in captures:
         if capture.header.start_ns is None:
             lacking = [group for group in groups if not _ranks(group) & set(capture.ranks)]
@@ -150,6 +166,24 @@ def _by_pauses(captures: list[Capture]) -> list[list[Capture]]:
     return done
 
 
+def _at_one_time(group: list[Capture]) -> list[list[Capture]]:
+    """Cut before each capture that begins when all before it have ended, where none of them says which rank it is.
+
+    Files that do say may come from hosts whose clocks differ.
+    """
+    done: list[list[Capture]] = []
+    for capture in sorted(group, key=lambda capture: capture.start_ns):
+        if not done or (capture.is_numbered_by_order and _has_ended(done[-1], capture.start_ns)):
+            done.append([capture])
+        else:
+            done[-1].append(capture)
+    return done
+
+
+def _has_ended(group: list[Capture], time_ns: int) -> bool:
+    return all(capture.end_ns is not None and capture.end_ns < time_ns for capture in group)
+
+
 def _is_mixed(captures: list[Capture]) -> bool:
     times: dict[int, list[int]] = defaultdict(list)
     for capture in captures:
@@ -173,9 +207,7 @@ def _is_same_job(one: Run, other: Run) -> bool:
     captures = (*one.captures, *other.captures)
     sizes = {capture.header.world_size for capture in captures}
     counts = Counter(rank for capture in captures for rank in capture.ranks)
-    is_guessed = any(
-        capture.hint and capture.hint.source == FILE_ORDER for capture in captures if not capture.header.ranks
-    )
+    is_guessed = any(capture.is_numbered_by_order for capture in captures)
     size = next(iter(sizes))
     return (
         len(sizes) == 1

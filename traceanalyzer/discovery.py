@@ -2,8 +2,9 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceanalyzer.clustering import RUN_INFO, Capture, Run, merged, natural, numbered, run_of, runs_of
@@ -17,7 +18,7 @@ EXPECTED = (
 )
 """What a trace may be, for people."""
 
-OURS = (RUN_INFO, "summary.json")
+OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
 """Files that the runners and this program write; no traces."""
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
@@ -52,7 +53,7 @@ def discover(folder: Path) -> Found:
     runs = [
         run
         for place, members in by_folder.items()
-        for run in runs_of(members, "" if place == folder else printable(str(place.relative_to(folder))), place)
+        for run in runs_of(_with_ends(members), _name_below(place, folder), place)
     ]
     return Found(tuple(sorted(merged(runs), key=lambda run: run.start_ns)), tuple(skipped))
 
@@ -61,11 +62,14 @@ def of_files(paths: Sequence[Path]) -> Found:
     """The named files as one run.
 
     Raises:
-        InputError: a file does not exist, or none of them is a trace.
+        InputError: a file does not exist or is named twice, or none of them is a trace.
     """
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file")
+    for path, times in Counter(path.resolve() for path in paths).items():
+        if times > 1:
+            raise InputError(f"{path}: named {times} times; name each rank's own file once")
     captures, skipped = _peeked(paths)
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
@@ -77,7 +81,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
         for name in list(folders):
-            if reader_of(Path(place, name)):
+            if _may_be_trace(Path(place, name)):
                 folders.remove(name)
                 yield Path(place, name)
         for name in sorted(files, key=natural):
@@ -87,9 +91,11 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _may_be_trace(path: Path) -> bool:
-    """Whether to look into the file; one that cannot be read, or a damaged database, is then named as skipped."""
+    """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
     try:
-        return reader_of(path) is not None or path.suffix == ".sqlite"
+        is_broken = path.suffix == ".sqlite" and not path.is_dir()
+        is_broken |= path.is_symlink() and not path.exists() and path.name.endswith((".json", ".json.gz", ".nsys-rep"))
+        return is_broken or reader_of(path) is not None
     except OSError:
         return True
 
@@ -104,19 +110,37 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
     return captures, skipped
 
 
+def _with_ends(captures: list[Capture]) -> list[Capture]:
+    """When those ended that say nowhere which rank they are: only time tells then whether they are one job's."""
+    unnamed = [capture for capture in captures if capture.is_numbered_by_order]
+    if len(unnamed) < 2:
+        return captures
+    return [replace(c, end_ns=_end_ns(c.path)) if c.is_numbered_by_order else c for c in captures]
+
+
+def _end_ns(path: Path) -> int | None:
+    reader = reader_of(path)
+    return reader.ended_ns(path) if reader else None
+
+
 def _peek(path: Path) -> Header:
     try:
         reader = reader_of(path)
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
     if reader is None:
-        why = (
-            "not an SQLite database; export the report again"
-            if path.suffix == ".sqlite"
-            else f"no trace; expected {EXPECTED}"
-        )
-        raise NotATraceError(f"{path}: {why}")
+        raise NotATraceError(f"{path}: {_why_none(path)}")
     return reader.peek(path)
+
+
+def _why_none(path: Path) -> str:
+    if not path.exists():
+        return "a link to a file that is not there"
+    return (
+        "not an SQLite database; export the report again"
+        if path.suffix == ".sqlite"
+        else f"no trace; expected {EXPECTED}"
+    )
 
 
 def _hint(path: Path) -> RankHint | None:
@@ -134,6 +158,10 @@ def _run_folder(path: Path, top: Path) -> Path:
     while place not in (top, place.parent) and _RANK_FOLDER.fullmatch(place.name):
         place = place.parent
     return place
+
+
+def _name_below(place: Path, top: Path) -> str:
+    return "" if place == top else printable(str(place.relative_to(top)))
 
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:

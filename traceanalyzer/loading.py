@@ -7,7 +7,7 @@ from itertools import count, islice, pairwise
 from os import PathLike
 from pathlib import Path
 
-from traceanalyzer.clustering import SAME_RUN_NS, Capture
+from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.kinds import KindRules
@@ -183,10 +183,20 @@ def notes_of(
 
 
 def other_runs(found: Found) -> tuple[str, ...]:
-    """Says that the newest of several runs was taken."""
-    others = len(found.runs) - 1
-    what = "1 other run" if others == 1 else f"{others} other runs"
-    return (f"The folder holds {what}; this is the newest one. --select all analyses each.",) if others else ()
+    """Says that the newest of several runs was taken, and which they are."""
+    *others, newest = (name_of(run) for run in found.runs)
+    if not others:
+        return ()
+    what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    named = ", ".join(others[:_MOST_NAMED]) + more
+    return (f"The folder holds {what} ({named}); this is the newest one, {newest}. --select all analyses each.",)
+
+
+def name_of(run: Run) -> str:
+    """What tells a run from others of the folder: the folder below it, else its only file, else when it began."""
+    only = _stem(printable(run.captures[0].path.name)) if len(run.captures) == 1 else ""
+    return run.label or only or run.began
 
 
 def _apart(metas: Mapping[int, RankMeta]) -> tuple[int, int] | None:
@@ -210,8 +220,11 @@ def label_of(path: Path) -> str:
     parts = path.resolve().parts
     if "profile" in parts[:-1]:
         return printable("/".join(parts[len(parts) - parts[::-1].index("profile") :]))
-    name = printable(path.resolve().name)
-    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.nsys-rep$", "", name) or "traces"
+    return _stem(printable(path.resolve().name)) or "traces"
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.nsys-rep$|_pqtdir$", "", name)
 
 
 def parse_ranks(text: str | None) -> frozenset[int] | None:

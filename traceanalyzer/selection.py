@@ -62,7 +62,8 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step)
-    return replace(trace, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
+    meta = replace(trace.meta, notes=(*trace.meta.notes, *_beyond(steps, selection.steps)))
+    return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
 
 def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
@@ -188,6 +189,17 @@ def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
         )
     numbers = tuple(int(number) for number in chosen["step"])
     return Window(int(chosen["start_ns"].min()), int(chosen["end_ns"].max()), steps_text(numbers), numbers)
+
+
+def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
+    """Says so when numbers are asked for that the capture does not have, beside those that it has."""
+    there = sorted(int(number) for number in steps.loc[steps["start_ns"].notna(), "step"])
+    asked = [int(number) for number in re.findall(r"\d+", wanted)]
+    is_range = ":" in wanted
+    is_there = [there[0] <= number <= there[-1] if is_range else number in there for number in asked] if there else []
+    if all(is_there):
+        return ()
+    return (f"--steps {wanted} asks for more than the capture has ({steps_text(there)}): what it has of it is used.",)
 
 
 def steps_text(numbers: Sequence[int]) -> str:

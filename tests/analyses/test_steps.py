@@ -147,6 +147,19 @@ def test_selections_of_steps(wanted, steps, label):
     assert (window.steps, window.label) == (steps, label)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "is_said"),
+    [
+        ("0:99", True), ("1,7", True), ("0:2", False), ("1:", False), (":1", False), ("0,2", False), ("2", False),
+        ("last", False), ("complete", False), ("all", False),
+    ],
+)  # fmt: skip
+def test_steps_that_only_some_are_there_of_are_said(wanted, is_said):
+    notes = rank_trace(OPS, steps=STEPS, wanted=wanted).meta.notes
+    said = f"--steps {wanted} asks for more than the capture has (steps 0 to 2): what it has of it is used."
+    assert notes == ((said,) if is_said else ())
+
+
 def test_complete_steps_of_a_capture_without_any_are_the_whole_capture():
     window = rank_trace(OPS, steps=STEPS[:1], wanted="complete").window
     assert (window.steps, window.label) == (None, "whole capture")

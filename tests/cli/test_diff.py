@@ -31,7 +31,7 @@ def test_writes_every_form(tmp_path, capsys):
     assert run(["diff", DDP, FSDP]) == 0
     folder = tmp_path / "reports" / "diff_ddp_fsdp_full"
     assert {path.name for path in folder.iterdir()} == {
-        "summary.html", "summary.csv", "summary.json", "summary.md", "tables",
+        "summary.html", "summary.csv", "summary.json", "summary.md", "tables", ".traceanalyzer.json",
     }  # fmt: skip
     found = summary(folder)
     assert (found["base"], found["runs"], found["per"], found["is_fair"]) == (
@@ -179,6 +179,21 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
     assert times["small"] == pytest.approx(4 * times["large"])
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("moe", "size of matrix products differs (768, 2304, 3072, 4096, 50304 | 2048, 5120, 8192, 11264)"),
+        ("pp", "element type of matrix products differs (bf16 | fp32)"),
+    ],
+)
+def test_other_work_of_equal_model_flops_is_refused_by_the_traces_alone(other, said, capsys):
+    assert run(["diff", DDP, str(SAMPLES / other)]) == 2
+    assert said in capsys.readouterr().err
+    assert run(["baseline", "save", "main", DDP, "-q"]) == 0
+    assert run(["diff", "baseline:main", str(SAMPLES / other)]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_the_report_shows_run_json(tmp_path):
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     (tmp_path / "in" / "run.json").write_text('{"strategy": "ddp", "batch": {"global_batch": 16}}')
@@ -196,7 +211,8 @@ def test_the_report_shows_run_json(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["diff", DDP], "Missing argument"), (["diff", "nowhere", DDP], "nowhere: no such folder"),
+        (["diff", DDP], "Missing argument"), (["diff", DDP, ""], "named by nothing"), (["diff", DDP, "x="], "named by nothing"),
+        (["diff", DDP, FSDP, "-o", ""], "Invalid value for '--output'"), (["diff", "nowhere", DDP], "nowhere: no such folder"),
         (["diff", DDP, FSDP, "--fail-on", "step_ms 3%"], "METRIC OP NUMBER"),
         (["diff", DDP, FSDP, "--fail-on", "nonsense > 3"], "nonsense"),
         (["baseline", "save", "../x", DDP], "plain file name"), ([DDP, "--fail-on", "step_ms +3%"], "needs a base run"),

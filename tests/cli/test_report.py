@@ -27,7 +27,9 @@ def summary(folder):
 def test_writes_page_csv_and_json(tmp_path, given, capsys):
     assert run([*given, str(SAMPLES / "moe")]) == 0
     folder = tmp_path / "reports" / "moe"
-    assert {path.name for path in folder.iterdir()} == {"summary.html", "summary.csv", "summary.json", "tables"}
+    assert {path.name for path in folder.iterdir()} == {
+        "summary.html", "summary.csv", "summary.json", "tables", ".traceanalyzer.json",
+    }  # fmt: skip
     printed = capsys.readouterr().out
     assert "reports/moe/summary.html" in printed
     assert "Overlap %" in printed
@@ -157,6 +159,9 @@ def test_quiet_prints_nothing(capsys):
     ("arguments", "message"),
     [
         (["--trace-dir", "nowhere"], "nowhere: no such folder"),
+        (["--trace-dir", ""], "Invalid value for '--trace-dir': it is empty (an unset variable?)"),
+        (["", "--steps", "last"], "it is empty"),
+        (["good", "--output", ""], "Invalid value for '--output'"),
         (["empty"], "no traces here"),
         (["empty"], ".nsys-rep files or their exports: .sqlite files or folders of Parquet"),
         (["database"], "database/job.sqlite: not an SQLite database; export the report again"),
@@ -225,6 +230,30 @@ def test_ctrl_c_is_code_130(monkeypatch):
 
     monkeypatch.setattr("traceanalyzer.scale.summarise", interrupt)
     assert run([str(SAMPLES / "moe")]) == 130
+
+
+def test_ctrl_c_while_writing_leaves_no_half_report(tmp_path, monkeypatch):
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("traceanalyzer.report.tables.write_csv", interrupt)
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "html", "--format", "csv"]) == 130
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_run_of_the_same_name_is_told_apart(tmp_path, capsys):
+    for place, length in (("a", 5), ("b", 7)):
+        content = document([kernel(0, length)], rank=0, world_size=1)
+        write(tmp_path / place / "ddp" / "rank0.json", content)
+    out = tmp_path / "reports" / "ddp"
+    assert run(["a/ddp", "--format", "html"]) == 0
+    assert run(["a/ddp", "--format", "csv"]) == 0
+    assert {"summary.html", "summary.csv"} < {path.name for path in out.iterdir()}
+    assert "replaces" not in capsys.readouterr().out
+    assert run(["b/ddp", "--format", "json"]) == 0
+    assert {path.name for path in out.iterdir()} == {"summary.json", ".traceanalyzer.json"}
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"reports/ddp held the report of {tmp_path}/a/ddp/rank0.json, which this one replaces" in printed
 
 
 def test_every_command_has_help_and_an_example():

@@ -5,6 +5,7 @@ import pytest
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare, fairness
+from traceanalyzer.diff.matrix_shapes import dimensions
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
 from traceanalyzer.run_info import Batch, RunInfo
@@ -171,6 +172,43 @@ def test_model_flops_that_are_a_lower_bound_are_not_compared(other):
         made.fairness.doubt
         == "model, dtype, tokens a step not told for every run, nor do the traces tell all model FLOPs"
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_refused"),
+    [
+        ((768, 2304, 4096), (2048, 8192), True), ((768, 2304, 4096), (384, 768, 1152), False),
+        ((768,), (), False), ((), (), False),
+    ],
+    ids=["another model", "its matrices cut", "only one tells", "none tells"],
+)  # fmt: skip
+def test_matrix_products_without_a_common_dimension_are_another_model(one, other, is_refused):
+    sides = two(*(replace(capture(steady(10)), dimensions=sizes) for sizes in (one, other)))
+    if not is_refused:
+        assert compare(sides).fairness.is_fair
+        return
+    with pytest.raises(UsageError, match=r"size of matrix products differs \(768, 2304, 4096 \| 2048, 8192\)"):
+        compare(sides)
+
+
+def test_dimensions_are_those_of_matrices_however_their_shapes_are_written():
+    rows = [
+        ("gemm", "[[4096, 768], [768, 2304], []]"), ("gemm", "[[24576,1024],[1024,768]]"),
+        ("gemm", "[[96,512,64],[96,64,512]]"), ("attention", "[[8, 12], [5, 7]]"), ("gemm", None),
+    ]  # fmt: skip
+    found = type("Found", (), {"to_frame": lambda _: pd.DataFrame(rows, columns=["family", "shapes"])})()
+    assert dimensions({"efficiency": found}) == (768, 1024, 2304, 4096, 24576)
+    assert dimensions({}) == ()
+
+
+def test_matrix_products_in_another_type_are_other_work():
+    made = [with_flops((5e12, 5e12)) for _ in range(2)]
+    sides = two(*(
+        replace(one, tables={**one.tables, "mfu": one.tables["mfu"].assign(element_type=kind)})
+        for one, kind in zip(made, ("bf16", "fp32"), strict=True)
+    ))  # fmt: skip
+    with pytest.raises(UsageError, match=r"element type of matrix products differs \(bf16 \| fp32\)"):
+        compare(sides)
 
 
 def test_a_run_that_never_exchanged_gradients_is_refused():

@@ -118,3 +118,29 @@ def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch)
     with gzip.open("reports/in.perfetto.json.gz", "rt", encoding="utf-8") as file:
         assert len(slices(json.load(file))) == 1
     assert command(["export"]) == 2
+
+
+def test_an_export_beside_its_traces_is_no_trace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert command(["export", "in", "-o", "in/all.json"]) == 0
+    assert command(["in", "-q", "-o", "out", "--format", "json"]) == 0
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [(item["what"], "made by `analyze-traces export`" in item["why"]) for item in found["skipped"]] == [
+        ("in/all.json", True)
+    ]
+    assert found["ranks"] == [0]
+
+
+def test_an_export_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypatch):
+    def interrupted(*_arguments):
+        yield {}
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "all.json").write_text("earlier")
+    monkeypatch.setattr(perfetto, "trace_events", interrupted)
+    assert command(["export", "in", "-o", "out/all.json"]) == 130
+    assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("all.json", "earlier")]

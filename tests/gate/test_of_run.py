@@ -84,6 +84,7 @@ def test_no_row_is_not_available():
         ("headlin.idle_pct > 5", "did you mean headline"), ("nccl.idle_pct > 5", "no column idle_pct"),
         ("step_ms +3%", "needs a base run"), ("nccl.calls[collectiv=all_reduce] > 2", "did you mean collective"),
         ("headline.basis > 5", "no number"),
+        ("zzqq > 5", r"of \d{3} the likest are \w+, \w+, \w+; docs/metrics.md has all$"),
     ],
 )  # fmt: skip
 def test_a_name_that_is_none(results, text, message):

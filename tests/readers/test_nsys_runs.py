@@ -2,6 +2,8 @@
 
 from tests.nsys_builders import EPOCH_NS, export, kernel, memcpy, write_parquet, write_sqlite
 from traceanalyzer import load
+from traceanalyzer.discovery import Found, discover
+from traceanalyzer.loading import other_runs
 
 
 def started(tables, after_ns):
@@ -28,7 +30,7 @@ def test_a_report_for_each_rank_is_numbered_by_its_name_and_shares_the_clock(tmp
 
 def test_reports_of_two_hosts_with_two_gpus_each_are_four_ranks(tmp_path):
     write_sqlite(tmp_path / "node_a.sqlite", two_gpus(100))
-    write_sqlite(tmp_path / "node_b.sqlite", started(two_gpus(300), 5_000_000))
+    write_sqlite(tmp_path / "node_b.sqlite", started(two_gpus(300), 500))
     traces = load(tmp_path)
     assert [(trace.rank, trace.meta.process) for trace in traces.ranks] == [(0, 100), (1, 101), (2, 300), (3, 301)]
     assert not traces.skipped
@@ -43,3 +45,17 @@ def test_one_of_the_ranks_of_a_report(tmp_path):
 def test_a_parquet_folder_by_its_own_path(tmp_path):
     path = write_parquet(tmp_path / "report_pqtdir", export())
     assert [trace.rank for trace in load(path).ranks] == [0]
+
+
+def test_reports_after_each_other_that_name_no_rank_are_runs_of_their_own(tmp_path):
+    for number, name in enumerate(("naive", "ddp", "fsdp")):
+        write_sqlite(tmp_path / f"{name}.sqlite", started(two_gpus(100), number * 5_000_000))
+    write_parquet(tmp_path / "metrics_pqtdir", started(two_gpus(100), 5_000_500))
+    runs = discover(tmp_path).runs
+    assert [[(c.path.name, c.ranks) for c in run.captures] for run in runs] == [
+        [("naive.sqlite", (0,))],
+        [("ddp.sqlite", (0,)), ("metrics_pqtdir", (1,))],
+        [("fsdp.sqlite", (0,))],
+    ]
+    (note,) = other_runs(Found(runs, ()))
+    assert note.startswith("The folder holds 2 other runs (naive, 20231114-221320); this is the newest one, fsdp.")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.train import train
 from traceanalyzer.runners.world import choose_device, joined
 
@@ -19,7 +19,7 @@ def main(lines_path: str, results_path: str) -> None:
     with joined(choose_device("cpu"), timeout_s=60) as world:
         for line in json.loads(Path(lines_path).read_text()):
             config = replace(parse(line), adam_eps=ADAM_EPS)
-            STRATEGIES[config.strategy].check(config, world.size)
+            strategy_named(config.strategy).check(config, world.size)
             sys.stdout.write(" ".join(line) + "\n")
             record = train(config, world)
             results.append({"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer})

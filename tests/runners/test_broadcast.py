@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.strategies import STRATEGIES, Job
+from traceanalyzer.runners.strategies import strategy_named
+from traceanalyzer.runners.strategies.base import Job
 from traceanalyzer.runners.world import World
 
 PAYLOAD_BYTES = 24 * 2**20  # a chunk and a half
@@ -20,7 +21,7 @@ PAYLOAD_BYTES = 24 * 2**20  # a chunk and a half
 )
 def test_broadcast(name, uploaded_bytes, peer_bytes):
     config = parse(["--strategy", name, "--device", "cpu", "--payload-mib", "24"])
-    strategy = STRATEGIES[name](Job(config, World(0, 1, torch.device("cpu"))))
+    strategy = strategy_named(name)(Job(config, World(0, 1, torch.device("cpu"))))
     for buffer in strategy.buffers:
         buffer.fill_(-1)
     assert strategy.step([]) is None

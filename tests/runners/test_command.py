@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners import __main__ as command
-from traceanalyzer.runners import nsys
+from traceanalyzer.runners import command, nsys
 from traceanalyzer.runners.options import parse
 from traceanalyzer.runners.run_json import RunRecord
-from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned
 
@@ -53,7 +52,7 @@ def test_out_of_memory_is_a_result(tmp_path, monkeypatch):
     def too_much(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(STRATEGIES["single"], "step", too_much)
+    monkeypatch.setattr(strategy_named("single"), "step", too_much)
     status = command.main(["--strategy", "single", *CPU, "--batch", "2", "--out", str(tmp_path)])
     assert status == command.EXIT_OUT_OF_MEMORY
     run = json.loads((tmp_path / "run.json").read_text())
@@ -72,7 +71,7 @@ def test_out_of_memory_keeps_the_peak_and_outranks_what_it_caused(tmp_path, monk
 
     peak = {"rank": 1, "peak_allocated_bytes": 70 * 2**30, "peak_reserved_bytes": 78 * 2**30}
     monkeypatch.setattr(command, "peak_memory", lambda *_: peak)
-    monkeypatch.setattr(STRATEGIES["single"], "step", too_much)
+    monkeypatch.setattr(strategy_named("single"), "step", too_much)
     command.main(["--strategy", "single", *CPU, "--out", str(tmp_path)])
     run = json.loads((tmp_path / "run.json").read_text())
     assert (run["status"], run["memory"]) == ("oom", [peak])
@@ -117,7 +116,7 @@ def test_no_gpu_offers_the_cpu(capsys):
 def test_a_job_that_does_not_fit_is_refused(arguments, ranks, message):
     config = parse([*arguments.split(), *CPU])
     with pytest.raises(UsageError, match=message):
-        STRATEGIES[config.strategy].check(config, ranks)
+        strategy_named(config.strategy).check(config, ranks)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from traceanalyzer.runners.data import Tokens
-from traceanalyzer.runners.model import PRESETS, build_model
+from traceanalyzer.runners.model import build_model
+from traceanalyzer.runners.presets import PRESETS
 from traceanalyzer.runners.strategies.zo_offload import EMBEDDING_KEY, HEAD_KEY, PERTURBATION
 
 LEARNING_RATE = 1e-3

@@ -29,7 +29,7 @@ class BlockBounds(Result):
     }
 
 
-def across(parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
     """Summarise each rank's blocks."""
     rows = [_row(rank, own) for rank, own in blocks.table.groupby("rank")] if len(blocks) else []
     table = pd.DataFrame(rows, columns=list(BlockBounds.columns))

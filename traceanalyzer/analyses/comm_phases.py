@@ -33,7 +33,7 @@ class CommPhases(Result):
 
 
 def across(
-    parts: Mapping[int, pd.DataFrame],  # noqa: ARG001
+    _parts: Mapping[int, pd.DataFrame],
     calls: Calls,
     call_phases: CallPhases,
     exposed_calls: ExposedCalls,

@@ -31,7 +31,7 @@ class Operators(Result):
         )
 
 
-def per_rank(trace: object, operator_shapes: pd.DataFrame) -> pd.DataFrame:  # noqa: ARG001 - the registry's form
+def per_rank(_trace: object, operator_shapes: pd.DataFrame) -> pd.DataFrame:
     """Add up over shapes."""
     return summed(operator_shapes, ["operator", "autograd"]) if len(operator_shapes) else operator_shapes
 

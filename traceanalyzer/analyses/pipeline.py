@@ -50,7 +50,7 @@ class Pipeline(Result):
 
 
 def across(
-    parts: Mapping[int, pd.DataFrame],  # noqa: ARG001
+    _parts: Mapping[int, pd.DataFrame],
     calls: Calls,
     exposed_calls: ExposedCalls,
     steps: Steps,

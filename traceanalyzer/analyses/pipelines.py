@@ -39,7 +39,7 @@ class Pipelines(Result):
 _STORED = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
 
 
-def across(parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:  # noqa: ARG001
+def across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:
     """Summarise the stages of each pipeline."""
     if not len(pipeline):
         return Pipelines(pd.DataFrame(columns=[*Pipelines.columns, *_STORED]))

@@ -29,7 +29,7 @@ class Waits(Result):
     }
 
 
-def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:  # noqa: ARG001
+def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
     """The stretches in which communication but no compute runs, as `exposed_comm` has them."""
     return exposed_comm
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.options import STEPS, gate_options, part_options, talk_options
-from traceanalyzer.errors import UsageError
+from traceanalyzer.cli.options import PLACE, STEPS, gate_options, part_options, talk_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.diff import Side
+    from traceanalyzer.diff import Comparison, Side
     from traceanalyzer.diff.sources import SourceOptions
+    from traceanalyzer.gate import Outcome
 
 FORMATS = ("html", "csv", "json", "md")
 
@@ -24,7 +24,7 @@ FORMATS = ("html", "csv", "json", "md")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("base")
 @click.argument("others", nargs=-1, required=True, metavar="OTHER...")
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FOLDER",
+@click.option("--output", "-o", type=PLACE, metavar="FOLDER",
               help="Where to write (default: reports/diff_<base>_<other>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: all).")  # fmt: skip
@@ -53,11 +53,12 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     gate.md. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable.
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
+    from rich.markup import escape
 
     from traceanalyzer import gate
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
-    from traceanalyzer.report import gates
+    from traceanalyzer.report import folder, gates
     from traceanalyzer.report.comparison import DIFF_WRITERS, DiffReport, terminal
 
     console = Console(quiet=options["quiet"])
@@ -70,11 +71,16 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
         datetime.now(UTC).isoformat(timespec="seconds"), __version__,
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
-    _make(target)
-    written = [path for name in options["formats"] or FORMATS for path in DIFF_WRITERS[name](report, target)]
-    written += gates.write(outcomes, target) if outcomes else []
+    sources = " and ".join((base, *others))
+    with folder.whole(target, sources, _content(comparison, outcomes)) as draft:
+        formats = dict.fromkeys(options["formats"] or FORMATS)
+        files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
+        files += gates.write(outcomes, draft.path) if outcomes else []
+        written = draft.final(files)
     terminal.show(report, console)
     gates.show(outcomes, console)
+    for note in draft.notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
         console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
@@ -102,14 +108,13 @@ def source_options(options: dict[str, Any]) -> "SourceOptions":
 def _folder(sides: "Sequence[Side]") -> str:
     from traceanalyzer.report.comparison.tables import plain_name
 
-    return "_".join(["diff", *(plain_name(side.label) for side in sides)])[:200]
+    name = "_".join(["diff", *(plain_name(side.label) for side in sides)])
+    return name.encode()[:200].decode(errors="ignore")  # file systems count bytes
 
 
-def _make(folder: Path) -> None:
-    """Make the folder, without the tables of an earlier comparison."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in (path for pattern in ("gate.*", "tables/*__*.csv") for path in folder.glob(pattern)):
-            old.unlink()
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --output") from error
+def _content(comparison: "Comparison", outcomes: "Sequence[Outcome]") -> str:
+    from traceanalyzer.diff.captures import to_json
+    from traceanalyzer.report.folder import fingerprint
+
+    captures = [to_json(capture) for side in comparison.sides for capture in side.captures]
+    return fingerprint(__version__, comparison.runs, comparison.is_forced, captures, outcomes)

@@ -5,16 +5,16 @@ from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import find_traces, input_options, load_options, talk_options
+from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
 from traceanalyzer.cli.report import progress
 
 SUFFIX = ".perfetto.json.gz"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=PLACE)
 @input_options
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--output", "-o", type=PLACE, metavar="FILE",
               help=f"What to write, compressed if it ends in .gz (default: reports/<name of the run>{SUFFIX}); "
               "with --select all a folder.")  # fmt: skip
 @talk_options

@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+class _Place(click.Path):
+    """A path; an empty one, as an unset variable leaves it, is not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty (an unset variable?)", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = _Place(path_type=Path)
+"""The type of options and arguments that name a file or folder."""
+
 STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,3, or FIRST:LAST such as 2:4"
 """What `--steps` takes."""
 
@@ -93,11 +106,11 @@ _PART: tuple[Decorator, ...] = (
 
 _INPUT: tuple[Decorator, ...] = (
     click.option(
-        "--trace-dir", type=click.Path(path_type=Path), metavar="FOLDER",
+        "--trace-dir", type=PLACE, metavar="FOLDER",
         help="Folder that holds the traces of the run (searched below it too).",
     ),
     click.option(
-        "--trace-file", "trace_files", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+        "--trace-file", "trace_files", type=PLACE, multiple=True, metavar="FILE",
         help="One trace of the run, instead of a folder; repeat for each rank.",
     ),
     click.option(

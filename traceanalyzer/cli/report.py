@@ -1,5 +1,6 @@
 """`analyze-traces report`, which is also what `analyze-traces` does without a command."""
 
+import os
 import shlex
 import sys
 from functools import partial
@@ -8,22 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer import __version__
+from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.report import Report
 
 FORMATS = ("html", "csv", "json", "parquet")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=PLACE)
 @input_options
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FOLDER",
+@click.option("--output", "-o", type=PLACE, metavar="FOLDER",
               help="Where to write (default: reports/<name of the run>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
@@ -57,18 +61,15 @@ def report(folder: Path | None, **options: Any) -> int:
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
     """Runs to analyse, each with its name and folder to write."""
+    from traceanalyzer.loading import name_of
+
     base = output or Path("reports", label)
     if select == "latest":
         run = found.runs[-1]
         return [(run, f"{label}/{run.label}" if run.label else label, base)]
-    names = [f"run_{number}_{_timestamp(run.start_ns)}" for number, run in enumerate(found.runs)]
-    return [(run, f"{label}/{run.label or name}", base / name) for run, name in zip(found.runs, names, strict=True)]
-
-
-def _timestamp(start_ns: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(start_ns / 1e9, UTC).strftime("%Y%m%d-%H%M%S")
+    return [
+        (run, f"{label}/{name_of(run)}", base / f"run_{number}_{run.began}") for number, run in enumerate(found.runs)
+    ]
 
 
 def _one(
@@ -78,15 +79,36 @@ def _one(
     """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
     from rich.markup import escape
 
+    from traceanalyzer import gate
+    from traceanalyzer.report import folder, gates, terminal
+
+    with folder.whole(target, _source(run), _content(run, load, label)) as draft:
+        made, outcomes, files = _analysed(found, run, load, label, draft.path, options, console)
+        written = draft.final(files)
+    terminal.show(made, console)
+    gates.show(outcomes, console)
+    for note in draft.notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
+    if options["verbose"]:
+        console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
+    page = next((path for path in written if path.suffix == ".html"), target)
+    console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
+    return page, gate.has_failed(outcomes)
+
+
+def _analysed(
+    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, options: dict[str, Any],
+    console: "Console",
+) -> "tuple[Report, list[Outcome], list[Path]]":  # fmt: skip
+    """The run's report, what became of the gates, and the files written of both."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.loading import other_runs
-    from traceanalyzer.report import care, gates, terminal
+    from traceanalyzer.report import care, gates
     from traceanalyzer.report.build import build
-    from traceanalyzer.report.write import prepare, write
+    from traceanalyzer.report.write import write
     from traceanalyzer.scale import summarise, visit
 
-    prepare(target)
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
     with progress(console, len(run.captures)) as advance:
@@ -97,17 +119,24 @@ def _one(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
     )  # fmt: skip
-    written = write(made, target, formats, plotlyjs=options["plotlyjs"])
-    written += gates.write(outcomes, target) if outcomes else []
+    written = write(made, folder, formats, plotlyjs=options["plotlyjs"])
+    written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
-        visit(run, load, summary.claims, partial(write_rank, folder=target / "events"), jobs=options["jobs"])
-    terminal.show(made, console)
-    gates.show(outcomes, console)
-    if options["verbose"]:
-        console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
-    page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
-    return page, gate.has_failed(outcomes)
+        visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
+    return made, outcomes, written
+
+
+def _source(run: "Run") -> str:
+    """The folder of the run's files, or its only file."""
+    places = [str(capture.path.resolve()) for capture in run.captures]
+    return os.path.commonpath(places)
+
+
+def _content(run: "Run", load: "LoadOptions", label: str) -> str:
+    from traceanalyzer.report.folder import fingerprint
+
+    files = [capture.path for capture in run.captures] + ([run.info] if run.info else [])
+    return fingerprint(__version__, label, load, files=files)
 
 
 def progress(console: "Console", files: int) -> Any:

@@ -33,6 +33,7 @@ class Capture:
         info: the run.json beside the traces.
         lanes: stretches of one step by rank and kind, for a picture; `None` when only tables are known.
         notes: what a reader must know of this capture.
+        dimensions: of the matrix products' arguments (`matrix_shapes.dimensions`); none where only tables are known.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Capture:
     info: RunInfo | None = None
     lanes: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
+    dimensions: tuple[int, ...] = ()
 
     @property
     def basis(self) -> str:
@@ -130,6 +132,7 @@ def to_json(capture: Capture) -> dict[str, Any]:
         "is_exact": capture.is_exact,
         "info": msgspec.to_builtins(capture.info) if capture.info else None,
         "notes": list(capture.notes),
+        "dimensions": list(capture.dimensions),
         "results": {name: _rows(frame) for name, frame in capture.tables.items()},
     }
 
@@ -151,6 +154,7 @@ def of_json(content: Mapping[str, Any], where: str) -> Capture:
         is_exact=content["is_exact"],
         info=info,
         notes=tuple(content["notes"]),
+        dimensions=tuple(content.get("dimensions", ())),
     )
 
 

@@ -1,46 +1,30 @@
 """Whether runs did the same work: what differs between them, what is normalised, and what forbids a comparison."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.diff import model_flops
 from traceanalyzer.diff.captures import Capture, Side
+from traceanalyzer.diff.facts import (
+    DIFFERS,
+    DIMENSIONS,
+    FACTS,
+    IS_CLOSE,
+    MODEL_FLOPS,
+    NOTE,
+    OF_SHAPES,
+    REFUSE,
+    SAME,
+    UNKNOWN,
+    WARN,
+    WORK,
+    Fact,
+    micro_steps,
+)
 from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
 
-SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
-
-NOTE, WARN, WORK, REFUSE = "note", "warn", "work", "refuse"
-"""What a difference means: it is told; it is told in a sentence, for it can explain the result by itself; the work of a
-step differs, which tokens can make good; nothing can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One thing that runs should share.
-
-    Attributes:
-        name: what it is.
-        told: each run's, for people; `None` where it is not known.
-        weight: `note`, `warn`, `work` or `refuse`.
-        why: what a difference does to the figures.
-        is_close: told differently, but by no more than equal runs may differ.
-    """
-
-    name: str
-    told: tuple[str | None, ...]
-    weight: str
-    why: str
-    is_close: bool = False
-
-    @property
-    def state(self) -> str:
-        """`same`, `differs`, or `not known` (when a run does not tell and the others agree)."""
-        distinct = set(self.told)
-        if len(distinct - {None}) > 1 and not self.is_close:
-            return DIFFERS
-        return UNKNOWN if None in distinct else SAME
+_WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +47,7 @@ class Fairness:
         unknown = [fact.name for fact in self.facts if fact.name in _WORK_IS_KNOWN_BY and fact.state == UNKNOWN]
         if not unknown or self.refusals:
             return None
-        flops = next(fact for fact in self.facts if fact.name == _MODEL_FLOPS)
+        flops = next(fact for fact in self.facts if fact.name == MODEL_FLOPS)
         both = " | ".join(text or "not known" for text in flops.told)
         told = {
             UNKNOWN: "nor do the traces tell all model FLOPs",
@@ -76,15 +60,15 @@ class Fairness:
 def judge(sides: Sequence[Side]) -> Fairness:
     """Compare what the runs are.
 
-    A different model, element type or GPU forbids a comparison of times. A different world size, batch, number of
-    micro-steps or, by the traces, of model FLOPs means that a step is other work: with tokens known for every run all
-    figures are given per token, else the comparison is refused. Another element type of the parameters is warned of.
-    Everything else is told.
+    A different model (by run.json, or by matrix products that share no dimension), element type or GPU forbids a
+    comparison of times. A different world size, batch, number of micro-steps or, by the traces, of model FLOPs means
+    that a step is other work: with tokens known for every run all figures are given per token, else the comparison is
+    refused. Another element type of the parameters is warned of. Everything else is told.
     """
-    is_close = model_flops.is_close([side.first for side in sides])
+    firsts = [side.first for side in sides]
+    close = {name: is_close(firsts) for name, is_close in IS_CLOSE.items()}
     facts = tuple(
-        Fact(name, tuple(read(side.first) for side in sides), weight, why, name == _MODEL_FLOPS and is_close)
-        for name, weight, why, read in _FACTS
+        Fact(name, tuple(map(read, firsts)), weight, why, close.get(name, False)) for name, weight, why, read in FACTS
     )
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
@@ -146,7 +130,7 @@ def _without_exchange(sides: Sequence[Side]) -> list[str]:
 
 
 def _has_micro_steps(sides: Sequence[Side]) -> bool:
-    return all(_micro_steps(side.first) is not None for side in sides)
+    return all(micro_steps(side.first) is not None for side in sides)
 
 
 def _gradient_calls(capture: Capture) -> int | None:
@@ -157,7 +141,7 @@ def _gradient_calls(capture: Capture) -> int | None:
 
 
 def _unknown(facts: tuple[Fact, ...]) -> list[str]:
-    checked = [fact for fact in facts if fact.weight in {WORK, REFUSE} and fact.name != _MODEL_FLOPS]
+    checked = [fact for fact in facts if fact.weight in {WORK, REFUSE} and fact.name not in OF_SHAPES]
     names = [fact.name for fact in checked if fact.state == UNKNOWN]
     if not names:
         return []
@@ -168,123 +152,13 @@ def _repeats(sides: Sequence[Side]) -> list[str]:
     """Repeats that are not repeats."""
     made = []
     for side in sides:
-        for name, weight, _, read in _FACTS:
+        for name, weight, _, read in FACTS:
             told = {text for capture in side.captures if (text := read(capture)) is not None}
-            if len(told) > 1 and weight != NOTE:
+            if len(told) > 1 and weight != NOTE and name != DIMENSIONS:
                 differing = " | ".join(sorted(told))
                 made.append(f"The captures of {side.label} are no repeats: {name} differs between them ({differing}).")
     return made
 
-
-def _distinct(column: str) -> Callable[[Capture], str | None]:
-    def read(capture: Capture) -> str | None:
-        frame = capture.table("ranks")
-        known = sorted(frame[column].dropna().astype("str").unique()) if frame is not None else []
-        return ", ".join(known) or None
-
-    return read
-
-
-def _gpu(capture: Capture) -> str | None:
-    named = _distinct("device_name")(capture)
-    gpu = capture.info.gpu if capture.info else None
-    return named or (str(gpu["name"]) if gpu and gpu.get("name") else None)
-
-
-def _world_size(capture: Capture) -> str | None:
-    size = world_size(capture)
-    return None if size is None else str(size)
-
-
-def _ranks(capture: Capture) -> str | None:
-    frame = capture.table("ranks")
-    return ", ".join(str(rank) for rank in sorted(frame["rank"])) if frame is not None else None
-
-
-def _tokens(capture: Capture) -> str | None:
-    tokens = tokens_per_step(capture)
-    return None if tokens is None else f"{tokens:,}"
-
-
-def _micro_steps(capture: Capture) -> str | None:
-    """`4, gradients exchanged in 1`: of the compared steps, from the traces, else from run.json."""
-    frame = capture.table("micro_steps")
-    if frame is not None:
-        own = frame[frame["step"].isin(capture.steps)] if capture.steps else frame
-        pairs = own[["micro_steps", "synchronising_micro_steps"]].dropna().drop_duplicates()
-        if len(pairs):
-            return "; ".join(
-                f"{number}, gradients exchanged in {done}" for number, done in pairs.itertuples(index=False)
-            )
-    batch = capture.info.batch if capture.info else None
-    return None if batch is None or batch.grad_accum is None else f"{batch.grad_accum}"
-
-
-def _gradient_bytes(capture: Capture) -> str | None:
-    """Bytes of all-reduces and reduce-scatters in a step, by rank if they differ."""
-    frame = capture.table("micro_steps")
-    own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
-    if own is None or own.empty or own["gradient_bytes"].isna().any():
-        return None
-    return " or ".join(f"{size:,}" for size in sorted(own["gradient_bytes"].unique()))
-
-
-def _model(capture: Capture) -> str | None:
-    model = capture.info.model if capture.info else None
-    return None if not model else ", ".join(f"{name} {value}" for name, value in sorted(model.items()))
-
-
-def _of_info(name: str) -> Callable[[Capture], str | None]:
-    def read(capture: Capture) -> str | None:
-        known = getattr(capture.info, name) if capture.info else None
-        return None if known is None else str(known)
-
-    return read
-
-
-def _versions(capture: Capture) -> str | None:
-    stated = capture.info.versions if capture.info and capture.info.versions else {}
-    ours = [f"{name} {version}" for name, version in stated.items() if version]
-    return ", ".join(ours) or _distinct("versions")(capture)
-
-
-def _captured(capture: Capture) -> str:
-    return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
-
-
-_MODEL_FLOPS = "model FLOPs a step"
-
-_WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
-
-_FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
-    ("GPU", REFUSE, "times on different GPUs say nothing of the strategies.", _gpu),
-    ("model", REFUSE, "different models do different work.", _model),
-    ("dtype", REFUSE, "another element type is other work.", _of_info("dtype")),
-    (
-        "dtype of parameters",
-        WARN,
-        "cast before use they make norms and element-wise kernels faster too: the strategy is not the only difference.",
-        _of_info("param_dtype"),
-    ),
-    ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
-    ("tokens a step", WORK, "a step is another amount of work.", _tokens),
-    ("micro-steps a step", WORK, "a step is another number of forward and backward passes.", _micro_steps),
-    (_MODEL_FLOPS, WORK, "a step is another amount of work.", model_flops.told),
-    (
-        "bytes of all-reduce and reduce-scatter a step",
-        NOTE,
-        "another model, another element type in the exchange, or another strategy.",
-        _gradient_bytes,
-    ),
-    ("ranks with a trace", NOTE, "means over ranks are of these.", _ranks),
-    ("steps compared", NOTE, "figures are per step.", _captured),
-    ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),
-    ("activation checkpointing", NOTE, "the forward pass runs twice.", _of_info("activation_checkpointing")),
-    ("software", NOTE, "versions decide which kernels run.", _versions),
-    ("trace format", NOTE, "profilers slow the host by different amounts.", _distinct("format")),
-    ("host", NOTE, "links and CPUs may differ.", _distinct("host")),
-)
-"""In the order in which they are shown."""
 
 __all__ = ["DIFFERS", "REFUSE", "SAME", "UNKNOWN", "WORK", "Fact", "Fairness", "judge"]
 

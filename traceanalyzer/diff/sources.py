@@ -10,7 +10,7 @@ import msgspec
 
 from traceanalyzer import run_info
 from traceanalyzer.clustering import Run
-from traceanalyzer.diff import lanes
+from traceanalyzer.diff import lanes, matrix_shapes
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
@@ -110,6 +110,8 @@ def _parts(source: str) -> list[str]:
 def _read(source: str, options: SourceOptions) -> list[Capture]:
     if source.startswith(BASELINE):
         return _of_baseline(source.removeprefix(BASELINE), options.baselines)
+    if not source:
+        raise UsageError("a run to compare is named by nothing (an unset variable?)")
     path = Path(source)
     if path.suffix == ".json" and path.is_file():
         content = _decoded(path)
@@ -153,6 +155,7 @@ def _capture(
         info=info,
         lanes=lanes.of_results(results, shared),
         notes=(*notes, *summary.notes, *skipped),
+        dimensions=matrix_shapes.dimensions(results),
     )
 
 

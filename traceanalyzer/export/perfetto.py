@@ -24,11 +24,21 @@ def write(results: Mapping[str, Result], path: Path, label: str) -> int:
 
     Args:
         results: at least those of NEEDED.
-        path: the file; its folder is made.
+        path: the file; its folder is made, and it appears when it is whole.
         label: name of the run.
     """
-    shifts, note = common_clock(results)
     path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".writing-{path.name}")
+    try:
+        count = _write(results, draft, label)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return count
+
+
+def _write(results: Mapping[str, Result], path: Path, label: str) -> int:
+    shifts, note = common_clock(results)
     count = 0
     with _opened(path) as file:
         head = {"label": label, "zero_ns": str(_zero_ns(results, shifts)), "clocks": note}

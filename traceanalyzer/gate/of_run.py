@@ -162,5 +162,9 @@ def _rows(frame: pd.DataFrame) -> tuple[dict[str, object], ...]:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(set(known)), 3)
-    return f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(set(known))[:20])}"
+    """Names that may be meant; where none is near, the likest ones and where all stand."""
+    names = sorted(set(known))
+    if near := difflib.get_close_matches(name, names, 3):
+        return f"did you mean {', '.join(near)}?"
+    likest = difflib.get_close_matches(name, names, 3, cutoff=0)
+    return f"of {len(names)} the likest are {', '.join(likest)}; docs/metrics.md has all"

@@ -42,7 +42,7 @@ class RankHint:
 
 
 class Reader(Protocol):
-    """One input format. A module with these three functions is a reader."""
+    """One input format. A module with these four functions is a reader."""
 
     def recognises(self, path: Path) -> bool:
         """Whether the file or folder is of this format, from its name and first bytes."""
@@ -52,6 +52,12 @@ class Reader(Protocol):
 
         Raises:
             NotATraceError: the file is not a trace after all; the message says why.
+        """
+
+    def ended_ns(self, path: Path) -> int | None:
+        """When the capture ended, ns since the epoch; `None` where it does not say.
+
+        It may have to go through the whole file, and is asked only of files that name no rank.
         """
 
     def read(self, path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:

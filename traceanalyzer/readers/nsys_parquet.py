@@ -28,6 +28,11 @@ def peek(path: Path) -> Header:
     return traces.peek(ParquetSource(path), path)
 
 
+def ended_ns(path: Path) -> int | None:
+    """When the capture ended; see `Reader.ended_ns`."""
+    return traces.ended_ns(ParquetSource(path))
+
+
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the folder; see `Reader.read`."""
     return traces.read(ParquetSource(path), path, hint, rules)

@@ -36,6 +36,11 @@ def peek(path: Path) -> Header:
     return traces.peek(SqliteSource(exported(path)), path)
 
 
+def ended_ns(path: Path) -> int | None:
+    """When the capture ended; see `Reader.ended_ns`."""
+    return traces.ended_ns(SqliteSource(exported(path)))
+
+
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the report's export; see `Reader.read`.
 

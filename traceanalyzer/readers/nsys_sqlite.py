@@ -25,6 +25,11 @@ def peek(path: Path) -> Header:
     return traces.peek(SqliteSource(path), path)
 
 
+def ended_ns(path: Path) -> int | None:
+    """When the capture ended; see `Reader.ended_ns`."""
+    return traces.ended_ns(SqliteSource(path))
+
+
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the file; see `Reader.read`."""
     return traces.read(SqliteSource(path), path, hint, rules)

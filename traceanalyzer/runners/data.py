@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.runners.model import IGNORED_TARGET, ModelConfig
+from traceanalyzer.runners.model import IGNORED_TARGET
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from traceanalyzer.runners.presets import ModelConfig
 
 MASK_EVERY = 7  # one token in seven is predicted by an encoder, about BERT's 15 %
 

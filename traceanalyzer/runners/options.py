@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.model import DEFAULT_BATCH, PRESETS, ModelConfig
-from traceanalyzer.runners.profiling import ProfileConfig
-from traceanalyzer.runners.strategies import STRATEGIES
+from traceanalyzer.runners.presets import DEFAULT_BATCH, PRESETS, ModelConfig
+from traceanalyzer.runners.profile_config import ProfileConfig
+from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,9 +55,11 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     Raises:
         UsageError: a value that makes no sense.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
+    import torch  # noqa: PLC0415 - help and mistakes in the options need none
+
     is_cpu = options.device == "cpu" or not torch.cuda.is_available()
-    strategy = STRATEGIES[options.strategy]
+    strategy = strategy_named(options.strategy)
     preset = options.model or ("tiny" if is_cpu else "360m")
     batch = options.batch or DEFAULT_BATCH[preset] * strategy.default_microbatches
     microbatches = options.microbatches or min(strategy.default_microbatches, batch)
@@ -111,26 +111,27 @@ def _profile(options: argparse.Namespace) -> ProfileConfig:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The options; building it needs no torch."""
+    made = argparse.ArgumentParser(
         prog="python -m traceanalyzer.runners",
         description="Train a model for some steps with one strategy and leave traces and a run.json.",
         epilog="example: torchrun --standalone --nproc_per_node=2 -m traceanalyzer.runners "
         "--strategy pytorch_ddp --out profile/pytorch_ddp",
     )
-    parser.add_argument("--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES))
-    parser.add_argument("--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)")
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
-    parser.add_argument("--ranks", type=_positive, help="without torchrun: start that many ranks")
-    parser.add_argument("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
+    made.add_argument("--strategy", required=True, choices=STRATEGIES, metavar="NAME", help=", ".join(STRATEGIES))
+    made.add_argument("--out", type=Path, help="folder for traces and run.json (default profile/<strategy>)")
+    made.add_argument("--device", choices=("cuda", "cpu"), help="cpu trains over gloo (default cuda)")
+    made.add_argument("--ranks", type=_positive, help="without torchrun: start that many ranks")
+    made.add_argument("--timeout", dest="timeout_s", type=_positive, default=120, metavar="S",
                         help="a collective that a rank never joins fails after this (default 120 s)")  # fmt: skip
-    parser.add_argument("--die", type=_rank_and_step, metavar="RANK:STEP",
+    made.add_argument("--die", type=_rank_and_step, metavar="RANK:STEP",
                         help="kill a rank at a step, to see what it leaves behind")  # fmt: skip
-    _add_model_options(parser.add_argument_group("model and data"))
-    _add_training_options(parser.add_argument_group("training"))
-    _add_strategy_options(parser.add_argument_group("single strategies"))
-    _add_profiler_options(parser.add_argument_group("profiler"))
-    return parser
+    _add_model_options(made.add_argument_group("model and data"))
+    _add_training_options(made.add_argument_group("training"))
+    _add_strategy_options(made.add_argument_group("single strategies"))
+    _add_profiler_options(made.add_argument_group("profiler"))
+    return made
 
 
 def _add_model_options(group: argparse._ArgumentGroup) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from traceanalyzer.runners.profiling import Capture, ProfileConfig, profiled
+from traceanalyzer.runners.profile_config import ProfileConfig
+from traceanalyzer.runners.profiling import Capture, profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest

@@ -16,7 +16,8 @@ from traceanalyzer.runners.profiling import profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.shutdown import expect_progress
-from traceanalyzer.runners.strategies import STRATEGIES, Job, Strategy
+from traceanalyzer.runners.strategies import strategy_named
+from traceanalyzer.runners.strategies.base import Job, Strategy
 from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def train(config: RunConfig, world: World) -> RunRecord:
     """Run the configured steps; every rank returns the same record of them."""
-    strategy = STRATEGIES[config.strategy](Job(config, world))
+    strategy = strategy_named(config.strategy)(Job(config, world))
     steps = Steps(config, world, strategy)
     if world.is_cuda:
         torch.cuda.reset_peak_memory_stats(world.device)
@@ -91,7 +92,7 @@ class Steps:
 
 def planned(config: RunConfig, world_size: int) -> RunRecord:
     """What is known of a run before it starts: all that a run which fails can record."""
-    strategy = STRATEGIES[config.strategy]
+    strategy = strategy_named(config.strategy)
     record = RunRecord(
         strategy=config.strategy, world_size=world_size, seed=config.seed, profile=asdict(config.profile)
     )
@@ -131,7 +132,7 @@ def _model_flops(config: RunConfig, parameters: int, tokens: int) -> int:
     model = config.model
     multiplied = parameters - (model.vocab + model.seq_len) * model.d_model
     attention = 4 * model.layers * model.seq_len * model.d_model
-    per_parameter = STRATEGIES[config.strategy].flops_per_parameter
+    per_parameter = strategy_named(config.strategy).flops_per_parameter
     return tokens * per_parameter * (multiplied + attention // 2)
 
 

@@ -1,6 +1,7 @@
 """PyTorch-profiler (Kineto) Chrome traces, `.json` and `.json.gz`: old and new, whole and damaged."""
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,8 @@ from traceanalyzer.schema import NONE
 
 _UNNAMED = "(unnamed)"
 
+_EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
+
 _CPU_ALONE = "has no GPU operations; record it with ProfilerActivity.CUDA, on the rank's own GPU"
 
 
@@ -39,12 +42,21 @@ def peek(path: Path) -> Header:
     text = EventText.open(path)
     known = properties(text.head)
     first = text.first_time_us()
+    if _EXPORT.search(text.head):
+        raise NotATraceError(f"{path}: made by `analyze-traces export`; name the traces that it was made from")
     return Header(
         ranks=None if known.rank is None else (known.rank,),
         world_size=known.world_size,
         trace_id=known.trace_id,
         start_ns=None if first is None else known.base_ns + round(first * 1000),
     )
+
+
+def ended_ns(path: Path) -> int | None:
+    """When the capture ended, by the mark that the profiler leaves at the file's end; see `Reader.ended_ns`."""
+    text = EventText.open(path)
+    last = text.window_end_us()
+    return None if last is None else properties(text.head).base_ns + round(last * 1000)
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:

@@ -24,6 +24,8 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY_REACH = 256
 _BARE_ARRAY = re.compile(rb"\s*\[(?=\s*\{[^\0]*?\"ph\"|\s*\])")
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
+_WINDOW_END = re.compile(rb'"Record Window End"[^{}]*"ts"\s*:\s*(\d+(?:\.\d+)?)')
+_END_REACH = 64 << 10
 
 # What is no object may end the array (a null), and is no event.
 _END = re.compile(rb"[^{}\]]*\]")
@@ -74,6 +76,15 @@ class EventText:
         """`ts` of the first event that has one; `None` without events near the beginning."""
         match = _FIRST_TIME.search(self._rest)
         self.file.close()
+        return float(match[1]) if match else None
+
+    def window_end_us(self) -> float | None:
+        """`ts` of the profiler's mark near the file's end that its window ended; `None` without it."""
+        end = self._rest
+        while block := self.file.read(CHUNK_BYTES):
+            end = (end + block)[-_END_REACH:]
+        self.file.close()
+        match = _WINDOW_END.search(end)
         return float(match[1]) if match else None
 
     def chunks(self, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:

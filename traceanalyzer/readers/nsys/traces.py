@@ -61,6 +61,15 @@ def peek(source: Source, path: Path) -> Header:
     )
 
 
+def ended_ns(source: Source) -> int | None:
+    """When the capture ended; `None` where the export has no clock or no length."""
+    return _end_ns(read_session(source))
+
+
+def _end_ns(session: Session) -> int | None:
+    return session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None
+
+
 def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the export, in order.
 
@@ -159,7 +168,7 @@ def _meta(
         groups=_groups(export.nccl.members, all_ranks),
         versions=session.versions,
         capture_start_ns=session.offset_ns if session.has_clock else None,
-        capture_end_ns=session.offset_ns + session.length_ns if session.has_clock and session.length_ns else None,
+        capture_end_ns=_end_ns(session),
         events_dropped=export.dropped.get(place.process, 0) + export.dropped.get(NONE, 0),
         notes=own_notes + export.notes,
     )
