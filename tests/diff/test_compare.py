@@ -211,6 +211,15 @@ def test_matrix_products_in_another_type_are_other_work():
         compare(sides)
 
 
+@pytest.mark.parametrize(("sizes", "is_known"), [((768, 2304), True), ((768, 2304, 4096), False), ((), False)])
+def test_the_same_products_are_the_same_work_without_any_run_json(sizes, is_known):
+    one, other = (
+        replace(made, tables={**made.tables, "mfu": made.tables["mfu"].assign(element_type="bf16")}, dimensions=own)
+        for made, own in ((with_flops((5e12, 5e12)), (768, 2304)), (with_flops((4.9e12, 5.1e12)), sizes))
+    )
+    assert (compare(two(one, other)).fairness.doubt is None) == is_known
+
+
 def test_a_run_that_never_exchanged_gradients_is_refused():
     ops = steady(10, 5), steady(10)
     sides = two(capture(ops[0], info=info()), capture(ops[1], info=info()))

@@ -45,7 +45,7 @@ class Fairness:
     def doubt(self) -> str | None:
         """Why the runs are not known to have done the same work; `None` when they are, or are known not to have."""
         unknown = [fact.name for fact in self.facts if fact.name in _WORK_IS_KNOWN_BY and fact.state == UNKNOWN]
-        if not unknown or self.refusals:
+        if not unknown or self.refusals or self._is_same_by_traces:
             return None
         flops = next(fact for fact in self.facts if fact.name == MODEL_FLOPS)
         both = " | ".join(text or "not known" for text in flops.told)
@@ -55,6 +55,12 @@ class Fairness:
             DIFFERS: f"and model FLOPs a step differ: {both}",
         }[flops.state]
         return f"{', '.join(unknown)} not told for every run, {told}"
+
+    @property
+    def _is_same_by_traces(self) -> bool:
+        """Whether every trace tells the same FLOPs, the same sizes of matrices and the same element type."""
+        of_shapes = [fact.told for fact in self.facts if fact.name in OF_SHAPES]
+        return all(None not in told and len(set(told)) == 1 for told in of_shapes)
 
 
 def judge(sides: Sequence[Side]) -> Fairness:

@@ -25,7 +25,7 @@ def sentences(comparison: Comparison) -> list[str]:
     doubt = comparison.fairness.doubt
     if doubt is None or comparison.is_empty:
         return made
-    return [f"Not known to be the same work ({doubt}): {made[0]}", *made[1:]]
+    return [made[0], f"Read with care: it is not known that they did the same work ({doubt}).", *made[1:]]
 
 
 def per(comparison: Comparison) -> str:
