@@ -41,8 +41,8 @@ DEFINITIONS: Mapping[str, str] = {
     "overlap_pct": "100 · time under compute / time in which such a call runs, all ranks together.",
 }
 
-_ABSENT = "\x00"
-"""Stands for an absent key while rows are joined."""
+_ABSENT = "\x1f"
+"""Stands for an absent key while rows are joined: no name has it (and numpy would cut a NUL off)."""
 
 
 def kernels(result: Result) -> pd.DataFrame:
