@@ -43,9 +43,8 @@ class Modules(Result):
     }
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
     """Add up the scopes of a rank by path; the parts of each window add up to it."""
-    scopes = Scopes.of(trace, tree)
     if scopes.calls.empty or trace.gpu_ops.empty:
         return pd.DataFrame()
     backward = np.append(is_backward(tree), False)[np.where(tree.owner >= 0, tree.owner, NONE)]
