@@ -29,8 +29,8 @@ print(time.perf_counter() - started, sum(len(rank.gpu_ops) for rank in ranks))
 
 REPORT = """
 import sys
-from traceanalyzer.cli import run
-sys.exit(run(["--trace-file", sys.argv[1], "--output", sys.argv[2], "--quiet"]))
+from traceanalyzer.cli import main
+main(["--trace-file", sys.argv[1], "--output", sys.argv[2], "--quiet"])
 """
 
 PEER = """

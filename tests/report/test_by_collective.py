@@ -1,9 +1,12 @@
 """The table of collectives adds up to what the bars show of communication."""
 
+import pandas as pd
 import pytest
 
-from tests.samples import sample
+import traceanalyzer as ta
+from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.call_waits import CallWaits
 from traceanalyzer.report.by_collective import by_collective
 from traceanalyzer.report.parts import split
 
@@ -38,3 +41,19 @@ def test_calls_whose_ranks_do_not_wait_alike_have_no_rate():
     table, _ = _of("moe")
     assert table.loc["all_to_all", ["busbw_gbps", "peak_pct"]].isna().all()
     assert table.loc["all_reduce", "busbw_gbps"] > 0
+
+
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+def test_what_the_trace_does_not_say_is_left_out(storage):
+    """The capture's peer-to-peer copies have neither process group nor element type."""
+    with pd.option_context("mode.string_storage", storage):
+        table = by_collective(run(ta.load([SAMPLES / "streams" / "broadcast3.json.gz"]).ranks))
+    assert table["collective"].tolist() == ["peer_copy"]
+    assert not {"group", "dtype", "busbw_gbps"} & set(table)
+    assert table["highest_rank"].notna().all()
+
+
+def test_steps_without_communication_have_no_row():
+    results = run(sample("ddp").ranks)
+    calls = results["call_waits"].table
+    assert by_collective({**results, "call_waits": CallWaits(calls[calls["step"].isna()])}).empty

@@ -58,6 +58,7 @@ from traceanalyzer.analyses import (
     operator_shapes,
     operators,
     overlap,
+    phase_parts,
     phases,
     pipeline,
     pipeline_schedule,
@@ -74,8 +75,10 @@ from traceanalyzer.analyses import (
     waits,
 )
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.op_phases import op_phases
 from traceanalyzer.analyses.operator_tree import OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
+from traceanalyzer.analyses.scopes import Scopes
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 
@@ -156,7 +159,16 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 """In the order in which reports show them."""
 
 
-SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType({"tree": OperatorTree.of, "work": OperatorWork.of})
+SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "tree": OperatorTree.of,
+        "work": OperatorWork.of,
+        "scopes": Scopes.of,
+        "category_of_op": categories.op_categories,
+        "phase_of_op": op_phases,
+        "shares": phase_parts.shares,
+    }
+)
 """What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it
 needs itself."""
 

@@ -86,6 +86,12 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
     return pd.Series(pd.arrays.FloatingArray(values, absent), index=part.index)
 
 
+def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
+    """The table with the named columns in those types."""
+    # Not `astype` of the table: it puts every column together anew, two to six times slower for a small one.
+    return table.assign(**{name: table[name].astype(dtype) for name, dtype in dtypes.items()})
+
+
 def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[str, ...] = ()) -> pd.DataFrame:
     """Rows of all ranks under each other, in order of rank, with a `rank` column first.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import host_names, traffic
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host_activity import range_around
 from traceanalyzer.analyses.intervals import Intervals, of_rows
 from traceanalyzer.analyses.repeats import repetitions
@@ -153,7 +153,7 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
         table[f"{name}_ns"] = times[place].reindex(table.index) if place in times else 0
         if f"{name}_bytes" in _BYTES:
             table[f"{name}_bytes"] = moved[place].reindex(table.index).astype("Int64") if place in moved else pd.NA
-    return table.astype(dict.fromkeys(_BYTES, "Int64"))
+    return typed(table, dict.fromkeys(_BYTES, "Int64"))
 
 
 def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:

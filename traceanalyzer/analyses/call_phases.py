@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host_activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.op_phases import NAMES, op_phases
+from traceanalyzer.analyses.op_phases import NAMES
+from traceanalyzer.analyses.phase_parts import Share
 from traceanalyzer.model import RankTrace
 
 
@@ -29,19 +29,21 @@ class CallPhases(Result):
     }
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
+) -> pd.DataFrame:
     """Phase and exposed time inside the window of the rank's calls; the times add up to exposed communication."""
     if calls.empty:
         return pd.DataFrame()
     rows = calls["gpu_op"].to_numpy()
     window = trace.window
-    own, times = phase_parts.shares(trace)["exposed_comm_ns"].inside(window.start_ns, window.end_ns)
+    own, times = shares["exposed_comm_ns"].inside(window.start_ns, window.end_ns)
     exposed = np.zeros(len(trace.gpu_ops), dtype=np.int64)
     exposed[own] = times
     return pd.DataFrame(
         {
             "call": calls["call"].to_numpy(),
-            "phase": np.array(NAMES, dtype=object)[op_phases(trace)[rows]],
+            "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],
             "range": names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows]),
             "exposed_ns": exposed[rows],
         }

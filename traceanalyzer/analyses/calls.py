@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.inferred import with_inferred
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import COMM_ARGS, NONE
@@ -166,7 +166,7 @@ def _merged(args: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
     held["is_uneven"], held["is_maybe_uneven"] = is_uneven.fillna(value=False), is_uneven.isna()
     held["is_message"] = held["collective"].isin(kinds.POINT_TO_POINT)
     held["peer_text"] = _peer_texts(held)
-    groups = held.astype({"collective": "object"}).groupby("position")
+    groups = typed(held, {"collective": "object"}).groupby("position")
     table = groups[[name for name in _ARGUMENTS if name != "size_bytes"]].first()
     table["collective"] = _one_or_coalesced(held["collective"], owner, groups["is_message"].all())
     table["size_bytes"] = groups["size_bytes"].sum(min_count=1).where(groups["size_bytes"].count() == groups.size())
@@ -221,4 +221,4 @@ def _completed(table: pd.DataFrame) -> pd.DataFrame:
     table["host_operations"] = table["host_operations"].astype("Int64")
     table["is_uneven"] = table["is_uneven"].astype("boolean")
     integers = [name for name, dtype in COMM_ARGS.items() if name in _ARGUMENTS and dtype == "Int64"]
-    return table.drop(columns=["bytes"]).astype(dict.fromkeys(integers, "Int64"))
+    return typed(table.drop(columns=["bytes"]), dict.fromkeys(integers, "Int64"))

@@ -31,14 +31,14 @@ class Categories(Result):
         return table.assign(share_pct=percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum")))
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     """Add up the rank's counted GPU operations by category."""
     ops = trace.gpu_ops[trace.counted]
     if ops.empty:
         return pd.DataFrame()
     table = pd.DataFrame(
         {
-            "category": op_categories(trace, tree)[trace.counted],
+            "category": category_of_op[trace.counted],
             "gpu_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
         }
     )

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operator_work import OperatorWork
@@ -66,9 +66,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: Op
     if found.empty and calls.empty:
         return pd.DataFrame()
     table = pd.concat([_operators(trace, tree, found), _communication(calls)], ignore_index=True)
-    table = table.astype({"autograd": "str", "family": "str"}).astype(
-        dict.fromkeys(("calls", *_SUMMED), "Int64") | {"on_tensor_cores": "boolean"}
-    )
+    texts = {"autograd": "str", "family": "str"}
+    table = typed(table, texts | dict.fromkeys(("calls", *_SUMMED), "Int64") | {"on_tensor_cores": "boolean"})
     return _with_peaks(table, trace.meta.device_name).sort_values("gpu_ns", ascending=False, ignore_index=True)
 
 

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.call_waits import CallWaits
 from traceanalyzer.analyses.exposed_comm import transfer_and_wait
 from traceanalyzer.analyses.intervals import Intervals
-from traceanalyzer.analyses.op_phases import NAMES, op_phases
+from traceanalyzer.analyses.op_phases import NAMES
+from traceanalyzer.analyses.phase_parts import Share
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -40,9 +40,11 @@ class ExposedCalls(Result):
     }
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
+) -> pd.DataFrame:
     """The rank's exposed communication inside its window."""
-    share = phase_parts.shares(trace)["exposed_comm_ns"]
+    share = shares["exposed_comm_ns"]
     if not len(share.row):
         return pd.DataFrame()
     cuts = _cuts(trace, steps)
@@ -54,7 +56,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame) -> pd.D
     held = (exposed.covered_ns(starts, ends) > 0) & (starts >= trace.window.start_ns) & (ends <= trace.window.end_ns)
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
-    phase = np.array(NAMES, dtype=object)[op_phases(trace)[row]]
+    phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
     table = pd.DataFrame({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
     return table.assign(stretch=np.arange(len(table)), step=_step_of(steps, starts))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import idle_causes
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.intervals import Intervals
@@ -104,4 +104,4 @@ def _doing(trace: RankTrace, gaps: Gaps) -> pd.DataFrame:
         starts, ends = gaps.starts[rows], gaps.launched[rows]
         activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
         table.loc[rows] = longest(activity, starts, ends).to_numpy()
-    return table.astype({"doing_ns": "Int64"})
+    return typed(table, {"doing_ns": "Int64"})

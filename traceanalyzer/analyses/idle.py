@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import idle_causes
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
 from traceanalyzer.model import RankTrace
 
@@ -75,8 +75,8 @@ def _windows(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> 
     """The whole window and every step's, with their known idle time."""
     whole = breakdown[["window_ns", "idle_ns"]].assign(step=pd.NA, start_ns=trace.window.start_ns)
     own = steps.loc[steps["start_ns"].notna(), list(whole)] if len(steps) else whole.iloc[:0]
-    table = pd.concat([frame.astype(dict.fromkeys(whole, "Int64")) for frame in (whole, own)], ignore_index=True)
-    table = table.astype({name: "int64" for name in whole if name != "step"})
+    table = pd.concat([typed(frame, dict.fromkeys(whole, "Int64")) for frame in (whole, own)], ignore_index=True)
+    table = typed(table, {name: "int64" for name in whole if name != "step"})
     return table.assign(end_ns=table["start_ns"] + table["window_ns"])
 
 

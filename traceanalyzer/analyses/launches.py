@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.launch_queue import launch_queue
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -68,7 +68,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         **_queue(trace),
         **_kernels(ops),
     }
-    return pd.DataFrame([row]).astype(dict.fromkeys(_MAYBE, "Int64"))
+    return typed(pd.DataFrame([row]), dict.fromkeys(_MAYBE, "Int64"))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Launches:

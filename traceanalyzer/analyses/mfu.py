@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
-from traceanalyzer.analyses.categories import op_categories
 from traceanalyzer.analyses.compiled_recompute import compiled_recompute
 from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree, host_steps
@@ -59,7 +58,9 @@ class Mfu(Result):
         )
 
 
-def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree, work: OperatorWork, category_of_op: pd.Categorical
+) -> pd.DataFrame:
     """FLOPs of the operators that began in each step, beside the step's GPU window.
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
@@ -67,7 +68,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame, tree: OperatorTree, work: Op
     known = work.calls[work.calls["family"].isin(MODEL_FAMILIES)]
     if known.empty or not len(steps):
         return pd.DataFrame()
-    table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, tree, work)))
+    table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, work, category_of_op)))
     table.insert(0, "step", trace.steps["step"].to_numpy()[table.index])
     wanted = steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]].astype({"step": "int64"})
     table = table.merge(wanted.rename(columns={"window_ns": "step_ns"}), on="step")
@@ -121,10 +122,10 @@ def _without_repeated(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _covered(trace: RankTrace, tree: OperatorTree, found: OperatorWork) -> pd.DataFrame:
+def _covered(trace: RankTrace, found: OperatorWork, category_of_op: pd.Categorical) -> pd.DataFrame:
     """GPU time of all matrix work, and of that with known FLOPs, by row of `steps`."""
     ops = trace.gpu_ops
-    is_matrix = np.isin(np.asarray(op_categories(trace, tree), dtype=object), MATRIX_CATEGORIES)
+    is_matrix = np.isin(np.asarray(category_of_op, dtype=object), MATRIX_CATEGORIES)
     is_model = found.calls["family"].isin(MODEL_FAMILIES).to_numpy()
     is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
     durations = (ops["end_ns"] - ops["start_ns"]).where(is_matrix & (trace.op_step != NONE), 0)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
@@ -52,7 +52,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         _row(trace, int(number), begins[of_step == row], by_step.get(number, none))
         for row, number in enumerate(steps["step"])
     ]
-    return pd.DataFrame(rows).astype(_TYPES)
+    return typed(pd.DataFrame(rows), _TYPES)
 
 
 _TYPES = dict.fromkeys(("micro_steps", "synchronising_micro_steps", "gradient_calls", "gradient_bytes"), "Int64")

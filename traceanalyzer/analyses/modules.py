@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.breakdown import DEFINITIONS, split
 from traceanalyzer.analyses.operator_tree import OperatorTree
 from traceanalyzer.analyses.scopes import Scopes, is_backward
@@ -43,9 +43,8 @@ class Modules(Result):
     }
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
     """Add up the scopes of a rank by path; the parts of each window add up to it."""
-    scopes = Scopes.of(trace, tree)
     if scopes.calls.empty or trace.gpu_ops.empty:
         return pd.DataFrame()
     backward = np.append(is_backward(tree), False)[np.where(tree.owner >= 0, tree.owner, NONE)]
@@ -99,13 +98,13 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     table = groups[[*_LAUNCHED, *_PARTS]].sum().assign(calls=groups.size(), host_ns=groups["host_ns"].sum(min_count=1))
     table["source"] = groups["is_module"].first().map({True: "module", False: "range"})
     integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")
-    return table.reset_index().astype({"path": "str", "source": "str", **integers})
+    return typed(table.reset_index(), {"path": "str", "source": "str", **integers})
 
 
 def _outside(trace: RankTrace, held: np.ndarray) -> pd.DataFrame:
     total = int((trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"])[held].sum())
     row = {"path": OUTSIDE, "gpu_ops": int(held.sum()), "gpu_own_ns": total, "gpu_total_ns": total}
-    return pd.DataFrame([row] if held.any() else [], columns=list(row)).astype(dict.fromkeys(_LAUNCHED, "Int64"))
+    return typed(pd.DataFrame([row] if held.any() else [], columns=list(row)), dict.fromkeys(_LAUNCHED, "Int64"))
 
 
 def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> pd.DataFrame:

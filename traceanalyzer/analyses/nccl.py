@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.intervals import Intervals, union
 from traceanalyzer.model import RankTrace, whole_capture
 
@@ -52,7 +52,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     compute = union(trace, "compute", whole_capture(trace.gpu_ops))
     rows = [_row(key, group, compute) for key, group in calls.groupby(list(KEYS), dropna=False, observed=True)]
     integers = ("group_size", "known_size_bytes")
-    table = pd.DataFrame(rows).astype(dict.fromkeys(integers, "Int64"))
+    table = typed(pd.DataFrame(rows), dict.fromkeys(integers, "Int64"))
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.categories import op_categories
 from traceanalyzer.analyses.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.scopes import Scopes
@@ -39,11 +38,11 @@ class OperatorKernels(Result):
     }
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_op: pd.Categorical) -> pd.DataFrame:
     """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    table = _rows(trace, tree)[trace.counted]
+    table = _rows(trace, tree, scopes, category_of_op)[trace.counted]
     by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
     firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
     total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))
@@ -55,9 +54,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
     return OperatorKernels(stack(parts, tuple(OperatorKernels.columns)))
 
 
-def _rows(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> pd.DataFrame:
     """A row for each GPU operation."""
-    scopes = Scopes.of(trace, tree)
     ops = trace.gpu_ops
     return pd.DataFrame(
         {
@@ -66,7 +64,7 @@ def _rows(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
             "autograd": _taken(pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)), tree.owner),
             "kernel": ops["name"],
             "kind": ops["kind"],
-            "category": op_categories(trace, tree),
+            "category": category,
             "source": _taken(source_lines(trace, tree), tree.owner),
             "gpu_ops": 1,
             "gpu_ns": ops["end_ns"] - ops["start_ns"],

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -50,7 +50,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
     table = pd.concat([_operators(trace, tree), _without_operator(trace, tree)], ignore_index=True)
-    table = table.astype(dict.fromkeys(COSTS, "Int64"))
+    table = typed(table, dict.fromkeys(COSTS, "Int64"))
     counted = trace.gpu_ops[trace.counted]
     durations = int((counted["end_ns"] - counted["start_ns"]).sum())
     assert int(table["gpu_own_ns"].sum()) == durations, "own GPU time must add up to the GPU operations'"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.kernel_names import list_types, uses_tensor_cores
 from traceanalyzer.analyses.operator_call import Call, size
 from traceanalyzer.analyses.operator_tree import OperatorTree
@@ -52,7 +53,7 @@ def _work_of_calls(ops: pd.DataFrame) -> pd.DataFrame:
     first = np.unique(codes, return_index=True)[1]
     distinct = [_row(*values) for values in ops.iloc[first][_KEY].itertuples(index=False)]
     table = pd.DataFrame(distinct, columns=["family", *_QUANTITIES, "dtype"])
-    table = table.astype(dict.fromkeys(_QUANTITIES, "Int64") | {"family": "category", "dtype": "category"})
+    table = typed(table, dict.fromkeys(_QUANTITIES, "Int64") | {"family": "category", "dtype": "category"})
     return table.iloc[codes].reset_index(drop=True)
 
 

@@ -6,11 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import phase_parts
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.exposed_calls import ExposedCalls
-from traceanalyzer.analyses.op_phases import NAMES, op_phases
-from traceanalyzer.analyses.phase_parts import PARTS
+from traceanalyzer.analyses.op_phases import NAMES
+from traceanalyzer.analyses.phase_parts import PARTS, Share
 from traceanalyzer.model import RankTrace
 
 
@@ -41,7 +40,13 @@ class Phases(Result):
         return table.assign(total_ns=total, share_pct=percent(total, table["window_ns"]))
 
 
-def per_rank(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace,
+    breakdown: pd.DataFrame,
+    steps: pd.DataFrame,
+    phase_of_op: np.ndarray,
+    shares: Mapping[str, Share],
+) -> pd.DataFrame:
     """Each window's parts by the phase that launched what they belong to; checked against the breakdown.
 
     Phases that hold no time and no operation are left out.
@@ -50,7 +55,7 @@ def per_rank(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> 
         return pd.DataFrame()
     whole = breakdown.assign(step=pd.NA, start_ns=trace.window.start_ns)
     windows = pd.concat([whole, steps[steps["start_ns"].notna()]]) if len(steps) else whole
-    table = _parts(trace, windows)
+    table = _parts(trace, windows, phase_of_op, shares)
     asked = np.repeat(np.arange(len(windows)), len(NAMES))
     table["step"] = windows["step"].astype("Int64").array[asked]
     table["window_ns"] = windows["window_ns"].astype("int64").array[asked]
@@ -85,9 +90,8 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={name: f"exposed_{name}" for name in names})
 
 
-def _parts(trace: RankTrace, windows: pd.DataFrame) -> pd.DataFrame:
+def _parts(trace: RankTrace, windows: pd.DataFrame, phase: np.ndarray, shares: Mapping[str, Share]) -> pd.DataFrame:
     """A row for each window and phase: the window's parts that belong to the phase, and its operations."""
-    phase, shares = op_phases(trace), phase_parts.shares(trace)
     starts = windows["start_ns"].to_numpy(np.int64)
     ends = starts + windows["window_ns"].to_numpy(np.int64)
     table = {"phase": np.tile(NAMES, len(windows))}

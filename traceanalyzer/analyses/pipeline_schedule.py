@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import pipeline_shape
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.op_phases import NAMES, op_phases
+from traceanalyzer.analyses.op_phases import NAMES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -33,7 +33,7 @@ class PipelineSchedule(Result):
     }
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def per_rank(trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Cut the rank's forward and backward kernels, in order of launch, where the phase changes or it communicates.
 
     Only for ranks with send and receive calls that name their peers; operations without a launch are left out.
@@ -41,7 +41,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     own = pipeline_shape.point_to_point(calls)
     if own.empty:
         return pd.DataFrame()
-    ops = _in_launch_order(trace, own["gpu_op"].to_numpy())
+    ops = _in_launch_order(trace, own["gpu_op"].to_numpy(), phase_of_op)
     phase = ops["phase"].to_numpy()
     is_step = np.isin(phase, [NAMES.index("forward"), NAMES.index("backward")]) & (ops["kind"] == "compute").to_numpy()
     transfers_before = np.cumsum(ops["is_transfer"].to_numpy())[is_step]
@@ -66,9 +66,9 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
     return PipelineSchedule(stack(parts, tuple(PipelineSchedule.columns)))
 
 
-def _in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
+def _in_launch_order(trace: RankTrace, transfers: np.ndarray, phase: np.ndarray) -> pd.DataFrame:
     ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
-        phase=op_phases(trace), step_row=trace.op_step, is_transfer=False
+        phase=phase, step_row=trace.op_step, is_transfer=False
     )
     ops.loc[transfers, "is_transfer"] = True
     held = ops[(ops["launch"] != NONE) & trace.counted]

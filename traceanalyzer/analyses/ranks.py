@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -65,7 +65,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "notes": " ".join(meta.notes) or None,
     }
     integers = ("device", "world_size", "window_start_ns", "window_ns", "capture_ns")
-    return pd.DataFrame([row]).astype(dict.fromkeys(integers, "Int64"))
+    return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Ranks:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.nesting import Nesting
 from traceanalyzer.analyses.operator_tree import PASSES, OperatorTree
 from traceanalyzer.model import RankTrace
@@ -55,7 +56,7 @@ def _calls(trace: RankTrace) -> pd.DataFrame:
     own = [*_starting(ranges, _OWN_RANGES), *trace.steps["name"].astype("object").unique()]
     users = ranges[~ranges["name"].isin(own)]
     columns = ["start_ns", "end_ns", "thread", "name"]
-    table = pd.concat([modules[columns].astype({"name": "str"}), users[columns].astype({"name": "str"})])
+    table = pd.concat([typed(frame[columns], {"name": "str"}) for frame in (modules, users)])
     table["is_module"] = np.arange(len(table)) < len(modules)
     table["name"] = pd.Categorical(table["name"].str.removeprefix(MODULE))
     order = np.lexsort((-table["end_ns"].to_numpy(), table["start_ns"].to_numpy()))

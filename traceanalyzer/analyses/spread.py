@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import ratio
+from traceanalyzer.analyses.base import ratio, typed
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
@@ -31,7 +31,7 @@ def spread(values: pd.Series, keys: Sequence[pd.Series], unit: str) -> pd.DataFr
     table = groups.agg(**{name: _AGGREGATES.get(name, name) for name in STATISTICS})
     table = table.rename(columns={name: f"{name}_{unit}" for name in STATISTICS})
     table.insert(0, "calls", groups.size())
-    return table.astype({f"std_{unit}": "Float64", f"median_{unit}": "Float64"})
+    return typed(table, {f"std_{unit}": "Float64", f"median_{unit}": "Float64"})
 
 
 _AGGREGATES = {"total": "sum"}

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.host_activity import innermost
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -33,7 +34,7 @@ def step_work(trace: RankTrace) -> pd.DataFrame:
 
 def _named(events: pd.DataFrame, what: str) -> pd.DataFrame:
     durations = (events["end_ns"] - events["start_ns"]).groupby([events["row"], events["name"]], observed=True).sum()
-    table = durations.rename("total_ns").rename_axis(["step", "name"]).reset_index().astype({"name": "str"})
+    table = typed(durations.rename("total_ns").rename_axis(["step", "name"]).reset_index(), {"name": "str"})
     table = table.sort_values("total_ns", ascending=False).groupby("step").head(_MOST_NAMES)
     return table.assign(what=what)
 
@@ -47,7 +48,7 @@ def _without_steps(trace: RankTrace) -> pd.DataFrame:
     """The stretches of every thread by the innermost of the user's ranges, steps aside."""
     ranges = trace.ranges[~trace.ranges["name"].isin(trace.steps["name"])]
     parts = [_innermost_of(own.reset_index(drop=True)) for _, own in ranges.groupby("thread")]
-    return pd.concat([ranges.iloc[:0], *parts], ignore_index=True).astype({"name": "str"})
+    return typed(pd.concat([ranges.iloc[:0], *parts], ignore_index=True), {"name": "str"})
 
 
 def _innermost_of(ranges: pd.DataFrame) -> pd.DataFrame:

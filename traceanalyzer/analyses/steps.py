@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import breakdown
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -50,8 +50,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     table["is_complete"] = is_complete(table)
     if trace.window.steps is None:
         table = pd.concat([table, _of_no_step(owned)], ignore_index=True)
-    return table.astype({"step": "Int64", "name": "str", "is_complete": "boolean", "is_open": "boolean",
-                         "is_partial": "boolean"})  # fmt: skip
+    flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
+    return typed(table, {"step": "Int64", "name": "str", **flags})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Steps:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import dependencies, traffic
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.dependencies import Dependency
 from traceanalyzer.analyses.intervals import of_rows
 from traceanalyzer.analyses.traffic import CLASSES
@@ -54,7 +54,7 @@ def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
     classes, stream = traffic.op_classes(ops), ops["stream"].to_numpy()
     waited = dependencies.of_streams(trace)
     rows = [_row(trace, classes, stream == number, stream_role_pct, waited[number]) for number in waited]
-    table = pd.DataFrame(rows).astype({"copied_bytes": "Int64"})
+    table = typed(pd.DataFrame(rows), {"copied_bytes": "Int64"})
     table = table[table["operations"] > 0].sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
     return table.assign(window_ns=trace.window.length_ns)
 

@@ -4,7 +4,6 @@ Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug of this program;
 that leaves before its end (`| head`) changes none of them.
 """
 
-import gc
 import sys
 import traceback
 from typing import Any
@@ -21,14 +20,16 @@ from traceanalyzer.errors import TraceAnalyzerError
 
 DONE, GATE_FAILED, USAGE_OR_INPUT, BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
+_QUICK = frozenset({"--help", "-h", "--version"})
+"""Answered without pandas."""
+
 
 class ReportFirstGroup(click.Group):
     """A group in which arguments that don't begin with a command belong to `report`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `report` in front unless the arguments begin with a command or one of the group's own options."""
-        own = {"--help", "-h", "--version"}
-        if args and args[0] not in self.commands and args[0] not in own:
+        if args and args[0] not in self.commands and args[0] not in _QUICK:
             args = ["report", *args]
         return super().parse_args(ctx, args)
 
@@ -68,10 +69,16 @@ cli.add_command(export)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    # Tables are many small objects and no cycles: the collector at its usual pace takes a twentieth of the time.
-    gc.set_threshold(100_000, 50, 50)
+    given = sys.argv[1:] if arguments is None else arguments
     sys.stdout = lenient(sys.stdout)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        if not _QUICK.intersection(given):
+            from traceanalyzer.scale import set_up_process
+
+            set_up_process()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    sys.exit(run(given))
 
 
 def run(arguments: list[str]) -> int:

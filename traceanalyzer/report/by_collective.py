@@ -36,6 +36,8 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     steps = headline_steps(results)
     calls = looked_at(results["call_waits"], results["calls"])
     calls = calls[calls["step"].isin(steps)] if steps else calls
+    if calls.empty:
+        return pd.DataFrame(columns=_KEYS)
     exposed = _exposed(results, steps)
     per = len(steps) or 1
     by_rank = calls.assign(duration_ns=calls["end_ns"] - calls["start_ns"]).groupby([*_KEYS, "rank"], dropna=False)
