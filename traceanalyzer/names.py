@@ -16,8 +16,8 @@ _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], str], str]]
 def short_name(name: str) -> str:
     """Short name of a GPU operation, for display: different kernels may share one.
 
-    `multi_tensor_apply · FusedAdam`, `elementwise · add bf16`, `nvjet 192×128 bf16`, `NCCL all-reduce f32`. What no rule
-    knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
+    `multi_tensor_apply · FusedAdam`, `elementwise · add bf16`, `nvjet 192×128 bf16`, `NCCL all-reduce f32`. What no
+    rule knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
     the marks around a range's name: `## backward ##` is `backward`.
     """
     plain = _printable(name).strip("# ")
@@ -48,11 +48,11 @@ def _cutlass(match: re.Match[str], _: str) -> str:
 
 def _xmma(match: re.Match[str], name: str) -> str:
     what = {"gemm": "gemm", "fprop": "conv forward", "dgrad": "conv data grad", "wgrad": "conv weight grad"}
-    tile = re.search(r"(?:_(?P<layout>[nt]{2})_n)?_tilesize(?P<tile>\d+x\d+)", name)
+    tile = re.search(r"tilesize(\d+x\d+)", name)
     dtype = re.search(r"_([a-z]+\d+)[a-z]*\d*_", name[match.end() :])
-    return " ".join(
-        filter(None, ["xmma", what[match["op"]], _tile(tile["tile"]) if tile else "", dtype[1] if dtype else "", tile and tile["layout"]])
-    )
+    layout = re.search(r"_([nt]{2})_n_tilesize", name)
+    parts = [_tile(tile[1]) if tile else "", *(found[1] for found in (dtype, layout) if found)]
+    return " ".join(filter(None, ["xmma", what[match["op"]], *parts]))
 
 
 def _cublas(match: re.Match[str], _: str) -> str:

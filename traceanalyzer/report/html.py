@@ -10,7 +10,20 @@ import jinja2
 from markupsafe import Markup
 
 from traceanalyzer.names import short_name
-from traceanalyzer.report import Report, assets, care, heat, over_ranks, quantities, table_view, tiles, verdict, waiting
+from traceanalyzer.report import (
+    Report,
+    assets,
+    care,
+    heat,
+    over_ranks,
+    quantities,
+    table_view,
+    tiles,
+    use_strips,
+    verdict,
+    waiting,
+    wording,
+)
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
 from traceanalyzer.report.parts import Split, split
@@ -86,6 +99,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
+        "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
         "zero_ns": _zero(report),
@@ -163,11 +177,7 @@ def _head(report: Report) -> list[str]:
 
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
-    if len(texts) != 1:
-        return []
-    shown = {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA", "nccl": "NCCL", "torch": "PyTorch"}
-    named = [text.partition(" ") for text in texts[0].split(", ")]
-    return [f"{shown.get(name, name.replace('_', ' '))} {version}" for name, _, version in named]
+    return wording.versions(texts[0]) if len(texts) == 1 else []
 
 
 def _zero(report: Report) -> int:
