@@ -301,19 +301,23 @@ def test_what_is_in_view_is_said_in_words(written, opened):
         assert ", from " in page.evaluate(title)
 
 
-def test_the_icicle_shows_the_chosen_rank(written, opened):
+def test_the_icicle_shows_the_chosen_rank_in_letters_that_can_be_read(written, opened):
     _, path = written("ddp")
-    root = "#chart-operator_kernels .slicetext >> nth=0"
+    names = "#chart-operator_kernels text.slicetext"
     with opened(path) as page:
         page.locator("#chart-operator_kernels").scroll_into_view_if_needed()
         page.wait_for_selector("#chart-operator_kernels[data-drawn=yes]")
-        assert page.locator(root).text_content() == "rank 0"
+        assert page.locator(names).first.text_content() == "rank 0"
         page.select_option(".chart-tools select", label="1")
-        page.locator("#chart-operator_kernels .slicetext", has_text="rank 1").wait_for()
+        page.locator(names, has_text="rank 1").wait_for()
+        page.click("#theme")
+        page.locator(names, has_text="rank 1").wait_for()
         sizes = page.evaluate(
-            "() => [...document.querySelectorAll('#chart-operator_kernels .slicetext')].filter(t => t.getBBox().width)"
-            ".map(t => Number((t.getAttribute('transform') ?? '').match(/scale\\(([\\d.]+)\\)/)?.[1] ?? 1) * parseFloat(getComputedStyle(t).fontSize))"
+            "names => [...document.querySelectorAll(names)].filter(t => t.getBoundingClientRect().width)"
+            r".map(t => Number(t.getAttribute('transform').match(/scale\(([\d.]+)/)?.[1] ?? 1) * parseFloat(getComputedStyle(t).fontSize))",
+            names,
         )
+        assert len(sizes) > 3
         assert min(sizes) >= 12
 
 

@@ -16,6 +16,7 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "gbps": ((1.0, "GB/s"),),
     "gb_per_s": ((1.0, "GB/s"),),
     "gbytes_per_s": ((1.0, "GB/s"),),
+    "flops": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
     "tflops_per_s": ((1.0, "TFLOP/s"),),
 }
 """Scales of each unit that a column's name can end in, largest first; decimal."""

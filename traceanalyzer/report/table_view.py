@@ -28,7 +28,7 @@ SECONDARY = frozenset({
     "rank_source", "files", "format", "device", "window", "window_start_ns", "api_calls", "host_operators",
     "group_description", "group_ranks", "size_class", "split_calls", "calls_of_unknown_size", "known_size_bytes",
     "median_ns", "std_ns", "median_bytes", "std_bytes",
-    "dependency_by", "bound_blocks", "bound_known_blocks", "gpu_own_ns",
+    "dependency_by", "bound_blocks", "bound_known_blocks", "gpu_own_ns", "family",
 })  # fmt: skip
 """Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
 

@@ -11,7 +11,7 @@ from traceanalyzer.report.quantities import quantity
 _LABELS: Mapping[str, str] = MappingProxyType(
     {
         "tflops_per_s": "arithmetic",
-        "gbytes_per_s": "memory traffic",
+        "gbytes_per_s": "memory",
         "peak_tflops_per_s": "peak",
         "cv": "std / mean",
         "compute_cv": "compute std / mean",
