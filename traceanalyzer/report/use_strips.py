@@ -24,7 +24,6 @@ class Strip:
     paths: tuple[tuple[str, str], ...]
     window: str
     busy: str
-    stretch: str
 
 
 def strips(result: Result, ranks: Collection[int]) -> list[Strip]:
@@ -39,8 +38,7 @@ def _strip(rank: int, own: pd.DataFrame) -> Strip:
     paths = tuple((kind, _path(own["bin"], tops[column], shares[column])) for column, kind in KINDS)
     window = int(own["bin_ns"].sum())
     busy = 100.0 * int(own["busy_ns"].sum()) / max(window, 1)
-    stretch = text(float(own["bin_ns"].mean()), "_ns")
-    return Strip(rank, len(own), paths, text(window, "_ns"), text(busy, "_pct"), stretch)
+    return Strip(rank, len(own), paths, text(window, "_ns"), text(busy, "_pct"))
 
 
 def _path(bins: pd.Series, tops: pd.Series, heights: pd.Series) -> str:
