@@ -39,6 +39,19 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
     assert (found.severity, found.title[:15]) == ("high", "100 % of rank 0")
     assert [(row["operator"], row["element_type"]) for row in found.evidence] == [("aten::mm", "fp32")]
     assert "67 in FP32, 495 in TF32, 989 in BF16" in found.recommendation
+    assert found.gain_ns == round(100 * (1 - 66.9 / 494.7))
+
+
+def test_what_tf32_wins_is_not_known_of_other_types():
+    double = FLOAT | {"dtypes": '["double","double"]'}
+    trace = program(
+        [("aten::mm", 0, 10, FLOAT), ("aten::mm", 10, 20, double)],
+        [(SGEMM, 20, 120, {"launch": 5}), ("ampere_dgemm_64x64_nn", 120, 220, {"launch": 15})],
+    )
+    (found,) = efficiency.tensor_cores_unused(
+        **{name: run([trace])[name] for name in ("categories", "efficiency", "headline", "ranks")}
+    )
+    assert found.gain_ns is None
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,13 @@ def finding(rule, about=None, part_of=None):
         ([("b", None, "y"), ("a", "x", None)], [("b", []), ("a", [])]),
         # What is part of a part is a cause of its own.
         ([("a", "x", None), ("b", "y", "x"), ("c", None, "y")], [("a", ["b"]), ("c", [])]),
+        # What tells of a cause is part of what is said before of the same cause.
+        ([("a", "x", None), ("b", "x", "x"), ("c", None, "x")], [("a", ["b", "c"])]),
+        ([("b", "x", "x"), ("c", None, "x")], [("b", ["c"])]),
         # Only the first is the one that others are part of.
         ([("a", "x", None), ("b", "x", None), ("c", None, "x")], [("a", ["c"]), ("b", [])]),
     ],
-    ids=["one", "order stays", "nobody tells its cause", "no chains", "two of one cause"],
+    ids=["one", "order stays", "nobody tells its cause", "no chains", "again", "by itself", "two of one cause"],
 )
 def test_folded(findings, expected):
     made = folded([finding(*words) for words in findings])
@@ -33,19 +36,19 @@ def test_folded(findings, expected):
 @pytest.mark.parametrize(
     ("traces", "expected"),
     [
-        ("ddp", [("straggler", ["host_bound"]), ("short_kernels", [])]),
+        ("ddp", [("straggler", ["host_bound", "short_kernels"])]),
         ("ddp_straggler", [("straggler", [])]),
-        ("pp", [("pipeline_bubble", ["pipeline_imbalance", "straggler", "straggler"]), ("tensor_cores_unused", [])]),
+        ("pp", [("tensor_cores_unused", []), ("pipeline_bubble", ["pipeline_imbalance", "straggler", "straggler"])]),
         ("moe", [("uneven_compute", [])]),
         # Its stages wait because one host is late: that the stages are uneven as well is another cause.
         (
             "pp_host_bound",
-            [("straggler", ["pipeline_bubble", "host_bound"]), ("pipeline_imbalance", []), ("short_kernels", [])],
+            [("straggler", ["pipeline_bubble", "host_bound", "short_kernels"]), ("pipeline_imbalance", [])],
         ),
     ],
 )
 def test_each_cause_is_said_once(traces, expected):
     found = find(run(sample(traces).ranks))
     assert [(item.rule, [inner.rule for inner in item.also]) for item in found] == expected
-    costs = [item.cost_ns for item in found]
-    assert costs == sorted(costs, key=lambda cost: (cost is None, -(cost or 0)))
+    gains = [item.gain_ns for item in found]
+    assert gains == sorted(gains, key=lambda gain: (gain is None, -(gain or 0)))

@@ -49,7 +49,7 @@ def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), 
 )
 def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
     (finding,) = told(rule, [trace])
-    assert finding.cost_ns / MS == pytest.approx(cost_ms, rel=0.02)
+    assert finding.gain_ns / MS == pytest.approx(cost_ms, rel=0.02)
     assert finding.evidence
     assert finding.recommendation
     assert finding.caveat
@@ -57,14 +57,14 @@ def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
 
 
 def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
-    late, short = find(run(sample("ddp").ranks))
-    found = {finding.rule: finding for finding in (late, *late.also, short)}
+    (late,) = find(run(sample("ddp").ranks))
+    found = {finding.rule: finding for finding in (late, *late.also)}
     assert "Rank 0's host is late: rank 0's GPU idles 45.9 ms, 68 % of a step" in found["host_bound"].title
     assert found["host_bound"].severity == "high"
-    assert found["short_kernels"].title.startswith("56 % of rank 0's 2,826 kernels")
-    assert found["host_bound"].cost_ns > found["short_kernels"].cost_ns
+    assert found["short_kernels"].title.startswith("56 % of rank 0's kernels")
+    assert found["host_bound"].gain_ns > found["short_kernels"].gain_ns
     evidence = found["host_bound"].evidence
-    assert sum(row["length_per_step_ns"] for row in evidence) < found["host_bound"].cost_ns, "of a mean step"
+    assert sum(row["length_per_step_ns"] for row in evidence) < found["host_bound"].gain_ns, "of a mean step"
     assert len({row["doing"] for row in evidence}) == len(evidence)
 
 
@@ -77,10 +77,12 @@ def test_a_gpu_bound_run_has_none_of_these():
 def test_the_pipeline_sample_is_uneven_and_waits():
     traces = sample("pp").ranks
     (uneven,) = told(pipeline.pipeline_imbalance, traces)
-    assert uneven.title.startswith("Stage 1 (rank 1) computes 24 % more than the mean stage, 20.5 ms a step")
+    assert uneven.title.startswith("Stage 1 (rank 1) computes 107 ms a step, 24 % more than the mean stage")
     (bubble,) = told(pipeline.pipeline_bubble, traces)
     assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title
-    assert "More than the schedule costs" in bubble.recommendation
+    assert "Move layers from stage 1 to the others" in bubble.recommendation
+    # 125.4 ms with (47.4 + 14.7) / 2 = 31.07 % of bubble hold 86.4 ms of work: at 20 % they are 108.1 ms.
+    assert bubble.gain_ns / MS == pytest.approx(125.4 - 86.44 / 0.8, abs=0.1)
 
 
 @pytest.mark.parametrize(("name", "count"), [("offload_naive", 1), ("offload_overlap", 0)])

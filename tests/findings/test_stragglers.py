@@ -7,9 +7,10 @@ from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
+from traceanalyzer.findings.in_turn import in_turn
 from traceanalyzer.findings.stragglers import stragglers
 
-NEEDED = ("stragglers", "exposed_comm", "waits", "steps", "breakdown", "pipeline")
+NEEDED = ("stragglers", "exposed_comm", "waits", "steps", "breakdown", "pipeline", "kernels")
 
 
 def said(job):
@@ -40,7 +41,7 @@ def test_who_is_late_and_who_waits(name, title):
     assert found.recommendation
     assert found.caveat
     start, end = found.interval_ns
-    assert 0 < end - start <= found.cost_ns
+    assert 0 < end - start <= found.gain_ns
     assert [(row["step"], row["rank"]) for row in found.evidence] == [(2, 0), (2, 1), (3, 0), (3, 1)]
     waits = [row["exposed_wait_ns"] for row in found.evidence]
     assert max(waits) == max(row["exposed_wait_ns"] for row in found.evidence if f"ank {row['rank']} waits" in title)
@@ -85,8 +86,30 @@ def test_the_wait_is_that_of_the_affected_steps():
     assert f" {row['affected_wait_ns'] / 1e6:.3g} ms" in stragglers(**results)[0].title
 
 
+@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), (8, 9), (16, 6)])
+def test_ranks_that_take_turns_are_one_finding(ranks, steps):
+    _, results = analysed(scenarios.in_turn(ranks, steps), *NEEDED)
+    assert stragglers(**results) == []
+    (found,) = in_turn(**{name: results[name] for name in NEEDED[:5]})
+    late = min(ranks, steps - 1)
+    assert found.title.startswith(f"{late} ranks compute longer than the others in turn")
+    assert len(found.evidence) == late
+    complete = results["exposed_comm"].to_frame().query("is_complete")
+    waited = complete.groupby("rank")["exposed_wait_ns"].mean()
+    assert found.gain_ns == pytest.approx(waited.max(), rel=0.05)
+    # One of 2 ms in each step; the ranks wait for it unless it is their turn.
+    assert found.gain_ns < 2_000_000
+
+
+def test_two_late_steps_are_no_turns():
+    _, results = analysed(scenarios.fed(slow_copy_ns={1: 3_000_000, 2: 2_000_000}, slow_in=range(1, 2)), *NEEDED)
+    assert in_turn(**{name: results[name] for name in NEEDED[:5]}) == []
+
+
 def test_equal_ranks_are_left_alone():
     assert said(scenarios.ddp(4)) == []
+    _, results = analysed(scenarios.ddp(8, 9), *NEEDED)
+    assert in_turn(**{name: results[name] for name in NEEDED[:5]}) == []
 
 
 def test_little_overlap_is_told_where_data_moves():

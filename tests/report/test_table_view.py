@@ -15,7 +15,7 @@ def test_only_wide_tables_keep_columns_for_a_click():
 
 
 def test_a_wide_table_hides_times_and_sizes_of_zero_but_no_shares_or_counts():
-    columns = ["upload_ns", "sent_bytes", "overlap_pct", *(f"calls{place}" for place in range(MOST_COLUMNS))]
+    columns = ["upload_ns", "sent_bytes", "wait_ns", "overlap_pct", *(f"calls{place}" for place in range(MOST_COLUMNS))]
     assert extra(columns, (0, 0)) == ["upload_ns", "sent_bytes"]
     assert extra(columns, (0, None)) == ["upload_ns", "sent_bytes"]
     assert extra(columns, (0, 1)) == []

@@ -58,6 +58,24 @@ def fed(ranks: int = 4, steps: int = 4, *, slow_data_ns: Mapping[int, int] = _NO
     return Job(tuple(programs), (world,))
 
 
+def in_turn(ranks: int = 4, steps: int = 9, extra_ns: int = 2_000_000, seed: int = 0) -> Job:
+    """Data parallel on samples of uneven length: in each step another rank has the longest ones."""
+    world = Group("0", tuple(range(ranks)))
+    programs = []
+    for rank in range(ranks):
+        program = Program(rank)
+        for step in range(steps):
+            with program.range(f"ProfilerStep#{step}"):
+                with program.range("forward"):
+                    _layers(program, "forward_gemm", 8, 200_000 + (extra_ns // 8 if step % ranks == rank else 0))
+                with program.range("backward"):
+                    last = _reduced_buckets(program, world, [4_000_000] * 8, 0, 0)
+                program.kernel("adam", 300_000, after=(last,))
+                program.sync()
+        programs.append(program)
+    return Job(tuple(programs), (world,), seed)
+
+
 def _layers(program: Program, name: str, layers: int, ns: int) -> None:
     for _ in range(layers):
         program.host(20_000, "aten::linear")

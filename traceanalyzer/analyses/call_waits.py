@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.calls import Calls
 from traceanalyzer.analyses.members import Members
 
 ONE_ROOT = "has one root: its ranks do not wait alike"
@@ -51,7 +50,7 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
     return CallWaits(table.assign(is_matched=table["instance"].notna(), why_not_split=_why(table)))
 
 
-def looked_at(call_waits: CallWaits, calls: Calls) -> pd.DataFrame:
+def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
     """The calls that are looked at: all, or those of the selected steps (they are matched over the whole capture)."""
     keys = (pd.MultiIndex.from_frame(result.table[["rank", "call"]]) for result in (call_waits, calls))
     return call_waits.table[next(keys).isin(next(keys))].reset_index(drop=True)

@@ -56,10 +56,11 @@ class Collectives(Result):
 
 def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
-    return _summed(looked_at(call_waits, calls), ranks)
+    return summed(looked_at(call_waits, calls), ranks)
 
 
-def _summed(calls: pd.DataFrame, ranks: Ranks) -> Collectives:
+def summed(calls: pd.DataFrame, ranks: Result) -> Collectives:
+    """The same of some calls: rows of the table of `CallWaits`."""
     if calls.empty:
         return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
     is_split = calls["transfer_ns"].notna()
@@ -101,7 +102,7 @@ def bus_factors(collectives: pd.Series, group_sizes: pd.Series) -> pd.Series:
     return factor.mask(collectives == "all_reduce", 2 * share)
 
 
-def _link_peaks(table: pd.DataFrame, ranks: Ranks) -> pd.Series:
+def _link_peaks(table: pd.DataFrame, ranks: Result) -> pd.Series:
     names = ranks.table.set_index("rank")["device_name"].astype("object")
     peaks = names.map(lambda name: nvlink_peak_gbps(name) if isinstance(name, str) else None)
     known = table["rank"].map(peaks).astype("Int64")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings import balance, communication, copies, efficiency, idle, pipeline, stragglers
+from traceanalyzer.findings import balance, communication, copies, efficiency, idle, in_turn, pipeline, stragglers
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
 
@@ -18,6 +18,7 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_bubble,
     pipeline.pipeline_imbalance,
     stragglers.stragglers,
+    in_turn.in_turn,
     balance.uneven_compute,
     communication.little_overlap,
     communication.low_bandwidth,
@@ -36,13 +37,13 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, one for each cause, costliest first; those without a cost last, severest first."""
+    """All findings, one for each cause, first those with most to win; those of unknown gain last, severest first."""
     found = [finding for rule in RULES for finding in _of_rule(rule, results)]
     return tuple(sorted(folded(found), key=_impact))
 
 
 def _impact(finding: Finding) -> tuple[bool, int, int]:
-    return finding.cost_ns is None, -(finding.cost_ns or 0), SEVERITIES.index(finding.severity)
+    return finding.gain_ns is None, -(finding.gain_ns or 0), SEVERITIES.index(finding.severity)
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:

@@ -48,7 +48,7 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Findin
             recommendation="Start communication as soon as its data is ready: bucketed gradients during backward, "
             "prefetched all-gathers, asynchronous collectives that are waited for where their result is used.",
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
-            cost_ns=round(worst["ns"]),
+            gain_ns=round(worst["ns"]),
         )
     ]
 
@@ -108,7 +108,7 @@ def _many_small(row: dict[str, float]) -> Finding:
         recommendation="Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small "
         "collective costs its latency, whatever it carries.",
         caveat="Where they run under compute they cost launches rather than GPU time.",
-        cost_ns=round(row["sum"]),
+        gain_ns=round(row["sum"]),
     )  # fmt: skip
 
 

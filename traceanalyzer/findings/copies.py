@@ -50,7 +50,7 @@ def _pageable(rank: int, row: pd.Series, basis: Basis, window_ns: int) -> Findin
         recommendation="Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with "
         "non_blocking=True: the copy then runs at the link's speed and beside compute.",
         caveat="Pinning costs time and memory itself: pin once and reuse buffers.",
-        cost_ns=basis.scaled(exposed_ns, window_ns, rank),
+        gain_ns=basis.scaled(exposed_ns, window_ns, rank),
     )
 
 
@@ -67,5 +67,5 @@ def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
         "block k computes, and tie them by events.",
         caveat="Copies that run beside compute share memory bandwidth: the gain is at most the smaller of the two "
         "times.",
-        cost_ns=basis.scaled(int(row["exposed_ns"]) * blocks, window_ns, rank),
+        gain_ns=basis.scaled(int(row["exposed_ns"]) * blocks, window_ns, rank),
     )

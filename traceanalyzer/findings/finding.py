@@ -18,13 +18,13 @@ class Finding:
         evidence: the rows behind it, as `Result.rows()` gives them.
         recommendation: what to do.
         caveat: when it may not hold.
-        cost_ns: GPU time a step (or of the capture, without steps) that it costs; orders findings.
+        gain_ns: what mending it can win at most of a mean step (of the capture, without steps); orders findings.
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
-        table: the Result that holds all rows of the kind that the evidence shows.
+        table: the Result in which a reader sees more of it.
         about: the cause that it tells of, by which others point at it: `host of rank 0`, `pipeline 0`.
-        part_of: the cause behind it, where that is not its own: a finding about it takes this one in.
-        also: findings that it has taken in. Their costs are of the same time, seen from elsewhere.
+        part_of: the cause behind it: the first finding about that cause takes this one in.
+        also: findings that it has taken in: the same cause, seen from elsewhere.
     """
 
     rule: str
@@ -33,7 +33,7 @@ class Finding:
     evidence: tuple[Mapping[str, Any], ...] = ()
     recommendation: str | None = None
     caveat: str | None = None
-    cost_ns: int | None = None
+    gain_ns: int | None = None
     interval_ns: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
     table: str | None = None

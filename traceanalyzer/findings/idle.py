@@ -51,9 +51,10 @@ def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> l
             recommendation="Launch less or sooner: torch.compile or CUDA graphs for the repeated part, fused "
             "optimizers, a larger batch; move Python work and logging out of the step.",
             caveat=_PROFILED,
-            cost_ns=round(cost_ns),
+            gain_ns=round(cost_ns),
             interval_ns=_longest(own),
             table="gaps",
+            about=about("host", rank),
             part_of=about("host", rank),
         )
     ]
@@ -74,14 +75,14 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
         Finding(
             rule="short_kernels",
             severity="medium",
-            title=f"{share:.0f} % of rank {rank}'s {int(row['kernels']):,} kernels run for less than 10 µs (median "
+            title=f"{share:.0f} % of rank {rank}'s kernels run for less than 10 µs (median "
             f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them.",
             evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
             recommendation="Fuse small kernels (torch.compile, fused or foreach optimizers, fused norms and "
             "activations) or replay them as a CUDA graph.",
-            caveat="Short kernels cost nothing while the launch queue is full. The cost shown is launch latency and "
-            "gaps between kernels only; the late host is a finding of its own.",
-            cost_ns=round(float(parts.sum())),
+            caveat="Short kernels cost nothing while the launch queue is full.",
+            gain_ns=round(float(parts.sum())),
+            part_of=about("host", rank),
         )
     ]
 
@@ -115,7 +116,7 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result) -> 
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
             caveat="Only ranges that name data loading count; work outside them is counted as the host's.",
-            cost_ns=round(cost_ns),
+            gain_ns=round(cost_ns),
             interval_ns=_longest(own),
             table="gaps",
             part_of=about("data", rank),
@@ -166,7 +167,7 @@ def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
         caveat="The time after the call counts too: it ends with the next launch, which other work may delay as well.",
-        cost_ns=round(cost_ns),
+        gain_ns=round(cost_ns),
         table="sync_calls",
         part_of=about("sync", rank),
     )

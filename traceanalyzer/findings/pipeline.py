@@ -67,51 +67,52 @@ def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> 
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
-        "transfers.",
-        cost_ns=_beyond_expected(worst, expected, _steps(stages) or 1),
-        table="pipeline",
+        f"transfers.{' What can be won is what lies beyond it.' if expected else ''}",
+        gain_ns=_beyond_expected(stages, measured, expected),
+        table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
         part_of=cause,
     )
 
 
-def _beyond_expected(stage: pd.Series, expected_pct: float | None, steps: int) -> int:
-    """What a stage's bubble costs it each step, less what the schedule costs anyway."""
-    lost_ns = int(stage["bubble_ns"]) - int(stage["window_ns"]) * (expected_pct or 0) / 100
-    return max(0, round(lost_ns / steps))
+def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: float | None) -> int:
+    """By how much a step is longer than one with the same work and no more bubble than the schedule costs."""
+    step_ns = float(stages["window_ns"].astype("int64").mean()) / (_steps(stages) or 1)
+    busy_ns = step_ns * (100 - measured_pct) / 100
+    return max(0, round(step_ns - 100 * busy_ns / (100 - (expected_pct or 0))))
 
 
 def _advice(row: Mapping[str, Any]) -> str:
-    shrink = "More microbatches a step, or an interleaved or zero-bubble schedule, shrink it."
+    shrink = "More microbatches a step, or an interleaved or zero-bubble schedule, shrink"
     expected = row["expected_bubble_pct"]
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
-        return shrink
+        return f"{shrink} it."
     first = (
-        f"move layers from stage {row['bottleneck_stage']} to the others; the first and last stages also carry "
-        "embedding, head and loss."
+        f"Move layers from stage {row['bottleneck_stage']} to the others (the first and last stages also carry "
+        "embedding, head and loss)."
         if _is_uneven(row)
-        else "look at late hosts and slow transfers first."
+        else "Look at late hosts and slow transfers first: the schedule costs less."
     )
-    return f"More than the schedule costs: {first} What the schedule costs: {shrink[0].lower()}{shrink[1:]}"
+    return f"{first} {shrink} the {expected:.0f} % that the schedule costs."
 
 
 def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
     compute = stages["compute_ns"].astype("int64")
-    cost_ns = (compute.max() - compute.mean()) / (_steps(stages) or 1)
+    longest_ns, mean_ns = compute.max() / (_steps(stages) or 1), compute.mean() / (_steps(stages) or 1)
     excess = 100 * (row["compute_max_over_mean"] - 1)
     step_ns = stages["window_ns"].astype("int64").mean() / (_steps(stages) or 1)
     per = "a step" if _steps(stages) else "in the capture"
     return Finding(
         rule="pipeline_imbalance",
-        severity=severity(100 * cost_ns / step_ns),
-        title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {excess:.0f} % more "
-        f"than the mean stage, {milliseconds(cost_ns)} {per}: the others wait for it.",
+        severity=severity(100 * (longest_ns - mean_ns) / step_ns),
+        title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {milliseconds(longest_ns)} "
+        f"{per}, {excess:.0f} % more than the mean stage: the others wait for it.",
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
         recommendation="Move layers from that stage to the others; the first and last stages also carry "
         "embedding, head and loss.",
         caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
-        cost_ns=round(cost_ns),
+        gain_ns=round(longest_ns - mean_ns),
         table="pipeline",
         part_of=pipeline_name(row["pipeline"]),
     )

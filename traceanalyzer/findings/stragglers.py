@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.breakdown import Breakdown
 from traceanalyzer.analyses.exposed_comm import ExposedComm
+from traceanalyzer.analyses.kernels import Kernels
 from traceanalyzer.analyses.pipeline import Pipeline
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
@@ -21,6 +22,10 @@ from traceanalyzer.names import short_name
 LEAST_COST_PCT = 2.0
 """Of a step; less is noise."""
 
+TURNS_COST_PCT = 5.0
+"""Of a step, all together; GPUs are never quite alike."""
+
+_LEAST_TURNS = 3
 _MOST_FINDINGS = 5
 
 _LATE = {
@@ -36,7 +41,7 @@ _LATE = {
     "between_kernels": "Rank {rank} loses time between short kernels",
 }
 
-_ADVICE = {
+ADVICE = {
     "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
     "at this GPU's clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
@@ -65,27 +70,48 @@ def stragglers(
     steps: Steps,
     breakdown: Breakdown,
     pipeline: Pipeline,
+    kernels: Kernels,
 ) -> list[Finding]:
-    """Each rank for which another waits at least 2 % of a step, the five costliest.
+    """Each rank for which another waits at least 2 % of a step, the five costliest; not those that take turns.
 
     In a pipeline a rank that computes longer is part of what the pipeline rules say.
     """
     first_step = _first_complete(steps)
-    times = _times(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
+    said = {row["rank"] for rows in turns(stragglers) for row in rows}
+    times = times_of(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
     return [
         replace(
-            _finding(row, stages, first_step),
+            _finding(row, stages, first_step, is_alone=_runs_alone(row, kernels)),
             evidence=_evidence(row, times),
-            interval_ns=_longest_wait(row, waits.table, times),
+            interval_ns=longest_wait(row, waits.table, times),
         )
-        for row in costly(stragglers)[:_MOST_FINDINGS]
+        for row in [row for row in costly(stragglers) if row["rank"] not in said][:_MOST_FINDINGS]
     ]
 
 
 def costly(stragglers: Stragglers) -> list[dict[str, Any]]:
     """The stragglers that cost enough to speak of, costliest first."""
     return [row for row in stragglers.rows() if (row["cost_pct"] or 0) >= LEAST_COST_PCT]
+
+
+def turns(stragglers: Stragglers) -> list[list[dict[str, Any]]]:
+    """Ranks that are late by one cause, each in some steps only, together for three at least: a list for each cause.
+
+    Together they cost at least 5 % of a step; each of many may cost too little to speak of.
+    """
+    rare: dict[str, list[dict[str, Any]]] = {}
+    for row in stragglers.rows():
+        if row["steps"] and row["steps_affected"] and _is_rare(row) and row["collective"] not in POINT_TO_POINT:
+            rare.setdefault(row["cause"] or "", []).append(row)
+    return [
+        rows
+        for cause, rows in rare.items()
+        if cause
+        and len(rows) > 1
+        and sum(row["steps_affected"] for row in rows) >= _LEAST_TURNS
+        and sum(row["cost_pct"] for row in rows) >= TURNS_COST_PCT
+    ]
 
 
 def cause_of(row: Mapping[str, Any], stages: Mapping[int, int]) -> str:
@@ -106,16 +132,23 @@ def _first_complete(steps: Steps) -> int | None:
     return None if complete.empty else int(complete["step"].min())
 
 
-def _finding(row: Mapping[str, Any], stages: Mapping[int, int], first_step: int | None) -> Finding:
+def _runs_alone(row: Mapping[str, Any], kernels: Kernels) -> bool:
+    """Whether no other rank runs the kernel that takes the straggler longer."""
+    ranks = set(kernels.table.loc[kernels.table["name"] == row["operation"], "rank"])
+    return row["cause"] == "compute" and ranks == {row["rank"]}
+
+
+def _finding(row: Mapping[str, Any], stages: Mapping[int, int], first_step: int | None, *, is_alone: bool) -> Finding:
     cause = cause_of(row, stages)
     is_of_pipeline = row["rank"] in stages and cause == pipeline_name(stages[row["rank"]])
     return Finding(
         rule="straggler",
         severity=lower(severity(row["cost_pct"])) if _is_rare(row) else severity(row["cost_pct"]),
         title=_of_a_stage(row) if is_of_pipeline else f"{_late(row)}: {_who_waits(row)}.",
-        recommendation=f"{_where_to_look(row, first_step)}{_advice(row, is_of_pipeline=is_of_pipeline)}",
+        recommendation=f"{_where_to_look(row, first_step)}{_advice(row, is_of_pipeline=is_of_pipeline)}"
+        f"{' No other rank runs that kernel.' if is_alone else ''}",
         caveat=_caveat(row),
-        cost_ns=row["cost_max_ns"],
+        gain_ns=row["cost_max_ns"],
         table="stragglers",
         about=None if is_of_pipeline else cause,
         part_of=cause if is_of_pipeline else None,
@@ -144,7 +177,7 @@ def _where_to_look(row: Mapping[str, Any], first_step: int | None) -> str:
 
 
 def _advice(row: Mapping[str, Any], *, is_of_pipeline: bool) -> str:
-    advice = _STAGE_ADVICE if is_of_pipeline else _ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
+    advice = _STAGE_ADVICE if is_of_pipeline else ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
     if not row["operation"]:
         return advice
     longer = f"{milliseconds(row['operation_ns'])}{' a step' if row['steps'] else ''}"
@@ -182,7 +215,7 @@ def _who_waits_at_times(row: Mapping[str, Any], where: str) -> str:
     return f"{when} {row['waiting_ranks']} ranks wait for it inside {where}, rank {row['cost_max_rank']} most, {wait}"
 
 
-def _times(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:
+def times_of(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:
     """How each complete step of each rank splits, or its whole capture."""
     frame = windows.to_frame()
     frame = (
@@ -203,18 +236,18 @@ def _caveat(row: Mapping[str, Any]) -> str:
     by_host = row["cause"] in ("host", "sync", "launch", "between_kernels")
     if row["collective"] in POINT_TO_POINT:
         won = "Pipeline stages wait for each other by design; only what exceeds the expected bubble can be won."
-        return f"{won} {_PROFILED}" if by_host else won
+        return f"{won} {PROFILED}" if by_host else won
     if by_host:
-        return _PROFILED
+        return PROFILED
     if row["cause"] is None:
         return "No part of this rank's time exceeds the others' enough to explain it: perhaps late from the start."
     return "Once this rank is faster, the next slowest sets the pace: expect to win less than the wait."
 
 
-_PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
+PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
 
-def _longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
+def longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
     """The longest one within the steps that the cost is of."""
     own = waits[(waits["rank"] == row["cost_max_rank"]) & (waits["waits_for"] == row["rank"])]
     if "start_ns" in times:

@@ -13,6 +13,7 @@ from traceanalyzer.names import short_name
 from traceanalyzer.report import (
     Report,
     assets,
+    by_collective,
     care,
     heat,
     over_ranks,
@@ -26,7 +27,7 @@ from traceanalyzer.report import (
 )
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
-from traceanalyzer.report.parts import Split, split
+from traceanalyzer.report.parts import Split, headline_steps, split
 from traceanalyzer.report.run_facts import headline_facts
 from traceanalyzer.report.schedule import schedule
 from traceanalyzer.report.timeline_data import timeline_data
@@ -99,6 +100,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
+        "by_collective": by_collective,
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
@@ -163,16 +165,21 @@ def _head(report: Report) -> list[str]:
     if not sizes and report.run_info and report.run_info.world_size:
         sizes = [report.run_info.world_size]
     steps = report.results["steps"].to_frame()
-    numbers = steps["step"].dropna() if len(steps) else steps
     facts = [
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
-        f"{numbers.nunique()} steps captured" if len(numbers) else "no steps marked",
-        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}",
+        _captured(steps["step"].nunique(), len(headline_steps(report.results))),
+        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
+
+
+def _captured(steps: int, complete: int) -> str:
+    if not steps:
+        return "no steps marked"
+    return f"{steps} steps captured{f', {complete} complete' if complete != steps else ''}"
 
 
 def _versions(texts: list[str]) -> list[str]:

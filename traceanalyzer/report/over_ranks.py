@@ -18,31 +18,19 @@ DEFINITIONS: Mapping[str, str] = {
     "highest_host_self_ns": "Largest host time of a rank.",
     "kind": "compute, comm or copy.",
     "collective": "Collective or point-to-point operation.",
-    "group": "Process group.",
-    "group_size": "Ranks in the group.",
-    "dtype": "Element type.",
-    "ranks": "Ranks that ran it.",
-    "calls": "Calls on one rank: mean over ranks; of a collective over those that ran it.",
-    "size_bytes": "Full arrays of one rank's calls: mean over ranks; n/a while the size of a call is unknown.",
-    "total_ns": "Sum of the durations on one rank: mean over ranks; of a collective over those that ran it.",
+    "calls": "Calls on one rank: mean over ranks.",
+    "total_ns": "Sum of the durations on one rank: mean over ranks.",
     "mean_ns": "Mean duration of a call, all ranks together.",
     "min_ns": "Shortest call of all ranks.",
     "max_ns": "Longest call of all ranks.",
     "share_pct": "100 · sum of durations / that of all GPU operations, all ranks together.",
-    "exposed_comm_ns": "Time in which such a call but no compute runs: mean over ranks.",
     "rank": "Global rank.",
     "wait_ns": "Time inside communication calls before their last rank came, hidden or not: sum over calls.",
     "lowest_total_ns": "Least total of a rank.",
     "lowest_rank": "Whose that is.",
     "highest_total_ns": "Largest total of a rank.",
     "highest_rank": "Whose that is.",
-    "lowest_exposed_ns": "Least exposed time of a rank.",
-    "highest_exposed_ns": "Largest exposed time of a rank.",
-    "overlap_pct": "100 · time under compute / time in which such a call runs, all ranks together.",
 }
-
-_ABSENT = "\x00"
-"""Stands for an absent key while rows are joined."""
 
 
 def kernels(result: Result) -> pd.DataFrame:
@@ -92,39 +80,6 @@ def busy_operators(result: Result) -> pd.DataFrame:
     table = table.sort_values("host_self_ns", ascending=False, kind="stable", ignore_index=True)
     shown = ["operator", "host_share_pct", "host_self_ns", "calls", "mean_host_self_ns", "gpu_own_ns"]
     return table[[*shown, *_spread_columns(frame, "host_self")]]
-
-
-def communication(result: Result) -> pd.DataFrame:
-    """Communication by process group, collective and dtype, most exposed first, with the ranks at both ends."""
-    keys = ["collective", "group", "dtype"]
-    # Absent keys are a group of their own, and NA does not join with NA.
-    frame = result.to_frame()
-    frame = frame.assign(**{key: frame[key].astype("object").where(frame[key].notna(), _ABSENT) for key in keys})
-    groups = frame.groupby(keys, sort=False)
-    sums = groups[["calls", "total_ns", "comm_ns", "exposed_comm_ns"]].sum()
-    ranks = groups["rank"].nunique()
-    table = pd.DataFrame(
-        {
-            "group_size": groups["group_size"].first(),
-            "ranks": ranks,
-            "calls": sums["calls"] / ranks,
-            "size_bytes": groups["size_bytes"].mean().where(groups["size_bytes"].count() == ranks),
-            "total_ns": sums["total_ns"] / ranks,
-            "mean_ns": sums["total_ns"] / sums["calls"],
-            "min_ns": groups["min_ns"].min(),
-            "max_ns": groups["max_ns"].max(),
-            "exposed_comm_ns": sums["exposed_comm_ns"] / ranks,
-            "overlap_pct": percent(sums["comm_ns"] - sums["exposed_comm_ns"], sums["comm_ns"]),
-        }
-    )
-    table = table.join(_extremes(frame, keys, "exposed_comm_ns", "exposed")).reset_index()
-    table = table.sort_values("exposed_comm_ns", ascending=False, kind="stable", ignore_index=True)
-    columns = [
-        "collective", "group", "group_size", "dtype", "calls", "size_bytes", "total_ns", "mean_ns", "min_ns", "max_ns",
-        "overlap_pct", "exposed_comm_ns",
-    ]  # fmt: skip
-    table = table.assign(**{key: table[key].where(table[key] != _ABSENT, None) for key in keys})
-    return table[[*columns, *_spread_columns(frame, "exposed")]]
 
 
 def wait_matrix(result: Result) -> pd.DataFrame | None:

@@ -32,6 +32,9 @@ SECONDARY = frozenset({
 })  # fmt: skip
 """Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
 
+_TELLING = frozenset({"transfer_ns", "wait_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"})
+"""Times whose being all zero is news: nothing waits."""
+
 _NUMBERED = ("rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device", "group")
 """Columns whose numbers are names, alone or after another word: written without separators."""
 
@@ -113,7 +116,8 @@ def evidence(finding: Finding) -> TableView:
 def _is_extra(values: pd.Series) -> bool:
     """Whether a wide table does without a column at first: rarely looked for, or no time or size in it."""
     name = str(values.name)
-    return name in SECONDARY or (quantity(name) in ("ns", "bytes") and bool((values.dropna() == 0).all()))
+    is_size = quantity(name) in ("ns", "bytes") and name not in _TELLING
+    return name in SECONDARY or (is_size and bool((values.dropna() == 0).all()))
 
 
 def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool = False) -> tuple[Column, list[Cell]]:

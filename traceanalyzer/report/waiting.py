@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.findings.balance import apart
+from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.stragglers import LEAST_COST_PCT
 from traceanalyzer.report.parts import Split, headline_steps, unsplit_calls
 from traceanalyzer.report.quantities import text
@@ -28,7 +30,7 @@ def too_cheap(stragglers: Result) -> str:
     if not rest:
         return ""
     who = (
-        "In calls whose waits can be measured no rank makes another wait"
+        "Where waits can be told from transfers, no rank makes another wait"
         if rest == len(stragglers)
         else f"The {rest} other ranks make nobody wait"
     )
@@ -45,25 +47,14 @@ def not_measured(results: Mapping[str, Result], split: Split | None) -> str:
         f"{', '.join(f'{count} {name}' for name, count in _named(own))} ({why})"
         for why, own in counts.groupby("why_not_split", sort=False)
     ]
+    basis = Basis.of(results["headline"], results["steps"])
     exposed = split.table.set_index("rank")["exposed_unmatched_ns"] / split.per
     worst = exposed.idxmax()
     per = " a step" if split.steps else ""
     return (
         f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], '_ns')}{per} of exposed "
-        f"communication, on rank {worst}.{_apart(results, split)}"
+        f"communication, on rank {worst}.{apart(results['instances'], basis)}"
     )
-
-
-def _apart(results: Mapping[str, Result], split: Split) -> str:
-    """How far apart the ranks enter such calls on the common clock, where that is known."""
-    frame = results["instances"].to_frame()
-    own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
-    own = own[own["step"].isin(headline_steps(results))] if split.steps else own
-    if own.empty:
-        return ""
-    apart = f"{text(own['skew_ns'].sum() / split.per, '_ns')}{' a step' if split.steps else ''}"
-    each = text(own["skew_uncertainty_ns"].max(), "_ns")
-    return f" By the clocks the last rank enters {len(own)} of them {apart} after the first, summed, each ± {each}."
 
 
 def _named(counts: pd.Series) -> list[tuple[str, int]]:

@@ -11,6 +11,7 @@ from traceanalyzer.report.parts import UNSPLIT
 from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
 
 POINTS = "pp"
+_UNMATCHED = "exposed_unmatched_ns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,17 @@ class Row:
 
 
 def rows(comparison: Comparison) -> list[Row]:
-    """Every figure that some run has."""
+    """Every figure that some run has; communication that could not be split only where there is any."""
     return [
         _row(comparison, str(name), own.set_index("run"))
         for name, own in comparison.metrics.groupby("metric", sort=False)
+        if name != _UNMATCHED or own["value"].any()
     ]
+
+
+def is_of_single_captures(comparison: Comparison) -> bool:
+    """Whether some change cannot be told from noise because a run was captured once."""
+    return bool((comparison.metrics["significance"] == welch.CANNOT_TELL).any())
 
 
 def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
@@ -56,7 +63,7 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
 
 
 def _label(name: str) -> str:
-    if name == "exposed_unmatched_ns":
+    if name == _UNMATCHED:
         return UNSPLIT
     return name.removesuffix("_ns").removesuffix("_pct").removesuffix("_bytes").replace("_", " ")
 
@@ -90,9 +97,7 @@ def _signed(value: float) -> str:
 
 def _significance(row: pd.Series) -> str:
     says = row["significance"]
-    if not is_known(says) or says == welch.EQUAL:
+    if not is_known(says) or says in (welch.EQUAL, welch.CANNOT_TELL):
         return ""
-    if says == welch.CANNOT_TELL:
-        return "n = 1: cannot tell from noise"
     p = "" if not is_known(row["p_value"]) else f" (p = {digits(float(row['p_value']))})"
     return f"{says}{p}"

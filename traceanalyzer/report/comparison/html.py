@@ -41,6 +41,7 @@ def page(report: DiffReport) -> str:
         "notes": [*comparison.fairness.notes, *capture_notes(report)],
         "waterfalls": {run: _waterfall(comparison, run) for run in comparison.tables},
         "figures": figures.rows(comparison),
+        "is_of_single_captures": figures.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "lanes": _lanes(comparison),
         "DIFFERS": fairness.DIFFERS,
