@@ -266,9 +266,9 @@
 
   const legend = (box) => {
     const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", `communication${view.data.unsplit.replace(/^exposed,?/, ":")}`]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
-    const { causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
+    const { causes, knows_causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
     const PATTERNED = ["wait", "unmatched", "idle-sync", "idle-data"];
-    kinds.push(...(causes.length ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]).concat([["idle-between", "idle: between kernels"]]) : [["idle"]]));
+    kinds.push(...(knows_causes ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]).concat([["idle-between", "idle: between kernels"]]) : [["idle"]]));
     for (const [kind, text = kind] of kinds) {
       const item = document.createElement("li"), from = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       from.setAttribute("class", "swatch"); from.setAttribute("width", 14); from.setAttribute("height", 14); from.setAttribute("aria-hidden", "true");

@@ -194,7 +194,7 @@
     const [a, b] = clipped(view, rank.first, rank.last);
     if (b <= a) return;
     // Gaps without a cause of their own are the short ones between kernels, where causes are known at all.
-    ctx.fillStyle = rank.idle.length ? c.causes.between : c.idle; ctx.fillRect(a, y, b - a, row.height);
+    ctx.fillStyle = view.data.knows_causes ? c.causes.between : c.idle; ctx.fillRect(a, y, b - a, row.height);
     const plain = { ...view, dim: 1 };
     drawShare(ctx, plain, busy, c.paper, y, row.height);
     for (const [cause, u] of rank.idle) drawShare(ctx, plain, u, view.fills.causes[cause] ?? c.idle, y, row.height);
