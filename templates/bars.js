@@ -19,16 +19,20 @@
       at += width;
     }
   });
-  const size = (row, part) => { const g = groups(row).find((item) => item.dataset.part === part); return g ? Number(g.dataset.ns) : 0; };
+  const IDLE = "idle: ", isIdle = (name) => name.startsWith(IDLE);
+  const size = (row, wanted) => groups(row).filter((g) => (wanted === "idle" ? isIdle(g.dataset.name) : g.dataset.part === wanted)).reduce((sum, g) => sum + Number(g.dataset.ns), 0);
   const sort = (part) => list.append(...[...rows].sort((a, b) => (part === "rank" ? a.dataset.rank - b.dataset.rank : size(b, part) - size(a, part))));
 
-  const choice = (label, options, act) => {
+  const choice = (label, options, act, more) => {
     const holder = document.createElement("label"), select = document.createElement("select");
-    select.append(...options.map(([name, value]) => new Option(name, value))); select.addEventListener("change", () => act(select.value));
+    select.append(...options.map(([name, value]) => new Option(name, value)));
+    if (more) { const group = document.createElement("optgroup"); group.label = more[0]; group.append(...more[1].map(([name, value]) => new Option(name, value))); select.append(group); }
+    select.addEventListener("change", () => act(select.value));
     holder.append(`${label} `, select); tools.append(holder);
   };
-  const parts = new Map(rows.flatMap((row) => groups(row).map((g) => [g.dataset.part, g.dataset.label.split(":")[0]])));
+  const parts = [...new Map(rows.flatMap((row) => groups(row).map((g) => [g.dataset.part, g.dataset.name])))].map(([part, name]) => [name, part]);
+  const causes = parts.filter(([name]) => isIdle(name)).map(([name, part]) => [name.slice(IDLE.length), part]);
   choice("Show", [["time", "ms"], ["per cent", "%"]], scale);
-  choice("Sort by", [["rank", "rank"], ...[...parts].map(([part, name]) => [name, part])], sort);
+  choice("Sort by", [["rank", "rank"], ...parts.filter(([name]) => !isIdle(name)), ...(causes.length ? [["idle", "idle"]] : [])], sort, causes.length > 1 && ["idle by cause", causes]);
   tools.hidden = false;
 })();

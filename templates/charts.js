@@ -14,20 +14,32 @@
   }));
   const themed = (figure) => {
     const style = getComputedStyle(document.documentElement), of = (name) => style.getPropertyValue(`--${name}`).trim();
-    const axis = (own) => ({ gridcolor: of("rule"), zerolinecolor: of("rule"), linecolor: of("quiet"), ...own });
+    const axis = (own) => ({ gridcolor: of("rule"), zerolinecolor: of("rule"), linecolor: of("quiet"), automargin: true, ...own });
     const { layout } = figure, axes = Object.fromEntries(Object.entries(layout).filter(([name]) => /^[xy]axis/.test(name)).map(([name, own]) => [name, axis(own)]));
     return { ...layout, ...axes, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: of("ink") }, autosize: true };
   };
+  // A figure that has a trace for each rank shows one, which a menu above it chooses.
+  const chooser = (holder, figure) => {
+    const what = figure.layout.meta?.choose;
+    if (!what || figure.data.length < 2) return;
+    const label = document.createElement("label"), select = document.createElement("select");
+    select.append(...figure.data.map((trace, at) => new Option(trace.name, at)));
+    select.addEventListener("change", () => {
+      figure.data.forEach((trace, at) => { trace.visible = at === Number(select.value); });
+      draw(holder, figure);
+    });
+    label.className = "chart-tools"; label.append(`${what} `, select); holder.before(label);
+  };
   const draw = async (holder, figure) => {
     try { await load(); } catch { holder.textContent = "The chart's script could not be loaded; the table has its figures."; return; }
-    holder.replaceChildren();
-    await globalThis.Plotly.react(holder, figure.data, themed(figure), { responsive: true, displayModeBar: false });
+    if (!holder.dataset.drawn) holder.replaceChildren();  // the note that the chart is loading
+    await globalThis.Plotly.react(holder, figure.data.filter((trace) => trace.visible !== false), themed(figure), { responsive: true, displayModeBar: false });
     holder.dataset.drawn = "yes";
   };
   const all = figures.map((source) => [document.getElementById(source.dataset.for), JSON.parse(source.textContent)]);
   const watch = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
     watch.unobserve(entry.target); draw(...all.find(([holder]) => holder === entry.target));
   }), { rootMargin: "200px" });
-  all.forEach(([holder]) => watch.observe(holder));
+  all.forEach(([holder, figure]) => { chooser(holder, figure); watch.observe(holder); });
   document.addEventListener("themechange", () => all.filter(([holder]) => holder.dataset.drawn).forEach((pair) => draw(...pair)));
 })();

@@ -12,14 +12,14 @@
     if (!source) return;
     source.remove();
     const columns = JSON.parse(new TextDecoder().decode(await globalThis.TA.inflate(JSON.parse(source.textContent))));
-    const numbers = [...table.tHead.rows[0].cells].map((head) => head.classList.contains("n")), body = document.createDocumentFragment();
+    const classes = [...table.tHead.rows[0].cells].map((head) => head.className), body = document.createDocumentFragment();
     for (let i = 0; i < columns[0].length; i++) {
       const row = document.createElement("tr");
       columns.forEach((column, at) => {
         const cell = row.insertCell(), [text, full] = Array.isArray(column[i]) ? column[i] : [column[i]];
         cell.textContent = text;
         if (full) cell.dataset.v = full;
-        if (numbers[at]) cell.className = "n";
+        if (classes[at]) cell.className = classes[at];
       });
       body.append(row);
     }
@@ -64,6 +64,18 @@
     box.querySelector("output").textContent = wanted || kind ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
   };
 
+  // Wide tables begin with their main columns.
+  const moreColumns = (holder, table) => {
+    const heads = [...table.tHead.rows[0].cells], count = heads.filter((head) => head.classList.contains("extra")).length;
+    if (!count) return [];
+    const button = document.createElement("button"), fold = (folded) => {
+      holder.classList.toggle("few-columns", folded); button.setAttribute("aria-expanded", String(!folded));
+      button.textContent = folded ? `Show all ${heads.length} columns` : `Hide ${count} columns`;
+    };
+    button.type = "button"; button.addEventListener("click", () => fold(!holder.classList.contains("few-columns"))); fold(true);
+    return [button];
+  };
+
   const tools = (holder, table) => {
     const box = document.createElement("div"), name = holder.dataset.name, rows = [...table.tBodies[0].rows];
     box.className = "table-tools";
@@ -73,11 +85,11 @@
       const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.dataset.column === "kind");
       const kinds = column < 0 ? [] : ["compute", "comm", "copy"].filter((kind) => count > rows.length || rows.some((row) => text(row, column) === kind));
       if (kinds.length > 1) {
-        const select = document.createElement("select"); select.setAttribute("aria-label", "Kind"); select.append(new Option("all kinds", ""), ...kinds.map((kind) => new Option(kind, kind))); box.append(select);
+        const select = document.createElement("select"); select.setAttribute("aria-label", "Kind"); select.append(new Option("all kinds", ""), ...kinds.map((kind) => new Option(kind === "comm" ? "communication" : kind, kind))); box.append(select);
       }
     }
     const button = document.createElement("button"); button.type = "button"; button.textContent = "Copy as CSV"; button.addEventListener("click", async () => { await unpack(holder, table); copy(csv(table), button); });
-    box.append(button, Object.assign(document.createElement("output"), { className: "quiet" }));
+    box.append(button, ...moreColumns(holder, table), Object.assign(document.createElement("output"), { className: "quiet" }));
     box.addEventListener("input", async () => { await unpack(holder, table); filter(box, table); });
     holder.before(box);
     // Long tables begin with their first rows; one button shows all, and a search always looks at all.

@@ -14,12 +14,12 @@
     if (!data || !data.ranks.length) return;
     box.hidden = false;
     canvas = byId("tl-canvas"); ctx = canvas.getContext("2d"); scroller = box.querySelector(".tl-scroll");
-    view = { data, t0: 0, t1: data.end || 1, scroll: 0, dim: 1, folded: new Set(data.ranks.length > 8 ? data.ranks.map((r) => r.rank) : []), colours: TA.colours() };
+    view = { data, t0: 0, t1: data.end || 1, scroll: 0, dim: 1, step: null, folded: new Set(data.ranks.length > 8 ? data.ranks.map((r) => r.rank) : []), colours: TA.colours() };
     TA.view = view;
     const pad = data.end * 0.005; view.whole = [-pad, data.end + pad]; [view.t0, view.t1] = view.whole;
     arrange();
     new ResizeObserver(resize).observe(scroller);
-    const recolour = () => { view.colours = TA.colours(); view.hatch = view.dots = null; };
+    const recolour = () => { view.colours = TA.colours(); view.fills = null; };
     document.addEventListener("themechange", () => { recolour(); redraw(); });
     // Paper is white whatever the theme, and printing does not wait for the next frame.
     matchMedia("print").addEventListener("change", () => { recolour(); TA.draw(ctx, view); });
@@ -38,15 +38,16 @@
     view.height = shown;
   };
   const resize = () => {
-    view.ratio = Math.min(2, devicePixelRatio || 1); view.width = scroller.clientWidth; view.left = TA.gutter(view.width); view.hatch = view.dots = null;
+    view.ratio = Math.min(2, devicePixelRatio || 1); view.width = scroller.clientWidth; view.left = TA.gutter(view.width); view.fills = null;
     canvas.width = view.width * view.ratio; canvas.height = view.height * view.ratio;
     redraw();
   };
   let waiting = 0;
   const redraw = () => { waiting ||= requestAnimationFrame(() => { waiting = 0; TA.draw(ctx, view); inView(); }); };
 
-  const show = (t0, t1) => {
-    const [low, high] = view.whole, span = Math.min(high - low, Math.max(LEAST, t1 - t0));
+  const show = (t0, t1, step = null) => {
+    const [low, high] = view.whole; view.step = step;
+    const span = Math.min(high - low, Math.max(LEAST, t1 - t0));
     const from = Math.min(Math.max((t0 + t1 - span) / 2, low), high - span);
     view.t0 = from; view.t1 = from + span;
     redraw(); announce();
@@ -60,13 +61,13 @@
     const steps = (view.data.ranks.find((r) => r.steps.length) ?? { steps: [] }).steps;
     if (!steps.length) return;
     const middle = (view.t0 + view.t1) / 2, isWhole = view.t1 - view.t0 > (steps[0][3] - steps[0][2]) * 1.5;
-    let row = isWhole ? -1 : steps.findIndex((s) => s[2] <= middle && middle < s[3]);
-    row = isWhole || row < 0 ? (by < 0 ? steps.length - 1 : 0) : Math.min(steps.length - 1, Math.max(0, row + by));
+    let row = steps.findIndex((s) => (view.step === null ? !isWhole && s[2] <= middle && middle < s[3] : s[1] === view.step));
+    row = row < 0 ? (by < 0 ? steps.length - 1 : 0) : Math.min(steps.length - 1, Math.max(0, row + by));
     showStep(steps[row][1]);
   };
   const showStep = (number) => {
     const all = view.data.ranks.flatMap((r) => r.steps.filter((s) => s[1] === number));
-    show(Math.min(...all.map((s) => s[2])), Math.max(...all.map((s) => s[3])));
+    show(Math.min(...all.map((s) => s[2])), Math.max(...all.map((s) => s[3])), number);
   };
 
   const hit = (px, py) => {
@@ -235,7 +236,7 @@
     const head = (text, scope, isNumber) => { const th = cell("th", text); th.scope = scope; if (isNumber) th.className = "n"; return th; };
     const rows = [[head("rank", "col"), head("time", "col", true), ...parts().map(([, text]) => head(text, "col", true))]];
     for (const sum of shown) {
-      const each = parts().map(([name]) => cell("td", `${TA.time(sum[name])} · ${TA.percent(sum[name], sum.window)}`, sum[name]));
+      const each = parts().map(([name]) => cell("td", sum[name] ? `${TA.time(sum[name])} · ${TA.percent(sum[name], sum.window)}` : "0", sum[name]));
       rows.push([head(`rank ${sum.rank.rank}`, "row"), cell("td", TA.time(sum.window), sum.window), ...each]);
     }
     const lines = isNarrow ? rows[0].map((_, at) => rows.map((row) => row[at])) : rows;
@@ -244,20 +245,34 @@
     const table = document.createElement("table"), top = table.createTHead(), body = table.createTBody();
     lines.forEach((line, at) => (at ? body : top).insertRow().append(...line));
     byId("tl-window").replaceChildren(table);
-    const more = sums.length > most ? `, the ${most} ranks of ${sums.length} that lose most` : "";
-    byId("tl-window-title").textContent = t0 === 0 && t1 === view.data.end ? `In view: all ${TA.time(t1)}${more}` : `In view: ${TA.time(t1 - t0)}, from ${TA.time(t0)} on${more}`;
+    const more = sums.length > most ? `; the ${most} ranks of ${sums.length} that lose most` : "";
+    const [what, note] = viewed(t0, t1), small = document.createElement("span");
+    small.className = "quiet"; small.textContent = `${note}${more}`;
+    byId("tl-window-title").replaceChildren(`In view: ${what} `, small);
   };
+  // What is in view, and why that of several ranks is longer than of each: they do not begin and end together.
+  const viewed = (t0, t1) => {
+    const { ranks } = view.data, span = TA.time(t1 - t0), own = ranks.filter((rank) => rank.steps.some((s) => s[1] === view.step));
+    if (own.length) {
+      const who = own.length === 1 ? `rank ${own[0].rank}` : `${own.length === ranks.length ? "all" : own.length} ranks`, each = between(own.flatMap((rank) => rank.steps.filter((s) => s[1] === view.step).map((s) => s[3] - s[2])));
+      return [`step ${view.step} of ${who}, ${span}`, each === span ? "" : `from the first one’s start to the last one’s end; on each rank the step takes ${each}`];
+    }
+    if (t0 > 0 || t1 < view.data.end) return [`${span}, from ${TA.time(t0)} on`, ""];
+    return [`the whole capture, ${span}`, ranks.length > 1 ? "from the first operation of any rank to the last of any" : ""];
+  };
+  const between = (spans) => { const [low, high] = [Math.min(...spans), Math.max(...spans)].map(TA.time); return low === high ? low : `${low} to ${high}`; };
   let later = 0;
   const announce = () => { clearTimeout(later); later = setTimeout(() => { byId("tl-live").textContent = byId("tl-window-title").textContent; }, 600); };
 
   const legend = (box) => {
     const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", `communication${view.data.unsplit.replace(/^exposed,?/, ":")}`]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
-    const { causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
-    kinds.push(...(causes.length ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]) : [["idle"]]));
+    const { causes, knows_causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
+    const PATTERNED = ["wait", "unmatched", "idle-sync", "idle-data"];
+    kinds.push(...(knows_causes ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]).concat([["idle-between", "idle: between kernels"]]) : [["idle"]]));
     for (const [kind, text = kind] of kinds) {
       const item = document.createElement("li"), from = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       from.setAttribute("class", "swatch"); from.setAttribute("width", 14); from.setAttribute("height", 14); from.setAttribute("aria-hidden", "true");
-      for (const name of ["wait", "unmatched"].includes(kind) ? [`k-${kind}`, `p-${kind}`] : [`k-${kind}`]) { const r = document.createElementNS("http://www.w3.org/2000/svg", "rect"); r.setAttribute("width", 14); r.setAttribute("height", 14); r.setAttribute("class", name); from.append(r); }
+      for (const name of PATTERNED.includes(kind) ? [`k-${kind}`, `p-${kind}`] : [`k-${kind}`]) { const r = document.createElementNS("http://www.w3.org/2000/svg", "rect"); r.setAttribute("width", 14); r.setAttribute("height", 14); r.setAttribute("class", name); from.append(r); }
       item.append(from, ` ${text}`); list.append(item);
     }
   };

@@ -2,7 +2,7 @@
 // How the timeline is drawn: every operation where there is room, else each pixel as full as its time is busy.
 (() => {
   const TA = (globalThis.TA ??= {});
-  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 12, idle: 11 }, PAD = 8, FOLDED = 18;
+  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, idle: 14 }, PAD = 8, FOLDED = 18;
   TA.AXIS = AXIS;
 
   TA.gutter = (width) => (width < 560 ? 58 : 104);
@@ -28,28 +28,29 @@
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(`--${name}`).trim();
     const c = Object.fromEntries(["compute", "transfer", "wait", "copy", "idle", "unknown", "paper", "ink", "quiet", "rule", "soft", "link"].map((n) => [n, of(n)]));
-    const causes = Object.fromEntries(["sync", "data", "host", "launch"].map((cause) => [cause, of(`idle-${cause}`)]));
+    const causes = Object.fromEntries(["sync", "data", "host", "launch", "between"].map((cause) => [cause, of(`idle-${cause}`)]));
     return { ...c, comm: c.transfer, causes: { ...causes, unknown: c.unknown } };
   };
 
-  const dots = (ctx, base) => {
-    const tile = new OffscreenCanvas(5, 5), pen = tile.getContext("2d");
-    pen.fillStyle = base; pen.fillRect(0, 0, 5, 5);
-    pen.fillStyle = "rgba(0,0,0,.5)"; pen.beginPath(); pen.arc(1.5, 1.5, 1, 0, 7); pen.fill();
+  // The page's patterns, on a canvas: what waits, what is not told apart, and two causes of idling.
+  const tiled = (ctx, size, base, draw) => {
+    const tile = new OffscreenCanvas(size, size), pen = tile.getContext("2d");
+    pen.fillStyle = base; pen.fillRect(0, 0, size, size);
+    draw(pen);
     return ctx.createPattern(tile, "repeat");
   };
-  const hatch = (ctx, base) => {
-    const tile = new OffscreenCanvas(6, 6), pen = tile.getContext("2d");
-    pen.fillStyle = base; pen.fillRect(0, 0, 6, 6);
+  const dots = (ctx, base) => tiled(ctx, 5, base, (pen) => { pen.fillStyle = "rgba(0,0,0,.5)"; pen.beginPath(); pen.arc(1.5, 1.5, 1, 0, 7); pen.fill(); });
+  const lines = (ctx, base) => tiled(ctx, 5, base, (pen) => { pen.fillStyle = "rgba(0,0,0,.38)"; pen.fillRect(0, 0, 5, 1.4); });
+  const hatch = (ctx, base) => tiled(ctx, 6, base, (pen) => {
     pen.strokeStyle = "rgba(0,0,0,.3)"; pen.lineWidth = 1.2; pen.beginPath();
     for (const d of [-6, 0, 6]) { pen.moveTo(d, 6); pen.lineTo(d + 6, 0); }
     pen.stroke();
-    return ctx.createPattern(tile, "repeat");
-  };
+  });
+  const fills = (ctx, c) => ({ ...c, wait: hatch(ctx, c.wait), unsplit: dots(ctx, c.comm), causes: { ...c.causes, sync: lines(ctx, c.causes.sync), data: dots(ctx, c.causes.data) } });
 
   TA.draw = (ctx, view) => {
     const { width, height, colours: c } = view;
-    view.hatch ??= hatch(ctx, c.wait); view.dots ??= dots(ctx, c.comm);
+    view.fills ??= fills(ctx, c);
     ctx.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
     ctx.fillStyle = c.paper; ctx.fillRect(0, 0, width, height);
     ctx.save();
@@ -119,7 +120,7 @@
     let last = TA.coveredBefore(u, TA.timeAt(view, from)), run = from, share = -1;
     for (let px = from; px <= to; px++) {
       const next = px < to ? TA.coveredBefore(u, TA.timeAt(view, px + 1)) : last;
-      const part = px < to ? (next === last ? 0 : Math.max(0.12, Math.round((20 * (next - last)) / dt) / 20)) : -1;
+      const part = px < to ? (next === last ? 0 : Math.max(0.2, Math.round((20 * (next - last)) / dt) / 20)) : -1;
       if (part !== share) {
         if (share > 0) { ctx.globalAlpha = Math.min(1, share) * view.dim; ctx.fillRect(run, y, px - run, height); }
         run = px; share = part;
@@ -135,7 +136,7 @@
     if (to - from > 1.2 * (view.width - view.left)) {
       const u = row.rank.u, parts = row.rank.parts;
       if (row.part === "comm") {
-        if (view.data.hasWaits) { drawShare(ctx, view, u.wait, view.hatch, y, height); drawShare(ctx, view, u.transfer, c.transfer, y, height); drawShare(ctx, view, parts.comm, view.dots, y, height); }
+        if (view.data.hasWaits) { drawShare(ctx, view, u.wait, view.fills.wait, y, height); drawShare(ctx, view, u.transfer, c.transfer, y, height); drawShare(ctx, view, parts.comm, view.fills.unsplit, y, height); }
         else drawShare(ctx, view, u.comm, c.comm, y, height);
       } else drawShare(ctx, view, u[row.part], c[row.part], y, height);
     } else drawOperations(ctx, view, row, lane, from, to, y);
@@ -159,8 +160,8 @@
       const wait = lane.kind === "comm" ? rank.wait[rank.place[op]] : 0;
       // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
       ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.3, b - a));
-      ctx.fillStyle = lane.kind === "comm" && view.data.hasWaits && !wait ? view.dots : c[lane.kind]; ctx.fillRect(a, top, width, each);
-      if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.hatch; ctx.fillRect(wa, top, wb - wa, each); } }
+      ctx.fillStyle = lane.kind === "comm" && view.data.hasWaits && !wait ? view.fills.unsplit : c[lane.kind]; ctx.fillRect(a, top, width, each);
+      if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.fills.wait; ctx.fillRect(wa, top, wb - wa, each); } }
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
       if (width > 26 && each >= 10) label(ctx, nameOf(view.data, rank, op, lane.kind), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
     }
@@ -192,16 +193,17 @@
     const { rank } = row, busy = rank.busy, c = view.colours;
     const [a, b] = clipped(view, rank.first, rank.last);
     if (b <= a) return;
-    ctx.fillStyle = c.idle; ctx.fillRect(a, y, b - a, row.height);
+    // Gaps without a cause of their own are the short ones between kernels, where causes are known at all.
+    ctx.fillStyle = view.data.knows_causes ? c.causes.between : c.idle; ctx.fillRect(a, y, b - a, row.height);
     const plain = { ...view, dim: 1 };
     drawShare(ctx, plain, busy, c.paper, y, row.height);
-    for (const [cause, u] of rank.idle) drawShare(ctx, plain, u, c.causes[cause] ?? c.idle, y, row.height);
+    for (const [cause, u] of rank.idle) drawShare(ctx, plain, u, view.fills.causes[cause] ?? c.idle, y, row.height);
   };
 
   const drawFolded = (ctx, view, row, y) => {
     const { rank } = row, c = view.colours, [a, b] = clipped(view, rank.first, rank.last);
     if (b > a) { ctx.fillStyle = c.idle; ctx.globalAlpha = 0.35; ctx.fillRect(a, y, b - a, row.height); ctx.globalAlpha = 1; }
-    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.hatch : part === "comm" && view.data.hasWaits ? view.dots : c[part], y, row.height);
+    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.fills.wait : part === "comm" && view.data.hasWaits ? view.fills.unsplit : c[part], y, row.height);
     ctx.fillStyle = c.ink;
     for (const step of rank.steps) { const at = x(view, step[2]); if (at >= view.left && at < view.width) ctx.fillRect(at, y, 1, row.height); }
   };

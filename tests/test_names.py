@@ -10,19 +10,27 @@ ANONYMOUS = "at::native::(anonymous namespace)::"
     ("name", "expected"),
     [
         (f"{NATIVE}vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)",
-         "elementwise · add"),
+         "elementwise · add f32"),
         (f"{NATIVE}vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)",
-         "elementwise · fill"),
+         "elementwise · fill f32"),
         ((f"{NATIVE}vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, "
-         "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)"), "elementwise · mul"),
+         "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)"), "elementwise · mul f32"),
         ((f"{NATIVE}elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda("
-         "at::TensorIteratorBase&)::{lambda()#3}::operator()() const>(int)"), "elementwise · copy"),
+         "at::TensorIteratorBase&)::{lambda()#3}::operator()() const>(int)"), "elementwise · copy strided"),
+        ((f"{NATIVE}elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda("
+         "at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}>(int)"),
+         "elementwise · copy bf16 strided"),
+        ((f"{NATIVE}vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)::"
+         "{lambda(float)#1}, std::array<char*, 2ul> >(int)"), "elementwise · copy f32 → bf16"),
+        ((f"{NATIVE}unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>, 4, "
+         "at::native::memory::LoadWithCast<2>, at::native::memory::StoreWithCast<1> >(int)"),
+         "elementwise · add f32 casting"),
         (f"{NATIVE}vectorized_elementwise_kernel<8, at::native::GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&)>(i)",
          "elementwise · gelu_backward"),
         ((f"{NATIVE}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
-         "at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)> > >(x)"), "reduce · sum"),
+         "at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)> > >(x)"), "reduce · sum f32"),
         (f"{NATIVE}reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float> > >(x)",
-         "reduce · mean"),
+         "reduce · mean f32"),
         ((f"void {ANONYMOUS}multi_tensor_apply_kernel<{ANONYMOUS}FusedOptimizerTensorListMetadata<4>, "
          f"{ANONYMOUS}FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false>, float const*>(x)"),
          "multi_tensor_apply · FusedAdam"),
@@ -38,7 +46,7 @@ ANONYMOUS = "at::native::(anonymous namespace)::"
         ("ampere_sgemm_128x64_tn", "cublas sgemm 128×64"),
         ("## backward ##", "backward"),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_stage3_execute_kernel__5x_cublas",
-         "xmma gemm 128×128 f32"),
+         "xmma gemm 128×128 f32 nn"),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_kernel0_0",
          "cuDNN attention backward"),
         ("void cudnn::fusion::compute_dot_do_o_specialized<true, 64>(void const*)", "cuDNN · compute_dot_do_o_specialized"),

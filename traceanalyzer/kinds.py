@@ -34,6 +34,8 @@ _COLLECTIVES = (
     ("recv", re.compile(r"recv|receive", re.IGNORECASE)),
 )
 
+COLLECTIVES = tuple(name for name, _ in _COLLECTIVES)
+
 _DTYPE_BYTES = {
     "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8,
     "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "complexhalf": 4,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from traceanalyzer import kinds
+from traceanalyzer.kinds import collective as collective_of
 
 MOST = 64
 """Characters of a short name."""
@@ -16,8 +16,8 @@ _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], str], str]]
 def short_name(name: str) -> str:
     """Short name of a GPU operation, for display: different kernels may share one.
 
-    `multi_tensor_apply · FusedAdam`, `elementwise · add`, `nvjet 192×128 bf16`, `NCCL all-reduce f32`. What no rule
-    knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
+    `multi_tensor_apply · FusedAdam`, `elementwise · add bf16`, `nvjet 192×128 bf16`, `NCCL all-reduce f32`. What no
+    rule knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
     the marks around a range's name: `## backward ##` is `backward`.
     """
     plain = _printable(name).strip("# ")
@@ -30,7 +30,7 @@ def short_name(name: str) -> str:
 
 def _nccl(_: re.Match[str], name: str) -> str:
     # The algorithm and protocol in the name are the compiled variant, not what ran: never shown.
-    collective = kinds.collective(name)
+    collective = collective_of(name)
     dtype = re.search(r"_(bf16|f8e\dm\d|[fui]\d+)(?:_|\(|$)", name)
     what = (collective or "kernel").replace("send_recv", "send/recv").replace("_", "-")
     return f"NCCL {what}" + (f" {dtype[1]}" if dtype else "")
@@ -50,9 +50,9 @@ def _xmma(match: re.Match[str], name: str) -> str:
     what = {"gemm": "gemm", "fprop": "conv forward", "dgrad": "conv data grad", "wgrad": "conv weight grad"}
     tile = re.search(r"tilesize(\d+x\d+)", name)
     dtype = re.search(r"_([a-z]+\d+)[a-z]*\d*_", name[match.end() :])
-    return " ".join(
-        filter(None, ["xmma", what[match["op"]], _tile(tile[1]) if tile else "", dtype[1] if dtype else ""])
-    )
+    layout = re.search(r"_([nt]{2})_n_tilesize", name)
+    parts = [_tile(tile[1]) if tile else "", *(found[1] for found in (dtype, layout) if found)]
+    return " ".join(filter(None, ["xmma", what[match["op"]], *parts]))
 
 
 def _cublas(match: re.Match[str], _: str) -> str:
@@ -81,12 +81,28 @@ def _triton(match: re.Match[str], _: str) -> str:
 
 
 def _elementwise(match: re.Match[str], name: str) -> str:
-    return f"elementwise · {_functor(name[match.end() :]) or 'other'}"
+    arguments = name[match.end() :]
+    target = re.search(r"\b(bfloat16|float16|float8)_copy_kernel", arguments)
+    into = f"→ {target[1].replace('float', 'f')}" if target else ""
+    how = "strided" if match[0] == "elementwise_kernel<" else "casting" if "LoadWithCast" in arguments else ""
+    return " ".join(filter(None, ["elementwise ·", _functor(arguments) or "other", _element(arguments), into, how]))
 
 
 def _reduce(match: re.Match[str], name: str) -> str:
     op = re.search(r"::(\w+?)(?:_functor|Ops|_?Functor)\b", name[match.end() :])
-    return f"reduce · {_snake(op[1]) if op else 'other'}"
+    return " ".join(filter(None, ["reduce ·", _snake(op[1]) if op else "other", _element(name[match.end() :])]))
+
+
+def _element(arguments: str) -> str:
+    """The element type that a kernel's template arguments name first; empty without one."""
+    named = re.search(r"(?:<|lambda\()(?:c10::)?(" + "|".join(_ELEMENTS) + r")(?=[,>)])", arguments)
+    return _ELEMENTS[named[1]] if named else ""
+
+
+_ELEMENTS = {
+    "float": "f32", "double": "f64", "BFloat16": "bf16", "Half": "f16", "long": "i64", "int": "i32", "short": "i16",
+    "signed char": "i8", "unsigned char": "u8", "bool": "bool",
+}  # fmt: skip
 
 
 def _foreach(match: re.Match[str], name: str) -> str:
@@ -150,7 +166,7 @@ _RULES: tuple[_Rule, ...] = (
     (re.compile(r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)"), _cublas),
     (re.compile(r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$"), _triton),
     (re.compile(r"multi_tensor_apply_kernel<"), _foreach),
-    (re.compile(r"elementwise\w*_kernel\w*<"), _elementwise),
+    (re.compile(r"\w*elementwise\w*_kernel\w*<"), _elementwise),
     (re.compile(r"\breduce_kernel<"), _reduce),
     (re.compile(r"SoftMax(?P<way>Forward|Backward)"), _softmax),
     (re.compile(r"splitKreduce"), lambda *_: "cublasLt · split-K reduce"),

@@ -236,16 +236,89 @@ def test_plotly_beside_the_page(written, opened, tmp_path):
 def test_bars_show_per_cent_and_sort(written, opened):
     _, path = written("ddp")
     with opened(path) as page:
-        ranks = "() => [...document.querySelectorAll('.bar')].map(row => Number(row.dataset.rank))"
+        ranks = "() => [...document.querySelectorAll('.bars .bar')].map(row => Number(row.dataset.rank))"
         page.select_option(".bar-tools label:nth-child(2) select", "exposed_wait_ns")
         assert page.evaluate(ranks) == [1, 0]
         page.select_option(".bar-tools label:nth-child(1) select", "%")
         assert "24.6\u202f%" in page.locator(".bar[data-rank='0'] svg").text_content()
         ends = page.evaluate(
-            "() => [...document.querySelectorAll('.bar')].map(row => { const r = [...row.querySelectorAll('g rect')].at(-1);"
+            "() => [...document.querySelectorAll('.bars .bar')].map(row => { const r = [...row.querySelectorAll('g rect')].at(-1);"
             "return parseFloat(r.getAttribute('x')) + parseFloat(r.getAttribute('width')); })"
         )
         assert ends == pytest.approx([100, 100])
+
+
+def test_bars_sort_by_all_idle_time_first_and_then_by_its_causes(written, opened):
+    _, path = written("ddp")
+    with opened(path) as page:
+        menu = ".bar-tools label:nth-child(2) select"
+        shown = page.locator(f"{menu} option").all_text_contents()
+        assert shown.index("idle") < shown.index("data loader") < shown.index("host")
+        assert len(set(shown)) == len(shown)
+        page.select_option(menu, "exposed_wait_ns")
+        page.select_option(menu, "idle")
+        idle = page.evaluate(
+            "() => [...document.querySelectorAll('.bars .bar')].map(row => [...row.querySelectorAll('g')]"
+            ".filter(g => g.dataset.name.startsWith('idle')).reduce((sum, g) => sum + Number(g.dataset.ns), 0))"
+        )
+        assert idle == sorted(idle, reverse=True)
+        assert page.evaluate("() => document.querySelector('.bars .bar').dataset.rank") == "0"
+
+
+def test_wide_tables_show_all_their_columns_at_a_click(written, opened):
+    report, path = written("ddp")
+    with opened(path) as page:
+        page.evaluate("() => { document.querySelectorAll('#time details').forEach(d => { d.open = true; }); }")
+        seen = "() => [...document.querySelectorAll(\".table[data-name='steps'] thead th\")].filter(h => h.offsetParent).length"
+        few = page.evaluate(seen)
+        assert page.evaluate(
+            "() => { const t = document.querySelector(\".table[data-name='steps']\"); return t.scrollWidth <= t.clientWidth; }"
+        )
+        page.click("#steps button:has-text('columns')")
+        assert few < page.evaluate(seen) == len(report.results["steps"].columns)
+        page.click("#steps button:has-text('columns')")
+        assert page.evaluate(seen) == few
+
+
+def test_what_is_in_view_is_said_in_words(written, opened):
+    report, path = written("ddp")
+    ranks = report.results["ranks"].rows()
+    whole = max(row["window_start_ns"] + row["window_ns"] for row in ranks) - min(
+        row["window_start_ns"] for row in ranks
+    )
+    title = "() => document.getElementById('tl-window-title').textContent"
+    with opened(path) as page:
+        assert page.evaluate(title).startswith(f"In view: the whole capture, {whole / 1e6:.0f}\u202fms from the first")
+        for step, button in ((2, "step"), (3, "next"), (4, "next"), (3, "previous")):
+            page.click(f"[data-do={button}]")
+            page.wait_for_timeout(50)
+            lengths = [row["window_ns"] for row in report.results["steps"].rows() if row["step"] == step]
+            said = page.evaluate(title)
+            assert said.startswith(f"In view: step {step} of all ranks, ")
+            assert said.endswith(f"takes {min(lengths) / 1e6:.1f}\u202fms to {max(lengths) / 1e6:.1f}\u202fms")
+        page.click("[data-do=in]")
+        page.wait_for_timeout(50)
+        assert ", from " in page.evaluate(title)
+
+
+def test_the_icicle_shows_the_chosen_rank_in_letters_that_can_be_read(written, opened):
+    _, path = written("ddp")
+    names = "#chart-operator_kernels text.slicetext"
+    with opened(path) as page:
+        page.locator("#chart-operator_kernels").scroll_into_view_if_needed()
+        page.wait_for_selector("#chart-operator_kernels[data-drawn=yes]")
+        assert page.locator(names).first.text_content() == "rank 0"
+        page.select_option(".chart-tools select", label="1")
+        page.locator(names, has_text="rank 1").wait_for()
+        page.click("#theme")
+        page.locator(names, has_text="rank 1").wait_for()
+        sizes = page.evaluate(
+            "names => [...document.querySelectorAll(names)].filter(t => t.getBoundingClientRect().width)"
+            r".map(t => Number(t.getAttribute('transform').match(/scale\(([\d.]+)/)?.[1] ?? 1) * parseFloat(getComputedStyle(t).fontSize))",
+            names,
+        )
+        assert len(sizes) > 3
+        assert min(sizes) >= 12
 
 
 def test_the_theme_follows_preference_and_button(written, opened):

@@ -44,6 +44,15 @@ def test_icicle_is_a_tree_whose_blocks_hold_their_parts():
         assert not inside or sum(inside) == pytest.approx(value)
 
 
+def test_icicle_shows_one_of_its_ranks_and_names_the_last_part_of_what_is_long():
+    ranks = [program(HOST, GPU).renumbered(rank, "test") for rank in range(icicle_module.MOST_RANKS + 2)]
+    figure = icicle(run(ranks, ["operator_kernels"])["operator_kernels"])
+    assert [trace["name"] for trace in figure["data"]] == [str(rank) for rank in range(icicle_module.MOST_RANKS)]
+    assert [trace["visible"] for trace in figure["data"]] == [True] + [False] * (icicle_module.MOST_RANKS - 1)
+    assert dict(zip(figure["data"][0]["labels"], figure["data"][0]["text"], strict=True))["aten::mm"] == "mm"
+    assert figure["layout"]["meta"] == {"choose": "Rank"}
+
+
 def test_operators_that_keep_the_host_busy_are_those_with_most_time_of_their_own_on_any_rank():
     host = [("aten::linear", 0, 100), ("aten::mm", 10, 40), ("aten::mm", 50, 60), ("aten::add", 200, 250)]
     busy = program(host, [("gemm", 300, 310, {"launch": 20}), ("other", 310, 400)])

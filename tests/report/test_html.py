@@ -172,7 +172,7 @@ def test_rows_beyond_the_shown_are_counted_once():
 
 def test_the_page_says_what_summary_csv_is_of():
     page = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]))))
-    assert "summary.csv is “Where each rank's GPU time goes” (whole capture)." in page.text
+    assert "summary.csv is “GPU time of each rank's window by kind” (whole capture)." in page.text
 
 
 @pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])

@@ -33,3 +33,6 @@ def test_one_unit_for_a_column(column, values, symbol):
 
 def test_quantity_is_the_ending_of_a_name():
     assert [quantity(name) for name in ("idle_ns", "size_bytes", "overlap_pct", "rank")] == ["ns", "bytes", "pct", None]
+    assert [quantity(name) for name in ("tflops_per_s", "peak_gbytes_per_s", "model_flops", "sends")] == [
+        "tflops_per_s", "gbytes_per_s", "flops", None,
+    ]  # fmt: skip

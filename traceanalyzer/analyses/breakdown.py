@@ -28,7 +28,7 @@ DEFINITIONS: Mapping[str, str] = {
 class Breakdown(Result):
     """One row for each rank; compute, exposed communication, exposed copy and idle add up to the window."""
 
-    title: ClassVar[str] = "Where each rank's GPU time goes"
+    title: ClassVar[str] = "GPU time of each rank's window by kind"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
     columns: ClassVar[Mapping[str, str]] = {"rank": "Global rank.", **DEFINITIONS}
 

@@ -20,8 +20,10 @@ from traceanalyzer.report import (
     quantities,
     table_view,
     tiles,
+    use_strips,
     verdict,
     waiting,
+    wording,
 )
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
@@ -99,6 +101,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "evidence": table_view.evidence,
         "over_ranks": over_ranks,
         "by_collective": by_collective,
+        "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
         "zero_ns": _zero(report),
@@ -181,11 +184,7 @@ def _captured(steps: int, complete: int) -> str:
 
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
-    if len(texts) != 1:
-        return []
-    shown = {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA", "nccl": "NCCL", "torch": "PyTorch"}
-    named = [text.partition(" ") for text in texts[0].split(", ")]
-    return [f"{shown.get(name, name.replace('_', ' '))} {version}" for name, _, version in named]
+    return wording.versions(texts[0]) if len(texts) == 1 else []
 
 
 def _zero(report: Report) -> int:

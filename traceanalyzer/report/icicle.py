@@ -1,4 +1,4 @@
-"""The icicle: one rank's GPU time from pass and module or range down to operator and kernel."""
+"""The icicle: a rank's GPU time from pass and module or range down to operator and kernel."""
 
 import re
 from collections import Counter
@@ -12,8 +12,11 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.names import short_name
 from traceanalyzer.report.palette import BLOCK, KINDS
 
-MOST_LEAVES = 800
-"""Kernels at their places that are drawn, those with most time; the rest is one block beside them."""
+MOST_LEAVES = 1_600
+"""Kernels at their places that are drawn of all ranks together, those with most time; a rank's rest is one block."""
+
+MOST_RANKS = 8
+"""Ranks to choose from; of more those whose GPU time is farthest from the median's."""
 
 NEARLY_ALL = 0.9
 
@@ -22,34 +25,55 @@ _OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
 
 
 def icicle(result: Result) -> dict[str, Any] | None:
-    """Tree of the first rank; widths are sums of durations, a block's its whole subtree. `None` without rows."""
+    """A tree of each rank, of which a page shows one; `None` without rows.
+
+    Widths are sums of durations, a block's its whole subtree.
+    """
     frame = result.to_frame()
     if frame.empty:
         return None
-    rank = int(frame["rank"].min())
-    own = frame[frame["rank"] == rank].nlargest(MOST_LEAVES, "gpu_ns")
-    total = int(frame.loc[frame["rank"] == rank, "gpu_ns"].sum())
-    nodes = tree(own, f"rank {rank}", total)
+    totals = frame.groupby("rank")["gpu_ns"].sum()
+    apart = (totals - totals.median()).abs().sort_values(ascending=False, kind="stable")
+    ranks = sorted(int(rank) for rank in apart.index[:MOST_RANKS])
+    data = [
+        _trace(rank, frame[frame["rank"] == rank], MOST_LEAVES // len(ranks)) | {"visible": rank == ranks[0]}
+        for rank in ranks
+    ]
+    layout = {
+        "margin": {"l": 0, "r": 0, "t": 10, "b": 0},
+        "height": 480,
+        "uniformtext": {"minsize": 12, "mode": "hide"},  # a block that its name does not fit has none
+        "meta": {"choose": "Rank"},
+    }
+    return {"data": data, "layout": layout}
+
+
+def _trace(rank: int, frame: pd.DataFrame, most: int) -> dict[str, Any]:
+    own = frame.nlargest(most, "gpu_ns")
+    nodes = tree(own, f"rank {rank}", int(frame["gpu_ns"].sum()))
     number = {key: str(place) for place, key in enumerate(nodes)} | {"": ""}
     return {
-        "data": [
-            {
-                "type": "icicle",
-                "ids": [number[key] for key in nodes],
-                "labels": [node[1] for node in nodes.values()],
-                "parents": [number[node[0]] for node in nodes.values()],
-                "values": [node[2] / 1e6 for node in nodes.values()],
-                "marker": {"colors": [node[3] for node in nodes.values()]},
-                "branchvalues": "total",
-                "maxdepth": 6,
-                "leaf": {"opacity": 1},
-                "outsidetextfont": {"color": "#1a1a1a"},  # of the root, which else takes the page's
-                "tiling": {"orientation": "v"},
-                "hovertemplate": "%{label}<br>%{value:.4s} ms, %{percentRoot:.1%} of the rank<extra></extra>",
-            }
-        ],
-        "layout": {"margin": {"l": 0, "r": 0, "t": 10, "b": 0}, "height": 480},
+        "type": "icicle",
+        "name": str(rank),
+        "ids": [number[key] for key in nodes],
+        "labels": [node[1] for node in nodes.values()],
+        "text": [_last_part(node[1]) for node in nodes.values()],
+        "textinfo": "text",
+        "parents": [number[node[0]] for node in nodes.values()],
+        "values": [node[2] / 1e6 for node in nodes.values()],
+        "marker": {"colors": [node[3] for node in nodes.values()]},
+        "branchvalues": "total",
+        "maxdepth": 6,
+        "leaf": {"opacity": 1},
+        "outsidetextfont": {"color": "#1a1a1a"},  # of the root, which else takes the page's
+        "tiling": {"orientation": "v"},
+        "hovertemplate": "%{label}<br>%{value:.4s} ms, %{percentRoot:.1%} of the rank<extra></extra>",
     }
+
+
+def _last_part(name: str) -> str:
+    """What fits into a block: `mm` of `aten::mm`; the whole name is there on hover."""
+    return re.split(r"::|: ", name)[-1] or name
 
 
 def tree(own: pd.DataFrame, root: str, total_ns: int) -> dict[str, tuple[str, str, int, str]]:

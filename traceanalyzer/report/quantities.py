@@ -14,6 +14,10 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
     "pct": ((1.0, "%"),),
     "gbps": ((1.0, "GB/s"),),
+    "gb_per_s": ((1.0, "GB/s"),),
+    "gbytes_per_s": ((1.0, "GB/s"),),
+    "flops": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
+    "tflops_per_s": ((1.0, "TFLOP/s"),),
 }
 """Scales of each unit that a column's name can end in, largest first; decimal."""
 
@@ -31,9 +35,8 @@ class Scale:
 
 
 def quantity(column: str) -> str | None:
-    """The unit that a column's name ends in: `ns`, `bytes`, `pct` or none."""
-    ending = column.rsplit("_", 1)[-1]
-    return ending if ending in _STEPS else None
+    """The unit that a column's name ends in: `ns`, `bytes`, `pct`, a rate or none."""
+    return next((unit for unit in _STEPS if column == unit or column.endswith(f"_{unit}")), None)
 
 
 def scale(column: str, sizes: Sequence[float]) -> Scale:

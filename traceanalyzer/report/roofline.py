@@ -27,8 +27,8 @@ def roofline(result: Result) -> dict[str, Any] | None:
     return {
         "data": [*roofs, *series],
         "layout": {
-            "xaxis": {"title": {"text": "FLOPs per byte"}, "type": "log"},
-            "yaxis": {"title": {"text": "TFLOP/s"}, "type": "log"},
+            "xaxis": {"title": {"text": "FLOPs per byte"}, "type": "log", "dtick": 1},
+            "yaxis": {"title": {"text": "TFLOP/s"}, "type": "log", "dtick": 1},
             "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
             "height": 420,
             **LEGEND,

@@ -8,9 +8,9 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
-from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
+from traceanalyzer.report.wording import label, words
 
 PLAIN_ROWS = 16
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
@@ -18,8 +18,25 @@ PLAIN_ROWS = 16
 MOST_ROWS = 5_000
 """Rows that a page carries of one table; the CSV beside it has all."""
 
-_NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation", "range")
-"""Columns that hold names of kernels or operators."""
+MOST_COLUMNS = 12
+"""Of a table with more, those in `SECONDARY` and times and sizes that are all zero are shown at a click."""
+
+SECONDARY = frozenset({
+    "basis", "is_open", "is_partial", "comm_ns", "overlapped_comm_ns", "operations_ns",
+    "graph_operations", "delay_p95_ns", "queue_mean", "kernels_under_5us", "kernels_under_5us_pct",
+    "kernels_under_10us_ns", "kernels_ns",
+    "rank_source", "files", "format", "device", "window", "window_start_ns", "api_calls", "host_operators",
+    "group_description", "group_ranks", "size_class", "split_calls", "calls_of_unknown_size", "known_size_bytes",
+    "median_ns", "std_ns", "median_bytes", "std_bytes",
+    "dependency_by", "bound_blocks", "bound_known_blocks", "gpu_own_ns", "family",
+})  # fmt: skip
+"""Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
+
+_TELLING = frozenset({"transfer_ns", "wait_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"})
+"""Times whose being all zero is news: nothing waits."""
+
+_NUMBERED = ("rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device", "group")
+"""Columns whose numbers are names, alone or after another word: written without separators."""
 
 _LONGEST_TEXT = 400
 """Characters; the full text is there on hover."""
@@ -27,13 +44,14 @@ _LONGEST_TEXT = 400
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a page's table."""
+    """One column of a page's table; `is_extra` ones are shown at a click."""
 
     name: str
     label: str
     unit: str
     definition: str
     is_number: bool
+    is_extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,11 @@ def view_of(
     """The same of a table that is not a Result's; `definitions` maps each column to its meaning."""
     wanted = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
     shown = frame[wanted].head(MOST_ROWS)
-    made = [_column(shown[name], str(definitions.get(name, "")), zero_ns) for name in wanted]
+    is_wide = len(wanted) > MOST_COLUMNS
+    made = [
+        _column(shown[name], str(definitions.get(name, "")), zero_ns, is_extra=is_wide and _is_extra(frame[name]))
+        for name in wanted
+    ]
     cells = zip(*(values for _, values in made), strict=True)
     return TableView(title, tuple(column for column, _ in made), tuple(cells), len(frame))
 
@@ -91,7 +113,14 @@ def evidence(finding: Finding) -> TableView:
     return view_of(frame, "Evidence", {})
 
 
-def _column(values: pd.Series, definition: str, zero_ns: int) -> tuple[Column, list[Cell]]:
+def _is_extra(values: pd.Series) -> bool:
+    """Whether a wide table does without a column at first: rarely looked for, or no time or size in it."""
+    name = str(values.name)
+    is_size = quantity(name) in ("ns", "bytes") and name not in _TELLING
+    return name in SECONDARY or (is_size and bool((values.dropna() == 0).all()))
+
+
+def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool = False) -> tuple[Column, list[Cell]]:
     name = str(values.name)
     plain = [None if absent else value for value, absent in zip(values.tolist(), values.isna(), strict=True)]
     if is_time(name):
@@ -100,9 +129,8 @@ def _column(values: pd.Series, definition: str, zero_ns: int) -> tuple[Column, l
     numbers = [value for value in plain if isinstance(value, int | float) and not isinstance(value, bool)]
     is_number = bool(numbers)
     own = scale(name, [abs(number) for number in numbers]) if is_number else Scale()
-    label = name.removesuffix(f"_{quantity(name)}").replace("_", " ")
     cells = [_cell(value, name, own) for value in plain]
-    return Column(name, label, own.symbol, definition, is_number), cells
+    return Column(name, label(name), own.symbol, definition, is_number, is_extra), cells
 
 
 def is_time(column: str) -> bool:
@@ -116,19 +144,9 @@ def _cell(value: Any, column: str, own: Scale) -> Cell:
     if isinstance(value, bool):
         return Cell("yes" if value else "no", "")
     if isinstance(value, int | float):
-        # Numbers of ranks, steps and streams are names: no separators.
-        return Cell(str(value) if quantity(column) is None and isinstance(value, int) and value < 10_000
-                    else own.text(value), repr(value))  # fmt: skip
+        is_plain = isinstance(value, int) and column.rsplit("_", 1)[-1] in _NUMBERED
+        return Cell(str(value) if is_plain else own.text(value), repr(value))
     full = str(value)
-    shown = _shown(full, column)
+    shown = words(full, column)
     shown = shown if len(shown) <= _LONGEST_TEXT else shown[: _LONGEST_TEXT - 1] + "…"
     return Cell(shown, full if shown != full else "")
-
-
-def _shown(text: str, column: str) -> str:
-    """What a person calls it."""
-    if column in _NAMES:
-        return short_name(text)
-    if column == "figure":  # a column's name: what it is of; its unit stands in the columns' heads
-        return text.removesuffix(f"_{quantity(text)}").replace("_", " ")
-    return text.replace("_", "-") if column == "collective" else text

@@ -143,7 +143,7 @@ def _transfer_and_wait(split: Split) -> str:
     window = split.table["window_ns"]
     shares = {part.column: (100.0 * split.table[part.column] / window).mean() for part in split.parts}
     pieces = [
-        f"{part.label.removeprefix('exposed').lstrip(', ')} {text(shares[part.column], '_pct')}"
+        f"{part.label.removeprefix('exposed').lstrip(', ')}\u00a0{text(shares[part.column], '_pct')}"
         for part in split.parts
         if part.kind in ("transfer", "wait", "unmatched") and split.table[part.column].any()
     ]

@@ -72,6 +72,7 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
         "unsplit": unsplit_part(unsplit_calls(results)).label,
         "launches": [str(name) for name in table["launch"].cat.categories],
         "causes": causes,
+        "knows_causes": "gaps" in results,
         "doings": doings,
         "ranks": ranks,
         "steps": _bands(results.get("steps"), clock, kept),

@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.diff import TableDiff
 from traceanalyzer.names import short_name
 from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.report.wording import label, words
 
 _NAMES = ("name", "other_name", "operation", "operator")
 
@@ -82,9 +83,7 @@ def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Colum
         if key == "activity":  # the name tells
             continue
         if frame[key].notna().any():
-            made.append(
-                (Column(key, key.replace("_", " "), "", is_number=False), [_text(key, value) for value in frame[key]])
-            )
+            made.append((Column(key, label(key), "", is_number=False), [_text(key, value) for value in frame[key]]))
     if "other_name" in frame and frame["other_name"].notna().any():
         names = [
             Cell(f"{one.text} → {two.text}" if two.text != ABSENT else one.text,
@@ -99,9 +98,7 @@ def _text(key: str, value: object) -> Cell:
     if not is_known(value):
         return Cell(ABSENT)
     full = str(value)
-    shown = " + ".join(short_name(part) for part in full.split(" + ")) if key in _NAMES else full
-    if key == "collective":
-        shown = full.replace("_", "-")
+    shown = " + ".join(short_name(part) for part in full.split(" + ")) if key in _NAMES else words(full, key)
     return Cell(shown, full if shown != full else "")
 
 
@@ -121,8 +118,9 @@ def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Column, list[Cell]]]:
     """Base's and other's column in one unit."""
     both = pd.concat([frame[f"base_{name}"], frame[f"other_{name}"]]).abs().dropna()
     shared = scale(name, both.tolist())
-    label = name.removesuffix("_ns").removesuffix("_bytes").replace("_gbps", " GB/s").replace("_", " ")
-    return [_one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label} {side}", shared) for side in ("base", "other")]
+    return [
+        _one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label(name)} {side}", shared) for side in ("base", "other")
+    ]
 
 
 def _points(frame: pd.DataFrame) -> tuple[Column, list[Cell]]:
