@@ -172,7 +172,7 @@ def _analyse(folder: Path, target: Path, deadline: float) -> str:
 
 
 def _complete_steps(folder: Path) -> list[str]:
-    """Of runs that move data between host and GPUs only whole, undisturbed steps: their rates and overlaps have no others."""
+    """Only whole steps where rates and overlaps of copies are read: those tables are of all that a report looks at."""
     facts = json.loads((folder / "run.json").read_text())
     if not facts["transfer"]:
         return []

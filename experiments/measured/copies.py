@@ -23,6 +23,7 @@ def offload(run: Run) -> dict[str, Any]:
     gathered = run.facts["transfer"][0]["gathered_bytes_per_step"]
     return {
         "run": run.facts["strategy"] + (" --slice-params" if gathered else ""),
+        "profiler": run.facts["profile"]["profiler"],
         "GPUs": run.facts["world_size"],
         "step ms": rounded(run.step_ms, 1),
         "uploaded MB a GPU and step": rounded(up["size_bytes"].mean() / steps / MB, 0),
