@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -161,12 +162,22 @@ def _analyse(folder: Path, target: Path, deadline: float) -> str:
     if left_s <= 0:
         return f"report of {folder}: not started"
     command = [sys.executable, "-m", "traceanalyzer.cli", "--trace-dir", str(folder), "--output", str(target)]
+    command += _complete_steps(folder)
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=left_s)
     except subprocess.TimeoutExpired:
         return f"report of {folder}: timed out"
     last_line = (done.stdout + done.stderr).strip().splitlines()[-1:] or [""]
     return f"report of {folder}: {'ok' if done.returncode == 0 else last_line[0]}"
+
+
+def _complete_steps(folder: Path) -> list[str]:
+    """Only whole steps where rates and overlaps of copies are read: those tables are of all that a report looks at."""
+    facts = json.loads((folder / "run.json").read_text())
+    if not facts["transfer"]:
+        return []
+    first = facts["profile"]["wait"] + facts["profile"]["warmup"]
+    return ["--steps", f"{first}:{max(first, first + facts['profile']['active'] - 2)}"]
 
 
 def _pack(options: argparse.Namespace) -> None:

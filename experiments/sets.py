@@ -9,6 +9,12 @@ SHARDED = ("zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch
 PIPELINES = ("pp_naive", "pp_gpipe", "pp_1f1b")
 # Under the profiler the host needs about as long to launch a smaller micro-batch as a large GPU to compute it.
 GPU_BOUND_MICRO_BATCH = 16
+# Of 12 blocks. Output head and loss take as long as 3.8 of them on an H200: stages `by_time` take equally long.
+SPLITS = {
+    2: {"uneven": "9,3", "by_time": "8,4"},
+    3: {"uneven": "6,3,3", "by_time": "5,5,2"},
+    4: {"uneven": "6,2,2,2", "by_time": "4,4,3,1"},
+}
 BATCHES_OF_THE_SWEEP = (8, 16, 24, 32, 48, 64, 96, 128)
 
 
@@ -84,7 +90,11 @@ def set_b(hardware: Hardware) -> list[Experiment]:
     batch = hardware.batch(GPU_BOUND_MICRO_BATCH, for_140_gib=2 * GPU_BOUND_MICRO_BATCH)
     sized = (*model, "--batch", str(batch))
     runs = [Experiment("single", "single", sized, ranks=1)]
-    runs += [Experiment(name, name, sized) for name in ("pytorch_ddp", "pytorch_zero2", "pytorch_zero3")]
+    strategies = ("pytorch_ddp", "pytorch_zero2", "pytorch_zero3")
+    runs += [Experiment(name, name, sized) for name in strategies]
+    if hardware.gpus > 2:
+        timed = (*sized, "--profiler", "none")
+        runs += [Experiment(f"{name}_2_gpus", name, timed, ranks=2) for name in strategies]
     sweep = (*model, "--profiler", "none", "--steps", "5", "--warmup", "2")
     for name in ("pytorch_ddp", "pytorch_zero3"):
         for size in BATCHES_OF_THE_SWEEP[: 2 if hardware.is_cpu else None]:
@@ -97,10 +107,11 @@ def set_b(hardware: Hardware) -> list[Experiment]:
 def set_c(hardware: Hardware) -> list[Experiment]:
     """Offloaded zeroth-order training with every GPU uploading everything, and with its share only."""
     model = (*_model("360m", hardware), "--batch", str(hardware.batch(16)))
-    return [
-        Experiment("zo_offload_naive", "zo_offload", model),
-        Experiment("zo_offload_sliced", "zo_offload", (*model, "--slice-params")),
-    ]
+    sliced = (*model, "--slice-params")
+    runs = [Experiment("zo_offload_naive", "zo_offload", model), Experiment("zo_offload_sliced", "zo_offload", sliced)]
+    if hardware.gpus > 2:
+        runs += [replace(run, label=f"{run.label}_2_gpus", ranks=2) for run in runs]
+    return runs
 
 
 def set_d(hardware: Hardware) -> list[Experiment]:
@@ -110,29 +121,25 @@ def set_d(hardware: Hardware) -> list[Experiment]:
     # 12 blocks divide evenly over 2, 3 and 4 stages.
     model = (*_model("tiny-bert" if hardware.is_cpu else "bert", hardware), "--layers", "12")
     batch = hardware.batch(64)
-    piped = (*model, "--batch", str(2 * batch))
+    # GPipe holds all micro-batches at a time.
+    piped = (*model, "--batch", str(4 * batch))
     # 1F1B holds few micro-batches at a time, and eight need much of the host: they can be large, and have to be.
     by_stages = (*model, "--batch", str(8 * batch), "--microbatches", "8")
     runs += [
-        Experiment(f"pp_{stages}_stages", "pp_1f1b", by_stages, ranks=stages)
+        Experiment(f"pp_{stages}_stages", "pp_1f1b", by_stages, ranks=stages, repeats=3)
         for stages in range(2, min(hardware.gpus, 4) + 1)
     ]
     runs += [
         Experiment(f"pp_{chunks}_chunks", "pp_gpipe", (*piped, "--microbatches", str(chunks)), ranks=2)
-        for chunks in (1, 2, 4, 16)
-        if 2 * batch % chunks == 0
+        for chunks in (1, 2, 4, 8, 16)
+        if 4 * batch % chunks == 0
     ]
-    stages = min(hardware.gpus, 4)
-    splits = {
-        "uneven": {2: "9,3", 3: "6,3,3", 4: "6,2,2,2"}[stages],
-        # Output head and loss take as long as 3.7 blocks on an H200: these stages should take equally long.
-        "by_time": {2: "8,4", 3: "5,5,2", 4: "4,4,3,1"}[stages],
-    }
     runs += [
-        Experiment(f"pp_{stages}_stages_{name}", "pp_1f1b", (*by_stages, "--split", split), ranks=stages)
-        for name, split in splits.items()
+        Experiment(f"pp_{stages}_stages_{name}", "pp_1f1b", (*by_stages, "--split", split), ranks=stages, repeats=3)
+        for stages in sorted({2, min(hardware.gpus, 4)})
+        for name, split in SPLITS[stages].items()
     ]
-    sized = (*model, "--batch", str(batch))
+    sized = (*model, "--batch", str(2 * batch))
     return runs + [Experiment(name, name, sized, repeats=3) for name in ("pytorch_ddp", "pytorch_zero3")]
 
 

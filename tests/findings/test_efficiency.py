@@ -1,5 +1,7 @@
 """Rules about busy GPUs that do little: when they speak and when they must not."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.programs import program
@@ -82,6 +84,22 @@ def test_low_mfu(duration, gap, device, speaks):
     host = [("aten::mm", 1, 5, BF16), ("aten::mm", 11, 15, BF16)]
     gpu = [(NVJET, 100, 100 + duration, {"launch": 2}), (NVJET, 100 + step, 100 + step + duration, {"launch": 12})]
     assert ("low_mfu" in rules(program(host, gpu, steps=[(0, 10), (10, 20)], device_name=device))) == speaks
+
+
+@pytest.mark.parametrize(
+    ("durations", "who"),
+    [((10_000, 10_000), "The GPUs are busy"), ((100, 10_000), "The GPU of rank 1 is busy")],
+    ids=["all", "one stage of a pipeline"],
+)
+def test_low_mfu_says_of_which_gpus_it_is(durations, who):
+    host = [("aten::mm", 1, 5, BF16), ("aten::mm", 11, 15, BF16)]
+    ranks = []
+    for rank, duration in enumerate(durations):
+        gpu = [(NVJET, 100, 100 + duration, {"launch": 2}), (NVJET, 10_100, 10_100 + duration, {"launch": 12})]
+        trace = program(host, gpu, steps=[(0, 10), (10, 20)])
+        ranks.append(replace(trace, meta=replace(trace.meta, rank=rank)))
+    (found,) = (finding for finding in find(run(ranks)) if finding.rule == "low_mfu")
+    assert found.title.startswith(f"{who}, but model FLOPs are ")
 
 
 def test_tensor_cores_matter_little_to_a_gpu_that_waits():

@@ -1,11 +1,13 @@
 """What is said of stragglers and of communication."""
 
+import pandas as pd
 import pytest
 
 from tests.samples import sample
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.analyses.collectives import Collectives
 from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
 from traceanalyzer.findings.in_turn import in_turn
 from traceanalyzer.findings.stragglers import stragglers
@@ -126,7 +128,16 @@ def test_slow_links_are():
     # 18 MB in 150 µs are 120 GB/s of an H200's 450.
     _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
     (found,) = low_bandwidth(**results)
-    assert found.title.startswith("Large all-reduces of group 0 reach ")
+    assert found.title.startswith("Large all-reduces of ranks 0,1 reach ")
+
+
+def test_groups_that_are_slow_alike_are_one_finding():
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
+    table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
+    slower = table.assign(group="b", group_ranks="2,3", transfer_ns=table["transfer_ns"] * 2)
+    (found,) = low_bandwidth(Collectives(pd.concat([table, slower])))
+    assert "all-reduces of 2 groups (ranks 2,3 slowest) reach " in found.title
+    assert {row["group"] for row in found.evidence} == {"0", "b"}
 
 
 def test_many_small_collectives():

@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -42,6 +45,39 @@ def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
     with console.capture() as held:
         terminal.show(report, console)
     assert said in held.get()
+
+
+ALL_REDUCE = {
+    "collective": "all_reduce",
+    "size_class": "> 256 MiB",
+    "size_bytes": 10**9,
+    "busbw_gbps": 300.0,
+    "peak_pct": 66.7,
+}
+UNKNOWN = {
+    "collective": "all_gather",
+    "size_class": "unknown",
+    "size_bytes": None,
+    "busbw_gbps": None,
+    "peak_pct": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("collectives", "is_said"),
+    [
+        ([ALL_REDUCE], True),
+        ([ALL_REDUCE | {"size_class": "≤ 64 KiB", "size_bytes": 12}], False),
+        ([ALL_REDUCE, UNKNOWN], False),
+    ],
+    ids=["large calls", "too small to fill a link", "most bytes may be the unknown ones"],
+)
+def test_links_are_judged_by_calls_that_can_fill_them(collectives, is_said):
+    results = dict(run([rank_trace(BUSY, rank=rank) for rank in (0, 1)]))
+    results["collectives"] = SimpleNamespace(to_frame=lambda: pd.DataFrame(collectives))
+    report = Report("x", results, ())
+    said = " ".join(sentences(report, split(results)))
+    assert ("Most bytes go through all-reduces: 300 GB/s" in said) == is_said
 
 
 def test_findings_speak_first():

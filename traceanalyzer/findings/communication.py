@@ -1,7 +1,5 @@
 """Communication that could be hidden, faster, or fewer."""
 
-from typing import Any
-
 import pandas as pd
 
 from traceanalyzer.analyses.call_waits import CallWaits
@@ -57,18 +55,28 @@ def low_bandwidth(collectives: Collectives) -> list[Finding]:
     """Large collectives whose transfer, waits aside, is far below what the links carry."""
     frame = collectives.to_frame()
     slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
-    groups = slow.sort_values("peak_pct").drop_duplicates(["group", "collective"], keep="last")
-    return [_slow(best, collectives) for best in groups.to_dict("records")]
+    # The best class of sizes of each group; the slowest group first.
+    best = slow.sort_values("peak_pct").drop_duplicates(["group", "collective"], keep="last")
+    return [_slow(groups, collectives) for _, groups in best.groupby("collective", observed=True)]
 
 
-def _slow(best: dict[str, Any], collectives: Collectives) -> Finding:
-    group, collective = best["group"], best["collective"]
+def _slow(groups: pd.DataFrame, collectives: Collectives) -> Finding:
+    """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
+    rows = groups.to_dict("records")
+    slowest, fastest = rows[0], rows[-1]
+    members = slowest["group_ranks"]
+    who = f"group {slowest['group']}" if pd.isna(members) else f"ranks {members}"
+    rate = f"{slowest['busbw_gbps']:.0f}"
+    if len(rows) > 1:
+        who = f"{len(rows)} groups ({who} slowest)"
+        rate += f" to {fastest['busbw_gbps']:.0f}"
+    of = {(row["group"], row["collective"]) for row in rows}
     return Finding(
         rule="low_bandwidth",
         severity="low",
-        title=f"Large {collective.replace('_', '-')}s of group {group} reach {best['busbw_gbps']:.0f} GB/s, "
-        f"{best['peak_pct']:.0f} % of the links' {best['link_peak_gbps']} GB/s.",
-        evidence=tuple(row for row in collectives.rows() if (row["group"], row["collective"]) == (group, collective)),
+        title=f"Large {slowest['collective'].replace('_', '-')}s of {who} reach {rate} GB/s, "
+        f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.",
+        evidence=tuple(row for row in collectives.rows() if (row["group"], row["collective"]) in of),
         recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO) and what else used the "
         "links or the GPU's memory at that time.",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "

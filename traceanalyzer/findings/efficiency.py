@@ -103,14 +103,22 @@ def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
         Finding(
             rule="low_mfu",
             severity="medium",
-            title=f"The GPUs are busy, but model FLOPs are {means.mean():.0f} % of the peak of {first['gpu']} in "
-            f"{first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
+            title=f"{_whose(means.index, headline)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
+            f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
             evidence=plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
             recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
             "fused attention and less recomputation raise it.",
             caveat="Step times are those under the profiler unless the run recorded its own.",
         )
     ]
+
+
+def _whose(ranks: pd.Index, headline: Result) -> str:
+    """Which GPUs a figure is of: in a pipeline often those of some stages only."""
+    if len(ranks) == len(headline.table):
+        return "The GPUs are"
+    listed = ", ".join(map(str, sorted(ranks)))
+    return f"The GPU of rank {listed} is" if len(ranks) == 1 else f"The GPUs of ranks {listed} are"
 
 
 def _compute(categories: Result) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from traceanalyzer.analyses.collectives import SIZE_CLASSES
 from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
 from traceanalyzer.report.parts import Split
@@ -104,11 +105,14 @@ def _of_the_peak(report: Report) -> list[str]:
 
 
 def _of_the_links(report: Report) -> list[str]:
+    """The rate of the calls that move most bytes; nothing where sizes are unknown, or too small to fill a link."""
     frame = report.results["collectives"].to_frame() if "collectives" in report.results else pd.DataFrame()
     known = frame[frame["peak_pct"].notna()] if len(frame) else frame
-    if known.empty:
+    if known.empty or frame["size_class"].eq(SIZE_CLASSES[-1]).any():
         return []
     most = known.loc[known["size_bytes"].astype("float64").idxmax()]
+    if most["size_class"] in SIZE_CLASSES[:2]:
+        return []
     name = str(most["collective"]).replace("_", "-")
     rate, share = digits(most["busbw_gbps"]), digits(most["peak_pct"])
     return [

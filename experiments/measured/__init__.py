@@ -1,0 +1,1 @@
+"""The tables of the studies: what each says of a run, or of several, is one file."""
