@@ -76,7 +76,7 @@ def test_findings_are_those_of_the_report(tmp_path):
     reported = json.loads((tmp_path / "summary.json").read_text())["findings"]
     found = ta.find(sample("ddp"))
     assert [(item.title, item.caveat) for item in found] == [(item["title"], item["caveat"]) for item in reported]
-    assert len(found) == 2
+    assert found
 
 
 def test_steps_and_ranks_can_be_chosen():
