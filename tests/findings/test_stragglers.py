@@ -90,7 +90,7 @@ def test_the_wait_is_that_of_the_affected_steps():
 
 @pytest.mark.parametrize(("ranks", "steps"), [(4, 9), (8, 9), (16, 6)])
 def test_ranks_that_take_turns_are_one_finding(ranks, steps):
-    _, results = analysed(scenarios.in_turn(ranks, steps), *NEEDED)
+    _, results = analysed(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000), *NEEDED)
     assert stragglers(**results) == []
     (found,) = in_turn(**{name: results[name] for name in NEEDED[:5]})
     late = min(ranks, steps - 1)

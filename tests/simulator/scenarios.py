@@ -8,11 +8,12 @@ _NONE: Mapping[int, int] = {}
 
 
 def ddp(ranks: int = 2, steps: int = 4, buckets: int = 8, *, slow_compute_ns: Mapping[int, int] = _NONE,
-        slow_host_ns: Mapping[int, int] = _NONE, elements: int = 4_000_000, seed: int = 0,
+        slow_host_ns: Mapping[int, int] = _NONE, in_turn_ns: int = 0, elements: int = 4_000_000, seed: int = 0,
         is_synced: bool = True) -> Job:  # fmt: skip
     """Data parallel: a bucket's gradients are reduced while the next are computed.
 
-    `slow_compute_ns` and `slow_host_ns` are what a rank needs more, a bucket.
+    `slow_compute_ns` and `slow_host_ns` are what a rank needs more, a bucket; `in_turn_ns` what one rank needs more in
+    a step, each in its turn, as on samples of uneven length.
     """
     world = Group("0", tuple(range(ranks)))
     programs = []
@@ -21,7 +22,8 @@ def ddp(ranks: int = 2, steps: int = 4, buckets: int = 8, *, slow_compute_ns: Ma
         for step in range(steps):
             with program.range(f"ProfilerStep#{step}"):
                 with program.range("forward"):
-                    _layers(program, "forward_gemm", buckets, 200_000)
+                    longer_ns = in_turn_ns // buckets if step % ranks == rank else 0
+                    _layers(program, "forward_gemm", buckets, 200_000 + longer_ns)
                 with program.range("backward"):
                     last = _reduced_buckets(program, world, [elements] * buckets, slow_compute_ns.get(rank, 0),
                                             slow_host_ns.get(rank, 0))  # fmt: skip
@@ -56,24 +58,6 @@ def fed(ranks: int = 4, steps: int = 4, *, slow_data_ns: Mapping[int, int] = _NO
                 program.sync()
         programs.append(program)
     return Job(tuple(programs), (world,))
-
-
-def in_turn(ranks: int = 4, steps: int = 9, extra_ns: int = 2_000_000, seed: int = 0) -> Job:
-    """Data parallel on samples of uneven length: in each step another rank has the longest ones."""
-    world = Group("0", tuple(range(ranks)))
-    programs = []
-    for rank in range(ranks):
-        program = Program(rank)
-        for step in range(steps):
-            with program.range(f"ProfilerStep#{step}"):
-                with program.range("forward"):
-                    _layers(program, "forward_gemm", 8, 200_000 + (extra_ns // 8 if step % ranks == rank else 0))
-                with program.range("backward"):
-                    last = _reduced_buckets(program, world, [4_000_000] * 8, 0, 0)
-                program.kernel("adam", 300_000, after=(last,))
-                program.sync()
-        programs.append(program)
-    return Job(tuple(programs), (world,), seed)
 
 
 def _layers(program: Program, name: str, layers: int, ns: int) -> None:
