@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.programs import program
+from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import efficiency, find
 
@@ -38,10 +39,19 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
     (found,) = efficiency.tensor_cores_unused(
         **{name: run([trace])[name] for name in ("categories", "efficiency", "headline", "ranks")}
     )
-    assert (found.severity, found.title[:15]) == ("high", "100 % of rank 0")
-    assert [(row["operator"], row["element_type"]) for row in found.evidence] == [("aten::mm", "fp32")]
+    assert found.severity == "high"
+    assert found.title == "Matrix work runs without tensor cores: 0.1 µs on rank 0 (100 % of its compute)."
+    assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
     assert "67 in FP32, 495 in TF32, 989 in BF16" in found.recommendation
     assert found.gain_ns == round(100 * (1 - 66.9 / 494.7))
+
+
+def test_every_rank_without_tensor_cores_is_named():
+    results = run(sample("pp").ranks)
+    names = ("categories", "efficiency", "headline", "ranks")
+    (found,) = efficiency.tensor_cores_unused(**{name: results[name] for name in names})
+    assert "87.4 ms a step on rank 1 (82 % of its compute), 50.5 ms on rank 0." in found.title
+    assert [row["rank"] for row in found.evidence] == [1, 0]
 
 
 def test_what_tf32_wins_is_not_known_of_other_types():

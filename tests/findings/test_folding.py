@@ -36,9 +36,15 @@ def test_folded(findings, expected):
 @pytest.mark.parametrize(
     ("traces", "expected"),
     [
-        ("ddp", [("straggler", ["host_bound", "short_kernels"])]),
-        ("ddp_straggler", [("straggler", [])]),
-        ("pp", [("tensor_cores_unused", []), ("pipeline_bubble", ["pipeline_imbalance", "straggler", "straggler"])]),
+        ("ddp", [("straggler", ["host_bound", "slow_hosts", "short_kernels"])]),
+        ("ddp_straggler", [("straggler", ["work_of_their_own"])]),
+        (
+            "pp",
+            [
+                ("tensor_cores_unused", []),
+                ("pipeline_bubble", ["pipeline_imbalance", "straggler", "work_of_their_own"]),
+            ],
+        ),
         ("moe", [("uneven_compute", [])]),
         # Its stages wait because one host is late: that the stages are uneven as well is another cause.
         (

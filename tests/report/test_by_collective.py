@@ -21,11 +21,11 @@ def test_exposed_time_and_its_parts_are_those_of_the_bars(name):
     table, parts = _of(name)
     mean = parts.table.drop(columns="rank").mean() / parts.per
     # Sends and receives share groups and ranks, so that sums of means are means of sums.
-    assert table["transfer_ns"].sum() == pytest.approx(mean["exposed_transfer_ns"], rel=1e-9)
-    assert table["wait_ns"].sum() == pytest.approx(mean["exposed_wait_ns"], rel=1e-9)
+    assert table["exposed_transfer_ns"].sum() == pytest.approx(mean["exposed_transfer_ns"], rel=1e-9)
+    assert table["exposed_wait_ns"].sum() == pytest.approx(mean["exposed_wait_ns"], rel=1e-9)
     if "not_separable_ns" in table:
         assert table["not_separable_ns"].sum() == pytest.approx(mean["exposed_unmatched_ns"], rel=1e-9)
-    pieces = table.reindex(columns=["transfer_ns", "wait_ns", "not_separable_ns"]).sum(axis=1)
+    pieces = table.reindex(columns=["exposed_transfer_ns", "exposed_wait_ns", "not_separable_ns"]).sum(axis=1)
     assert pieces.to_numpy() == pytest.approx(table["exposed_comm_ns"].to_numpy())
 
 

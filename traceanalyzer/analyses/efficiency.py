@@ -36,7 +36,8 @@ class Efficiency(Result):
         "gpu_ops": "GPU operations that did it.",
         "gpu_ns": "Sum of their durations.",
         "tflops_per_s": "(flops − masked) / GPU time, in 10¹² a second.",
-        "gbytes_per_s": "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache.",
+        "gbytes_per_s": "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache. "
+        "n/a for communication: its time holds waits, its rates without them are those of the collectives.",
         "flops_per_byte": "(flops − masked) / bytes: arithmetic intensity.",
         "element_type": "Type that the peak is of: of matrix work what it computes in (32-bit products are tf32 on "
         "tensor cores, else fp32), of other work fp32, for it runs on the vector units.",
@@ -51,6 +52,7 @@ class Efficiency(Result):
         done = table["flops"] - table["masked_flops"]
         # FLOPs a ns are 10⁹ a second, bytes a ns 10⁹ a second.
         tflops, gbytes = ratio(done, table["gpu_ns"]) / 1000, ratio(table["bytes"], table["gpu_ns"])
+        gbytes = gbytes.mask(table["family"] == "communication")
         return table.assign(
             tflops_per_s=tflops,
             gbytes_per_s=gbytes,

@@ -33,6 +33,7 @@ class Instances(Result):
         "max_wait_rank": "Rank with the longest.",
         "last_rank": "Rank that came last: the least wait.",
         "skew_ns": "Last start − first start on the aligned clocks; absent when within their uncertainty.",
+        "first_rank": "Rank that came first on these clocks; absent where the skew is.",
         "skew_uncertainty_ns": "What the skew is sure to.",
         "matched_by": "How it was found.",
         "is_ambiguous": "The clock offset that decided had a rival with 90 % of its votes.",
@@ -74,4 +75,7 @@ def _skew(held: pd.DataFrame, clocks: Clocks) -> dict[str, pd.Series]:
     skew = (groups.max() - groups.min()).where(groups.count() == groups.size())
     sure = held["rank"].map(clock["uncertainty_ns"]).groupby(held["instance"]).max()
     sure = sure.clip(lower=np.int64(LEAST_UNCERTAINTY_NS)).astype("Int64")
-    return {"skew_ns": skew.where((skew > sure).fillna(value=False)), "skew_uncertainty_ns": sure}
+    skew = skew.where((skew > sure).fillna(value=False))
+    ordered = held.loc[starts.sort_values(kind="stable").index]
+    first = ordered.astype({"rank": "Int64"}).groupby("instance")["rank"].first()
+    return {"skew_ns": skew, "first_rank": first.where(skew.notna()), "skew_uncertainty_ns": sure}

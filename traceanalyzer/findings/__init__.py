@@ -5,7 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings import balance, communication, copies, efficiency, idle, in_turn, pipeline, stragglers
+from traceanalyzer.findings import (
+    balance,
+    communication,
+    copies,
+    efficiency,
+    idle,
+    in_turn,
+    late_ranks,
+    pipeline,
+    stragglers,
+)
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
 
@@ -19,11 +29,13 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_imbalance,
     stragglers.stragglers,
     in_turn.in_turn,
+    late_ranks.work_of_their_own,
     balance.uneven_compute,
     communication.little_overlap,
     communication.low_bandwidth,
     communication.many_small_collectives,
     idle.host_bound,
+    late_ranks.slow_hosts,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,

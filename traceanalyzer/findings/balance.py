@@ -3,8 +3,17 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import Basis, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import Basis, around, milliseconds, plain, severity
+from traceanalyzer.findings.beside import own_work
 from traceanalyzer.findings.finding import Finding
+
+_EXPERTS = (
+    "Even out the tokens of the experts: capacity factor, balancing loss, which experts lie on which rank. Without "
+    "experts: lengths of sequences, samples of a batch."
+)
+_BATCHES = "Even out the work: lengths of sequences, samples of a batch, uneven shards."
+
+_MOST_ROWS = 2
 
 IMBALANCE_PCT = 10.0
 """A rank that computes longer than the mean by this share of a step is worth a finding."""
@@ -17,6 +26,7 @@ def uneven_compute(
     pipeline: Result,
     call_waits: Result,
     instances: Result,
+    efficiency: Result,
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
@@ -40,22 +50,24 @@ def uneven_compute(
     if share < imbalance_pct or is_said:
         return []
     least = int(compute.idxmin())
-    rows = frame.reset_index()[["rank", "basis", "compute_ns", "exposed_comm_ns", "idle_ns"]]
     per = "" if basis.steps is None else " a step"
     calls = basis.within(call_waits.to_frame())
     calls = calls[(calls["rank"] == least) & calls["transfer_ns"].isna()]
+    where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
+    work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
     return [
         Finding(
             rule="uneven_compute",
             severity=severity(share),
             title=f"Rank {rank} computes {milliseconds(compute[rank])}{per}, rank {least} only "
-            f"{milliseconds(compute[least])}{_sits_in(calls, compute[rank] - compute[least], basis, least)}.",
-            evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
-            recommendation="Even out the work: tokens or experts over ranks, lengths of sequences, samples of a batch.",
-            caveat=f"What can be won is what rank {rank} computes beyond the mean rank. How much of the communication "
-            f"is waiting, its durations do not tell: uneven all-to-alls, one root.{apart(instances, basis)}",
+            f"{milliseconds(compute[least])}{where}.",
+            evidence=plain(pd.concat([rows.head(_MOST_ROWS) for rows in work])),
+            recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
+            caveat=f"What can be won is what rank {rank} computes beyond the mean rank; the evidence is what one of "
+            "the two runs and the other does not, in the whole capture.",
             gain_ns=round(excess_ns),
-            interval_ns=_longest(calls),
+            interval_ns=_longest_step(calls, steps, least),
+            table="efficiency",
         )
     ]
 
@@ -71,18 +83,25 @@ def apart(instances: Result, basis: Basis) -> str:
     return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
 
 
-def _sits_in(calls: pd.DataFrame, missing_ns: float, basis: Basis, rank: int) -> str:
-    """Where a rank spends the time that it does not compute, if it is in calls whose waits are not known."""
+def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Result, basis: Basis, rank: int) -> str:
+    """Where a rank spends the time that it does not compute, if it is in calls whose waits are not known.
+
+    How much of it passes before the last rank comes is known where this rank came first on a common clock.
+    """
     lengths = (calls["end_ns"] - calls["start_ns"]).groupby(calls["collective"]).sum() / basis.per
     if lengths.empty or lengths.max() < missing_ns / 2:
         return ""
     share = 100 * lengths.max() / basis.mean_ns(rank)
+    frame = basis.within(instances.to_frame())
+    before = frame[(frame["first_rank"] == rank) & (frame["collective"] == lengths.idxmax())]["skew_ns"]
+    waits = f", {milliseconds(before.sum() / basis.per)} of it before the last rank comes" if len(before) else ""
     name = str(lengths.idxmax()).replace("_", "-")
-    return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}"
+    return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 
 
-def _longest(calls: pd.DataFrame) -> tuple[int, int] | None:
+def _longest_step(calls: pd.DataFrame, steps: Result, rank: int) -> tuple[int, int] | None:
+    """The rank's step with the longest call, or that call without steps."""
     if calls.empty:
         return None
     longest = calls.loc[(calls["end_ns"] - calls["start_ns"]).idxmax()]
-    return int(longest["start_ns"]), int(longest["end_ns"])
+    return around(int(longest["start_ns"]), int(longest["end_ns"]), steps.to_frame(), rank)

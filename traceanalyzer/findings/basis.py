@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
@@ -82,6 +83,15 @@ def _of_a_step(column: str) -> str:
 def milliseconds(time_ns: float) -> str:
     """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one."""
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
+
+
+def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:
+    """What to look at to understand a stretch: the rank's step that it begins in, or itself outside any."""
+    own = steps[(steps["rank"] == rank) & steps["start_ns"].notna()] if "start_ns" in steps else steps[:0]
+    begins = own["start_ns"].to_numpy(np.int64)
+    ends = begins + own["window_ns"].to_numpy(np.int64)
+    held = (begins <= start_ns) & (start_ns < ends)
+    return (int(begins[held][0]), max(int(ends[held][0]), end_ns)) if held.any() else (start_ns, end_ns)
 
 
 def about(cause: str, rank: int) -> str:

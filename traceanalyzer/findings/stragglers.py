@@ -8,13 +8,17 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.breakdown import Breakdown
+from traceanalyzer.analyses.efficiency import Efficiency
 from traceanalyzer.analyses.exposed_comm import ExposedComm
 from traceanalyzer.analyses.kernels import Kernels
+from traceanalyzer.analyses.operators import Operators
 from traceanalyzer.analyses.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines import Pipelines
 from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
 from traceanalyzer.analyses.waits import Waits
-from traceanalyzer.findings.basis import about, lower, milliseconds, plain, severity
+from traceanalyzer.findings.basis import about, around, lower, milliseconds, plain, severity
+from traceanalyzer.findings.beside import LEAST_OWN_PCT, own_share_pct, own_work, slow_host
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.names import short_name
@@ -55,6 +59,11 @@ ADVICE = {
     "launch": "Look at what else runs on this GPU, and at the order of its streams.",
     "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
+_SLOW_HOST_ADVICE = (
+    "Look at this rank's CPU, not at the code: its cores' clock, other processes on them, binding to cores and to the "
+    "GPU's NUMA node. Launching less (compile, CUDA graphs) helps all ranks."
+)
+_OWN_WORK_ADVICE = "Find what launches the work that no other rank does, or give the ranks equal work."
 _STAGE_ADVICE = "Give the stages equal work: move layers from the longer ones to the others."
 _NO_CAUSE_ADVICE = "Open the timeline at the longest wait and compare this rank with one that waits."
 
@@ -70,24 +79,32 @@ def stragglers(
     steps: Steps,
     breakdown: Breakdown,
     pipeline: Pipeline,
+    pipelines: Pipelines,
     kernels: Kernels,
+    operators: Operators,
+    efficiency: Efficiency,
 ) -> list[Finding]:
     """Each rank for which another waits at least 2 % of a step, the five costliest; not those that take turns.
 
-    In a pipeline a rank that computes longer is part of what the pipeline rules say.
+    In a pipeline a rank that computes longer is part of what the pipeline rules say, and waits that are no longer than
+    what the schedule costs are not said.
     """
     first_step = _first_complete(steps)
     said = {row["rank"] for rows in turns(stragglers) for row in rows}
     times = times_of(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
-    return [
+    expected = dict(pipelines.table[["pipeline", "expected_bubble_pct"]].itertuples(index=False))
+    found = [
         replace(
-            _finding(row, stages, first_step, is_alone=_runs_alone(row, kernels)),
+            _finding(row, stages, times),
+            recommendation=f"{_where_to_look(row, first_step)}{_advice(row, stages, kernels, operators, efficiency)}",
             evidence=_evidence(row, times),
             interval_ns=longest_wait(row, waits.table, times),
         )
-        for row in [row for row in costly(stragglers) if row["rank"] not in said][:_MOST_FINDINGS]
+        for row in costly(stragglers)
+        if row["rank"] not in said and not _is_by_schedule(row, stages, expected)
     ]
+    return found[:_MOST_FINDINGS]
 
 
 def costly(stragglers: Stragglers) -> list[dict[str, Any]]:
@@ -132,27 +149,30 @@ def _first_complete(steps: Steps) -> int | None:
     return None if complete.empty else int(complete["step"].min())
 
 
-def _runs_alone(row: Mapping[str, Any], kernels: Kernels) -> bool:
-    """Whether no other rank runs the kernel that takes the straggler longer."""
-    ranks = set(kernels.table.loc[kernels.table["name"] == row["operation"], "rank"])
-    return row["cause"] == "compute" and ranks == {row["rank"]}
-
-
-def _finding(row: Mapping[str, Any], stages: Mapping[int, int], first_step: int | None, *, is_alone: bool) -> Finding:
+def _finding(row: Mapping[str, Any], stages: Mapping[int, int], times: pd.DataFrame) -> Finding:
     cause = cause_of(row, stages)
-    is_of_pipeline = row["rank"] in stages and cause == pipeline_name(stages[row["rank"]])
+    is_of_pipeline = _is_of_pipeline(row, stages)
     return Finding(
         rule="straggler",
         severity=lower(severity(row["cost_pct"])) if _is_rare(row) else severity(row["cost_pct"]),
-        title=_of_a_stage(row) if is_of_pipeline else f"{_late(row)}: {_who_waits(row)}.",
-        recommendation=f"{_where_to_look(row, first_step)}{_advice(row, is_of_pipeline=is_of_pipeline)}"
-        f"{' No other rank runs that kernel.' if is_alone else ''}",
+        title=_of_a_stage(row) if is_of_pipeline else f"{_late(row, times)}: {_who_waits(row)}.",
         caveat=_caveat(row),
         gain_ns=row["cost_max_ns"],
         table="stragglers",
         about=None if is_of_pipeline else cause,
         part_of=cause if is_of_pipeline else None,
     )
+
+
+def _is_of_pipeline(row: Mapping[str, Any], stages: Mapping[int, int]) -> bool:
+    return row["rank"] in stages and cause_of(row, stages) == pipeline_name(stages[row["rank"]])
+
+
+def _is_by_schedule(row: Mapping[str, Any], stages: Mapping[int, int], expected: Mapping[int, Any]) -> bool:
+    if not _is_of_pipeline(row, stages):
+        return False
+    bubble_pct = expected.get(stages[row["rank"]])
+    return not pd.isna(bubble_pct) and row["cost_pct"] <= bubble_pct
 
 
 def _is_in_every_step(row: Mapping[str, Any]) -> bool:
@@ -176,15 +196,35 @@ def _where_to_look(row: Mapping[str, Any], first_step: int | None) -> str:
     return f"{look}It is the first of the capture: what comes with the start may not come again; see later steps too. "
 
 
-def _advice(row: Mapping[str, Any], *, is_of_pipeline: bool) -> str:
-    advice = _STAGE_ADVICE if is_of_pipeline else ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
+def _advice(
+    row: Mapping[str, Any], stages: Mapping[int, int], kernels: Kernels, operators: Operators, efficiency: Efficiency
+) -> str:
+    if _is_of_pipeline(row, stages):
+        return _STAGE_ADVICE
+    advice = ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
+    if row["cause"] == "host" and slow_host(operators, row["rank"]):
+        return _SLOW_HOST_ADVICE
+    if row["cause"] == "compute" and _has_own_work(row["rank"], kernels, efficiency):
+        advice = _OWN_WORK_ADVICE
     if not row["operation"]:
         return advice
     longer = f"{milliseconds(row['operation_ns'])}{' a step' if row['steps'] else ''}"
     return f"{advice} Longest beyond the other ranks: {short_name(row['operation'])}, {longer}."
 
 
-def _late(row: Mapping[str, Any]) -> str:
+def _has_own_work(rank: int, kernels: Kernels, efficiency: Efficiency) -> bool:
+    work = own_work(efficiency, rank, set(kernels.table["rank"]) - {rank})
+    return own_share_pct(work, kernels, rank) >= LEAST_OWN_PCT
+
+
+def _late(row: Mapping[str, Any], times: pd.DataFrame) -> str:
+    if row["cause"] == "compute" and _is_in_every_step(row):
+        compute = times.groupby("rank")["compute_ns"].mean()
+        others = compute.drop(row["rank"])
+        who = f"rank {others.index[0]}" if len(others) == 1 else "the others' median"
+        each = " a step" if row["steps"] else ""
+        own = milliseconds(compute[row["rank"]])
+        return f"Rank {row['rank']} computes {own}{each}, {who} {milliseconds(others.median())}"
     return _LATE.get(row["cause"] or "", "Rank {rank} comes late").format(rank=row["rank"])
 
 
@@ -248,7 +288,7 @@ PROFILED = "Recorded under the profiler, which slows the host: time some steps w
 
 
 def longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
-    """The longest one within the steps that the cost is of."""
+    """The step with the longest one, of those that the cost is of: where it begins is what makes the rank late."""
     own = waits[(waits["rank"] == row["cost_max_rank"]) & (waits["waits_for"] == row["rank"])]
     if "start_ns" in times:
         steps = times[times["rank"] == row["cost_max_rank"]]
@@ -259,4 +299,4 @@ def longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFram
     if own.empty:
         return None
     longest = own.loc[(own["end_ns"] - own["start_ns"]).idxmax()]
-    return int(longest["start_ns"]), int(longest["end_ns"])
+    return around(int(longest["start_ns"]), int(longest["end_ns"]), times, row["cost_max_rank"])

@@ -19,8 +19,8 @@ DEFINITIONS: Mapping[str, str] = {
     "size_bytes": "Full arrays of these calls: mean likewise; n/a while the size of one is unknown.",
     "total_ns": "Sum of their durations: mean likewise.",
     "exposed_comm_ns": "Time in which such a call but no compute runs: mean likewise. The next columns are its parts.",
-    "transfer_ns": "Of it, time in which data moves.",
-    "wait_ns": "Of it, time in which the call waits for a later rank.",
+    "exposed_transfer_ns": "Of it, time in which data moves.",
+    "exposed_wait_ns": "Of it, time in which the call waits for a later rank.",
     "not_separable_ns": "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike.",
     "highest_exposed_ns": "Largest exposed time of a rank.",
     "highest_rank": "Whose that is.",
@@ -51,7 +51,7 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     own = own.join(exposed / per).fillna(dict.fromkeys(exposed.columns, 0)).reset_index()
     # What is not told apart is not known to be 0.
     is_told = by_rank["transfer_ns"].count().to_numpy() > 0
-    own = own.assign(**{name: own[name].where(is_told) for name in ("transfer_ns", "wait_ns")})
+    own = own.assign(**{name: own[name].where(is_told) for name in ("exposed_transfer_ns", "exposed_wait_ns")})
     groups = own.groupby(_KEYS, dropna=False)
     table = groups[["calls", "size_bytes", "total_ns", *exposed.columns]].mean()
     table["size_bytes"] = table["size_bytes"].where(groups["size_bytes"].count() == groups.size())
@@ -73,9 +73,15 @@ def _exposed(results: Mapping[str, Result], steps: list[int]) -> pd.DataFrame:
     stretches = results["exposed_calls"].table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
     stretches = stretches.merge(results["call_waits"].table[["rank", "call", *_KEYS]], on=["rank", "call"])
-    parts = stretches.rename(columns={"unmatched_ns": "not_separable_ns"})
+    parts = stretches.rename(
+        columns={
+            "transfer_ns": "exposed_transfer_ns",
+            "wait_ns": "exposed_wait_ns",
+            "unmatched_ns": "not_separable_ns",
+        }
+    )
     parts = parts.assign(exposed_comm_ns=parts["end_ns"] - parts["start_ns"])
-    columns = ["exposed_comm_ns", "transfer_ns", "wait_ns", "not_separable_ns"]
+    columns = ["exposed_comm_ns", "exposed_transfer_ns", "exposed_wait_ns", "not_separable_ns"]
     return parts.groupby([*_KEYS, "rank"], dropna=False)[columns].sum().astype("float64")
 
 

@@ -116,13 +116,16 @@ def _mfu(report: Report) -> list[Tile]:
     first = known.iloc[0]
     mean = known.groupby("rank")["mfu_pct"].mean()
     peak = f"of {first['peak_tflops_per_s']:,.0f} TFLOP/s {first['element_type']}, {first['step_source']} step"
+    name = "MFU"
     definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
     marks = tuple((int(rank), float(value)) for rank, value in mean.items())
     work = known.groupby("rank")["model_flops"].mean()
     if work.max() > (1 + APART) * work.min():
-        peak += "; the ranks do not do the same work"
+        # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
+        name = "FLOPs of peak"
+        peak += "; not called MFU: the ranks do not do the same work"
     value, over_ranks = _value(mean, "_pct"), _spread(mean, "_pct")
-    return [Tile("MFU", "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
+    return [Tile(name, "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
 
 
 def _memory(info: RunInfo | None) -> list[Tile]:

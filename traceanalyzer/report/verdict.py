@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from traceanalyzer.analyses.collectives import SIZE_CLASSES
+from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
 from traceanalyzer.report.parts import Split
@@ -35,9 +35,9 @@ def sentences(report: Report, split: Split | None) -> list[str]:
 
 
 def _said(findings: Sequence[Finding]) -> list[str]:
-    """What the first findings say, each with the first of what it has taken in."""
+    """What the first findings say, each with the first two that it has taken in."""
     grave = [finding for finding in findings if finding.severity in ("high", "medium")][:MOST_FINDINGS]
-    return [item.title for finding in grave for item in (finding, *finding.also[:1])][:MOST_SENTENCES]
+    return [item.title for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
 
 
 def _joined(titles: list[str]) -> list[str]:
@@ -101,23 +101,21 @@ def _of_the_peak(report: Report) -> list[str]:
             f"What there is to gain lies in the kernels: model FLOPs are {digits(share)} % of the peak of "
             f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:,.0f} TFLOP/s)."
         )
-    return said + _of_the_links(report)
+    return said + _of_the_kernels(report)
 
 
-def _of_the_links(report: Report) -> list[str]:
-    """The rate of the calls that move most bytes; nothing where sizes are unknown, or too small to fill a link."""
-    frame = report.results["collectives"].to_frame() if "collectives" in report.results else pd.DataFrame()
-    known = frame[frame["peak_pct"].notna()] if len(frame) else frame
-    if known.empty or frame["size_class"].eq(SIZE_CLASSES[-1]).any():
+def _of_the_kernels(report: Report) -> list[str]:
+    """Whether compute is matrix work, or kernels that move data and that fusing shortens."""
+    table = report.results["categories"].to_frame() if "categories" in report.results else pd.DataFrame()
+    compute = table[~table["category"].isin(["communication", "copy"])] if len(table) else table
+    if compute.empty:
         return []
-    most = known.loc[known["size_bytes"].astype("float64").idxmax()]
-    if most["size_class"] in SIZE_CLASSES[:2]:
-        return []
-    name = str(most["collective"]).replace("_", "-")
-    rate, share = digits(most["busbw_gbps"]), digits(most["peak_pct"])
-    return [
-        f"Most bytes go through {name}s: {rate} GB/s, {share} % of the links' peak, while compute runs beside them."
-    ]
+    matrix = compute["category"].isin(MATRIX_CATEGORIES)
+    share = 100 * float(compute.loc[matrix, "gpu_ns"].sum()) / float(compute["gpu_ns"].sum())
+    rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
+    most = " and ".join(str(name) for name in rest.index[:2])
+    said = f"{digits(share)} % of compute kernel time is matrix work and attention"
+    return [f"{said}; the rest, {most} first, is what fusing (torch.compile) can shorten." if most else f"{said}."]
 
 
 def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:

@@ -24,7 +24,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
 _WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
 
 _VERSIONS: Mapping[str, str] = MappingProxyType(
-    {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA", "nccl": "NCCL", "torch": "PyTorch"}
+    {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA runtime", "nccl": "NCCL", "torch": "PyTorch"}
 )
 
 _NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation", "range")

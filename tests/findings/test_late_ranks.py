@@ -1,0 +1,81 @@
+"""What operators tell of a late rank: a host slow at what all do, work of its own."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.findings.beside import named, own_work, slow_host
+from traceanalyzer.findings.late_ranks import slow_hosts, work_of_their_own
+
+
+def result(columns, rows):
+    return SimpleNamespace(to_frame=lambda: pd.DataFrame(rows, columns=columns))
+
+
+def operators(*rows):
+    return result(["rank", "operator", "calls", "host_self_ns"], rows)
+
+
+ALIKE = [(0, "mm", 10, 150), (1, "mm", 10, 100), (0, "add", 5, 75), (1, "add", 5, 50)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "times"),
+    [
+        (ALIKE, 1.5),
+        ([(rank, name, calls, ns if rank else ns * 0.75) for rank, name, calls, ns in ALIKE], None),
+        ([*ALIKE, (0, "log", 9, 100)], None),
+        ([*ALIKE, (0, "log", 9, 20)], 1.5),
+        ([*ALIKE, (2, "mm", 10, 400), (2, "add", 5, 10)], 225 / 280),
+        (ALIKE[::2], None),
+        ([], None),
+    ],
+    ids=["slower", "hardly", "does more", "does a little more", "the others' median", "no other rank", "no operator"],
+)
+def test_a_host_is_slow_at_the_calls_that_all_make(rows, times):
+    found = slow_host(operators(*rows), 0)
+    if times is None or times < 1.2:
+        assert found is None
+        return
+    assert found.times == pytest.approx(times)
+    assert found.calls == 15
+    assert found.rows["operator"].tolist() == ["mm", "add"], "most beyond the others first"
+
+
+def test_the_late_host_of_ddp_is_slow_and_does_nothing_more():
+    results = run(sample("ddp").ranks, ["stragglers", "operators"])
+    (found,) = slow_hosts(**results)
+    table = results["operators"].to_frame().dropna(subset="calls")
+    sums = table.groupby("rank")[["calls", "host_self_ns"]].sum()
+    assert sums["calls"][0] == sums["calls"][1]
+    ratio = sums["host_self_ns"][0] / sums["host_self_ns"][1]
+    assert found.title == (
+        f"Rank 0's host makes the same {sums['calls'][0]:,} operator calls as rank 1's and takes {ratio:.2g} times as "
+        "long for them."
+    )
+
+
+def test_the_slow_rank_of_ddp_straggler_does_what_the_other_does_not():
+    names = ["stragglers", "efficiency", "kernels", "pipeline"]
+    results = run(sample("ddp_straggler").ranks, names)
+    (found,) = work_of_their_own(**results)
+    assert found.title.endswith("that no other rank runs, first of all aten::mm of [8192, 8192] × [8192, 8192].")
+    assert found.evidence[0]["calls"] == 120
+    assert work_of_their_own(**run(sample("ddp").ranks, names)) == []
+
+
+def test_own_work_is_what_no_other_runs():
+    columns = ["rank", "operator", "shapes", "family", "calls", "gpu_ns", "tflops_per_s"]
+    rows = [
+        (0, "mm", "[[1, 2]]", "gemm", 1, 5, 1.0),
+        (0, "mm", "[[3, 4]]", "gemm", 1, 9, 1.0),
+        (1, "mm", "[[1, 2]]", "gemm", 1, 5, 1.0),
+        (0, "all_reduce", "8 bytes", "communication", 1, 99, None),
+    ]
+    work = own_work(result(columns, rows), 0, [1])
+    assert work["shapes"].tolist() == ["[[3, 4]]"]
+    assert named(work.iloc[0]) == "mm of [3, 4]"
+    assert named(work.iloc[0].replace("[[3, 4]]", "no list")) == "mm"

@@ -1,0 +1,83 @@
+"""A rank beside others, by operators: work that it alone does, and the same calls for which its host takes longer."""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+
+LEAST_OWN_PCT = 10.0
+"""Work of its own below this share of a rank's compute does not explain that it is late."""
+
+SLOWER = 1.2
+"""A host that takes this much longer for the same calls is slow."""
+
+_COVERED = 0.9
+"""Of a host's time in operators, the part that must be in calls that all ranks make."""
+
+_MOST_ROWS = 5
+_SHOWN = ["rank", "operator", "shapes", "calls", "gpu_ns", "tflops_per_s"]
+
+
+def own_work(efficiency: Result, rank: int, others: Collection[int]) -> pd.DataFrame:
+    """Rows of the rank whose operator and shapes none of the others runs, longest first; without communication."""
+    table = efficiency.to_frame()
+    table = table[(table["family"] != "communication") & table["shapes"].notna()]
+    keys = pd.MultiIndex.from_frame(table[["operator", "shapes"]].astype("object"))
+    is_own = (table["rank"] == rank) & ~keys.isin(keys[table["rank"].isin(others)])
+    return table.loc[is_own, _SHOWN].sort_values("gpu_ns", ascending=False, kind="stable")
+
+
+def own_share_pct(work: pd.DataFrame, kernels: Result, rank: int) -> float:
+    """Of the rank's compute kernels in the whole capture."""
+    table = kernels.table
+    compute = table.loc[(table["rank"] == rank) & (table["kind"] == "compute"), "total_ns"].sum()
+    return 100.0 * float(work["gpu_ns"].sum()) / float(compute) if compute else 0.0
+
+
+def named(row: pd.Series) -> str:
+    """`aten::mm of [8192, 8192] × [8192, 8192]`."""
+    try:
+        shapes = [shape for shape in json.loads(row["shapes"]) if shape]
+    except ValueError:
+        return str(row["operator"])
+    return f"{row['operator']} of {' × '.join(map(str, shapes))}" if shapes else str(row["operator"])
+
+
+@dataclass(frozen=True, slots=True)
+class SlowHost:
+    """How much longer a rank's host takes for the calls that every rank makes as often.
+
+    Attributes:
+        calls: of operators.
+        times: its host time in them / the others' median.
+        rows: the operators with most beyond the others' median: `operator`, `calls`, `host_self_ns`,
+            `others_host_self_ns`.
+    """
+
+    calls: int
+    times: float
+    rows: pd.DataFrame
+
+
+def slow_host(operators: Result, rank: int) -> SlowHost | None:
+    """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer."""
+    table = operators.to_frame()
+    table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
+    wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
+    if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
+        return None
+    alike = wide[wide["calls"].eq(wide["calls"][rank], axis=0).all(axis=1)]
+    own, others = alike["host_self_ns"][rank], alike["host_self_ns"].drop(columns=rank)
+    median = float(others.sum().median())
+    if not median or own.sum() < _COVERED * wide["host_self_ns"][rank].sum() or own.sum() < SLOWER * median:
+        return None
+    rows = pd.DataFrame(
+        {"calls": alike["calls"][rank], "host_self_ns": own, "others_host_self_ns": others.median(axis=1).round()}
+    )
+    beyond = (rows["host_self_ns"] - rows["others_host_self_ns"]).sort_values(ascending=False, kind="stable")
+    return SlowHost(
+        int(rows["calls"].sum()), float(own.sum()) / median, rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
+    )
