@@ -87,7 +87,9 @@ def milliseconds(time_ns: float) -> str:
 
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:
     """What to look at to understand a stretch: the rank's step that it begins in, or itself outside any."""
-    own = steps[(steps["rank"] == rank) & steps["start_ns"].notna()] if "start_ns" in steps else steps[:0]
+    if "start_ns" not in steps:
+        return start_ns, end_ns
+    own = steps[(steps["rank"] == rank) & steps["start_ns"].notna()]
     begins = own["start_ns"].to_numpy(np.int64)
     ends = begins + own["window_ns"].to_numpy(np.int64)
     held = (begins <= start_ns) & (start_ns < ends)
