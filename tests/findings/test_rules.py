@@ -77,7 +77,7 @@ def test_a_gpu_bound_run_has_none_of_these():
 def test_the_pipeline_sample_is_uneven_and_waits():
     traces = sample("pp").ranks
     (uneven,) = told(pipeline.pipeline_imbalance, traces)
-    assert uneven.title.startswith("Stage 1 (rank 1) computes 107 ms a step, stage 0 65.5 ms")
+    assert uneven.title.startswith("Stage 1 (rank 1) computes 107 ms a step, stage 0 65.5 ms and waits for it")
     (bubble,) = told(pipeline.pipeline_bubble, traces)
     assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title
     assert "Move layers from stage 1 to the others" in bubble.recommendation

@@ -106,7 +106,7 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
         rule="pipeline_imbalance",
         severity=severity(100 * (longest_ns - mean_ns) / step_ns),
         title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {milliseconds(longest_ns)} "
-        f"{per}, {_than_others(stages, row['bottleneck_stage'], excess)}: the others wait for it.",
+        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess)}.",
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
         recommendation="Move layers from that stage to the others; the first and last stages also carry "
         "embedding, head and loss.",
@@ -118,12 +118,12 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
     )
 
 
-def _than_others(stages: pd.DataFrame, stage: int, excess_pct: float) -> str:
+def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float) -> str:
     others = stages[stages["stage"] != stage]
     if len(others) != 1:
-        return f"{excess_pct:.0f} % more than the mean stage"
+        return f"{excess_pct:.0f} % more than the mean stage: the others wait for it"
     (other,) = others.to_dict("records")
-    return f"stage {other['stage']} {milliseconds(other['compute_ns'] / (_steps(stages) or 1))}"
+    return f"stage {other['stage']} {milliseconds(other['compute_ns'] / (_steps(stages) or 1))} and waits for it"
 
 
 def _steps(stages: pd.DataFrame) -> int | None:

@@ -38,6 +38,8 @@ def show(report: Report, console: Console) -> None:
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     for finding in report.findings[:5]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
+        for sign in finding.also[:2]:
+            console.print(f"  – {escape(sign.title)}")
     if not report.findings:  # what the page says then: where the time went, or that nothing stands out
         for sentence in verdict.sentences(report, parts.split(report.results)):
             console.print(f"[bold]•[/] {escape(sentence)}")

@@ -120,7 +120,8 @@ def _mfu(report: Report) -> list[Tile]:
     definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
     marks = tuple((int(rank), float(value)) for rank, value in mean.items())
     work = known.groupby("rank")["model_flops"].mean()
-    if work.max() > (1 + APART) * work.min():
+    is_pipeline = "pipeline" in report.results and len(report.results["pipeline"]) > 0
+    if work.max() > (1 + APART) * work.min() and not is_pipeline:
         # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
         name = "FLOPs of peak"
         peak += "; not called MFU: the ranks do not do the same work"
