@@ -1,15 +1,19 @@
 """The documentation says what the code does."""
 
+import inspect
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import cli
+from traceanalyzer.findings import RULES
 
 ROOT = Path(__file__).parents[1]
 
-METRICS = ROOT / "docs" / "metrics.md"
+METRICS, FINDINGS = ROOT / "docs" / "metrics.md", ROOT / "docs" / "findings.md"
 
 _HEAD = """# Every table and column
 
@@ -35,10 +39,31 @@ def metrics() -> str:
     return "\n".join(parts)
 
 
-def test_metrics_page_is_that_of_the_code(request):
+_FINDINGS_HEAD = """# Every finding
+
+Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them, `summary.json` holds them
+under `findings`, and the report shows them with those first that have most to win (`gain_ns`: at most that much of a mean
+step). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
+"""
+
+
+def findings() -> str:
+    rows = "\n".join(
+        f"| `{rule.__name__}` | {' '.join(inspect.getdoc(rule).split())} | {_read_by(rule)} |" for rule in RULES
+    )
+    return f"{_FINDINGS_HEAD}\n| rule | when it speaks | from |\n|---|---|---|\n{rows}\n"
+
+
+def _read_by(rule) -> str:
+    parameters = inspect.signature(rule).parameters.values()
+    return ", ".join(f"`{one.name}`" for one in parameters if one.default is one.empty)
+
+
+@pytest.mark.parametrize(("page", "made"), [(METRICS, metrics), (FINDINGS, findings)], ids=["metrics", "findings"])
+def test_a_page_made_from_the_code_is_that_of_the_code(request, page, made):
     if request.config.getoption("--update-golden"):
-        METRICS.write_text(metrics(), encoding="utf-8")
-    assert METRICS.read_text(encoding="utf-8") == metrics(), "run pytest tests/test_docs.py --update-golden"
+        page.write_text(made(), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == made(), "run pytest tests/test_docs.py --update-golden"
 
 
 def test_links_in_the_documentation_lead_somewhere():

@@ -30,7 +30,7 @@ def uneven_compute(
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
-    """One rank computes longer than the others, and no rule that measured waits or stages says so already.
+    """One rank computes longer than the mean by a tenth of a step, and no rule of waits or stages says so already.
 
     It matters most where waits cannot be measured: experts with uneven all-to-alls.
     """

@@ -27,7 +27,7 @@ _BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 
 def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Finding]:
-    """Data moves while no compute runs, and hardly any of it under compute."""
+    """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication."""
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
         return []
@@ -52,7 +52,7 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Findin
 
 
 def low_bandwidth(collectives: Collectives) -> list[Finding]:
-    """Large collectives whose transfer, waits aside, is far below what the links carry."""
+    """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry."""
     frame = collectives.to_frame()
     slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
     # The best class of sizes of each group; the slowest group first.
@@ -85,7 +85,7 @@ def _slow(groups: pd.DataFrame, collectives: Collectives) -> Finding:
 
 
 def many_small_collectives(call_waits: CallWaits) -> list[Finding]:
-    """Many collectives of at most 1 MiB a step: their latency adds up."""
+    """Fifty collectives of at most 1 MiB a step or more: their latency adds up."""
     calls = call_waits.table
     if calls.empty:
         return []

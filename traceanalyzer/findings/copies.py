@@ -27,7 +27,7 @@ def pageable_copies(headline: Result, steps: Result, launches: Result, copies: R
 
 
 def serial_blocks(headline: Result, steps: Result, launches: Result, block_bounds: Result) -> list[Finding]:
-    """Repeated blocks whose copies and compute follow each other although they could overlap."""
+    """Repeated blocks whose copies (a tenth of them or more) and compute follow each other: they could overlap."""
     if not len(block_bounds) or not len(headline):
         return []
     basis = Basis.of(headline, steps)

@@ -61,7 +61,7 @@ def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> l
 
 
 def short_kernels(headline: Result, steps: Result, idle: Result, launches: Result) -> list[Finding]:
-    """Most kernels are shorter than what launching one takes, on a rank whose GPU waits for launches."""
+    """Half of the kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
     worst = _worst(headline, steps, idle, "host_ns", HOST_PCT)
     if worst is None:
         return []

@@ -33,7 +33,10 @@ _EVIDENCE = ["rank", "steps_affected", "first_step", "affected_wait_ns", "cost_m
 def in_turn(
     stragglers: Stragglers, exposed_comm: ExposedComm, waits: Waits, steps: Steps, breakdown: Breakdown
 ) -> list[Finding]:
-    """Several ranks, each late in some of the steps by the same cause: one finding, whoever is late."""
+    """Several ranks, each late in some of the steps by the same cause: one finding, whoever is late.
+
+    In three steps at least and for 5 % of a step, all together.
+    """
     times = times_of(steps if len(steps) else breakdown, exposed_comm)
     return [_finding(rows, waits.table, times) for rows in turns(stragglers)]
 
