@@ -78,7 +78,7 @@ def _by_rank(table: pd.DataFrame, per: str) -> str:
 
 
 def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
-    """A GPU that computes in 70 % of its steps or more spends half of it in kernels that move data and compute little."""
+    """A GPU that computes 70 % of the time spends half of it in kernels that move data and compute little."""
     table = _compute(categories)
     if table.empty:
         return []
@@ -105,7 +105,7 @@ def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
 
 
 def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
-    """A GPU that computes in 70 % of its steps or more does model FLOPs of less than 30 % of its peak."""
+    """A GPU that computes 70 % of the time does model FLOPs of less than 30 % of its peak."""
     table = mfu.to_frame()
     held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
         value=False
