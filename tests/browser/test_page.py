@@ -75,6 +75,20 @@ def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written,
             assert seen == {text: expected[name] for text, name in COLUMNS.items()}
 
 
+@pytest.mark.parametrize("name", ["ddp", "pp"])
+def test_one_step_has_each_ranks_own_step_in_the_table(name, written, opened):
+    report, path = written(name)
+    comm = {(row["rank"], row["step"]): row for row in report.results["exposed_comm"].rows()}
+    steps = [row | comm[row["rank"], row["step"]] for row in report.results["steps"].rows() if row["step"] == 2]
+    with opened(path) as page:
+        page.click("[data-do=step]")
+        page.wait_for_timeout(50)
+        seen = page.evaluate(IN_VIEW)
+        shown = {text: column for text, column in COLUMNS.items() if text in seen[0]}
+        assert len(shown) >= 6
+        assert seen == [{text: row[column] for text, column in shown.items()} for row in steps]
+
+
 def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
     report, path = written("ddp")
     table = report.results["timeline"].table
