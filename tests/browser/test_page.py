@@ -116,6 +116,7 @@ def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
         said = details.inner_text()
         assert "all-reduce, Float, group 0" in said
         assert f"Stream\n{longest['stream']}" in said
+        assert f"Operator\n{longest['operator']}" in said
         assert longest["name"] in page.locator("#tl-details").inner_text()
 
 
