@@ -27,6 +27,7 @@ from traceanalyzer.report import (
 )
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
+from traceanalyzer.report.icicle import icicle
 from traceanalyzer.report.parts import Split, headline_steps, split
 from traceanalyzer.report.run_facts import headline_facts
 from traceanalyzer.report.schedule import schedule
@@ -108,7 +109,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
-        "figures": FIGURES,
+        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
         "scripts": assets.scripts(),
         "style": Markup(assets.read("report.css")),  # noqa: S704 - our own file
@@ -185,6 +186,12 @@ def _captured(steps: int, complete: int) -> str:
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
     return wording.versions(texts[0]) if len(texts) == 1 else []
+
+
+def _first_rank(report: Report) -> int | None:
+    """The rank that the first finding is about, if it is about one."""
+    named = re.search(r"\brank (\d+)$", report.findings[0].about or "") if report.findings else None
+    return int(named[1]) if named else None
 
 
 def _zero(report: Report) -> int:
