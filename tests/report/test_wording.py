@@ -2,7 +2,7 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.report.wording import label, words
+from traceanalyzer.report.wording import label, unbroken, words
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,15 @@ def test_a_column_in_words(column, expected):
 )  # fmt: skip
 def test_a_value_in_words(text, column, expected):
     assert words(text, column) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("18.3 ms of 47 %", "18.3\u202fms of 47\u202f%"), ("93 GB/s, 4 µs", "93\u202fGB/s, 4\u202fµs"),
+     ("rank 1 sits", "rank 1 sits"), ("step 2 ms_deep, 3 GPUs", "step 2 ms_deep, 3 GPUs")],
+)  # fmt: skip
+def test_a_figure_stays_with_its_unit(text, expected):
+    assert unbroken(text) == expected
 
 
 def test_no_column_of_a_result_has_an_underscore_or_no_words():

@@ -131,6 +131,7 @@ def _environment() -> jinja2.Environment:
         "quantity": quantities.text,
         "digits": quantities.digits,
         "short_name": short_name,
+        "unbroken": wording.unbroken,
         "known": quantities.is_known,
     }
     return environment

@@ -27,6 +27,9 @@ _VERSIONS: Mapping[str, str] = MappingProxyType(
     {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA", "nccl": "NCCL", "torch": "PyTorch"}
 )
 
+_FIGURE = re.compile(r"(\d) (%|[nµm]?s|[kMGT]?B|[kMGT]?B/s|[MGT]FLOP(?:/s)?)(?![\w/])")
+"""A figure's last digit, and its unit after a plain space."""
+
 _NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation", "range")
 """Columns that hold names of kernels or operators."""
 
@@ -55,6 +58,11 @@ def words(text: str, column: str) -> str:
     if column == "collective" or text in COLLECTIVES:
         return text.replace("_", "-")
     return text.replace("_", " ") if column in _OURS else text
+
+
+def unbroken(text: str) -> str:
+    """A sentence, or a page's text, in which no line breaks between a figure and its unit."""
+    return type(text)(_FIGURE.sub("\\1\u202f\\2", text))
 
 
 def versions(text: str) -> list[str]:
