@@ -221,12 +221,20 @@
   const search = () => byId("tl-search").addEventListener("input", (e) => {
     const wanted = e.target.value.trim().toLowerCase(), { data } = view;
     const ids = data.names.flatMap(([short, full], i) => (`${short}\n${full}`.toLowerCase().includes(wanted) ? [i] : []));
-    view.found = wanted ? new Set(ids) : null; view.dim = wanted ? 0.35 : 1;
+    view.found = wanted ? new Set(ids) : null; view.dim = wanted ? 0.25 : 1;
     let count = 0, time = 0;
     if (wanted) for (const rank of data.ranks) for (let i = 0; i < rank.count; i++) if (view.found.has(rank.name[i])) { count++; time += rank.end[i] - rank.start[i]; }
-    byId("tl-found").textContent = wanted ? `${count.toLocaleString("en-US")} operations, ${TA.time(time)} in all` : "";
+    byId("tl-found").textContent = wanted ? `${count.toLocaleString("en-US")} operations, ${TA.time(time)} in all${hiddenIn(wanted, ids)}` : "";
     redraw();
   });
+  // Why something is found whose short name does not hold the word: where it stands in the full name.
+  const hiddenIn = (wanted, ids) => {
+    const full = ids.map((i) => view.data.names[i]).filter(([short]) => !short.toLowerCase().includes(wanted)).map(([, name]) => name);
+    if (!full.length) return "";
+    const [name] = full, at = name.toLowerCase().indexOf(wanted), from = Math.max(0, at - 24), to = at + wanted.length + 24;
+    const others = full.length > 1 ? ` and ${full.length - 1} more` : "";
+    return `; in the full name “${from ? "…" : ""}${name.slice(from, to)}${to < name.length ? "…" : ""}”${others}`;
+  };
 
   const PARTS = [["compute", "compute"], ["transfer", "exposed transfer"], ["wait", "exposed wait"], ["comm", ""], ["copy", "exposed copy"], ["idle", "idle"]];
   const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" ? (view.data.hasWaits ? view.data.unsplit : "exposed communication") : text]);

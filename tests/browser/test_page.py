@@ -166,6 +166,20 @@ def test_search_counts_what_it_highlights(written, opened):
         page.fill("#tl-search", "nvjet")
         said = page.locator("#tl-found").text_content()
         assert said.startswith(f"{names.str.contains('nvjet').sum():,} operations")
+        assert "full name" not in said
+        page.fill("#tl-search", "ring_ll")
+        said = page.locator("#tl-found").text_content()
+        assert said.startswith(f"{names.str.contains('RING_LL').sum():,} operations")
+        assert "AllReduce_Sum_f32_RING_LL" in said, "the short name does not say why it was found"
+
+
+@pytest.mark.parametrize(("wanted", "is_found"), [("nvjet", True), ("no such kernel", False)])
+def test_what_a_search_finds_keeps_its_colour_and_the_rest_pales(wanted, is_found, written, opened):
+    _, path = written("ddp")
+    with opened(path) as page:
+        page.fill("#tl-search", wanted)
+        page.wait_for_timeout(50)
+        assert (KINDS["compute"][1] << 8 | KINDS["compute"][2] in page.evaluate(PAINTED)) is is_found
 
 
 def test_the_saved_file_is_that_of_the_export_command(written, opened):
