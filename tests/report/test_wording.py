@@ -21,7 +21,8 @@ def test_a_column_in_words(column, expected):
      ("aten::copy_", "operator", "aten::copy_"), ("comm", "kind", "communication"), ("step_mean_ns", "figure", "step mean"),
      ("idle, sync_calls", "affects", "idle, sync calls"), ("inferred_arguments", "check", "inferred arguments"),
      ("cuda_driver 13.0, nccl 2.28.9", "versions", "CUDA driver 13.0, NCCL 2.28.9"), ("my_model/layer_1", "path", "my_model/layer_1"),
-     ("Memset (Device)", "name", "memset")],
+     ("Memset (Device)", "name", "memset"), ("BFloat16; Float", "dtype", "bf16; fp32"), ("Float8_e4m3fn", "dtype", "Float8_e4m3fn"),
+     ('["c10::BFloat16", "Scalar"]', "dtypes", '["bf16", "Scalar"]')],
 )  # fmt: skip
 def test_a_value_in_words(text, column, expected):
     assert words(text, column) == expected

@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.names import short_name
 from traceanalyzer.report import (
     Report,
@@ -143,10 +144,17 @@ def _sections(report: Report, environment: jinja2.Environment) -> list[Section]:
     made = []
     for name, result in report.results.items():
         own = f"section_{name}.html"
-        if len(result) and (own in known or not result.is_detail):
+        if len(result) and not _says_nothing(result) and (own in known or not result.is_detail):
             template = own if own in known else "section_default.html"
             made.append(Section(name, template, *_place(template), is_folded="<h3" not in assets.read(template)))
     return sorted(made, key=lambda section: section.order)
+
+
+def _says_nothing(result: Result) -> bool:
+    """Whether a table has but numbers beside its keys, and none that is known and not 0."""
+    own = [column for column in result.columns if column not in result.keys]
+    kinds = [result.to_frame()[column].dtype.kind for column in own]
+    return bool(own) and set(kinds) <= set("iuf") and not result.to_frame()[own].fillna(0).any(axis=None)
 
 
 def _place(template: str) -> tuple[str, int]:

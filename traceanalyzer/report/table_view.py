@@ -1,7 +1,7 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
-from traceanalyzer.report.wording import label, words
+from traceanalyzer.report.wording import NAMES, label, told_apart, words
 
 PLAIN_ROWS = 16
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
@@ -130,7 +130,23 @@ def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool 
     is_number = bool(numbers)
     own = scale(name, [abs(number) for number in numbers]) if is_number else Scale()
     cells = [_cell(value, name, own) for value in plain]
+    if name in NAMES:
+        cells = _told_apart(cells)
     return Column(name, label(name), own.symbol, definition, is_number, is_extra), cells
+
+
+def _told_apart(cells: list[Cell]) -> list[Cell]:
+    """The cells; where different names have one short name, each with what only it has."""
+    alike: dict[str, set[str]] = {}
+    for cell in cells:
+        alike.setdefault(cell.text, set()).add(cell.full or cell.text)
+    added = {
+        (text, full): f"{text} · {difference}"
+        for text, names in alike.items() if len(names) > 1
+        for full, difference in told_apart(names).items() if difference
+    }  # fmt: skip
+    texts = [added.get((cell.text, cell.full or cell.text), cell.text) for cell in cells]
+    return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)] if added else cells
 
 
 def is_time(column: str) -> bool:

@@ -22,6 +22,7 @@ from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
 from traceanalyzer.report.parts import unsplit_calls, unsplit_part
+from traceanalyzer.report.wording import element_types
 
 MOST_OF_SHAPES = 240
 """Characters of an operator with its shapes: optimizers have hundreds of them."""
@@ -194,6 +195,7 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
     if frame.empty:
         return {}, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
+    frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
     for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
         text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
     codes, labels = pd.factorize(text)
