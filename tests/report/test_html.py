@@ -83,6 +83,21 @@ def test_tiles_say_the_mean_and_below_it_whose_are_least_and_most():
     assert not made["Step time"].marks, "ranks in step with each other all lie at its end"
 
 
+@pytest.mark.parametrize(("gap_ns", "is_table"), [(8_200, False), (60_000, True)])
+def test_short_gaps_are_a_sentence(gap_ns, is_table):
+    results = run([rank_trace([("compute", 0, 10), ("compute", 10 + gap_ns, 20 + gap_ns)])])
+    page = Page(html.page(Report("x", results)))
+    assert ("gaps" in page.tables) is is_table
+    assert ("No gap is longer than 8.20\u202fµs." in page.text) is not is_table
+
+
+def test_tables_of_zeros_are_left_out():
+    page = Page(html.page(report_of("pp")))
+    assert not report_of("pp").results["micro_steps"].table["gradient_calls"].any()
+    assert "micro_steps" not in page.tables
+    assert "micro_steps" in Page(html.page(report_of("ddp"))).tables
+
+
 def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():
     traces = [
         rank_trace([("compute", 0, 90 if rank == 270 else 10), ("copy", 90, 100)], rank=rank) for rank in range(280)

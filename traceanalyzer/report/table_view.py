@@ -32,6 +32,9 @@ SECONDARY = frozenset({
 })  # fmt: skip
 """Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
 
+_NARROW_LATER = frozenset({"kind", "group", "group_size", "dtype", "calls", "size_bytes"})
+"""Columns that stand before the times and that a narrow screen shows at a click, where a table has times at all."""
+
 _TELLING = frozenset({"transfer_ns", "wait_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"})
 """Times whose being all zero is news: nothing waits."""
 
@@ -44,7 +47,7 @@ _LONGEST_TEXT = 400
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a page's table; `is_extra` ones are shown at a click."""
+    """One column of a page's table; `is_extra` ones are shown at a click, `is_later` ones so on a narrow screen."""
 
     name: str
     label: str
@@ -52,6 +55,7 @@ class Column:
     definition: str
     is_number: bool
     is_extra: bool = False
+    is_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,9 @@ def view_of(
         _column(shown[name], str(definitions.get(name, "")), zero_ns, is_extra=is_wide and _is_extra(frame[name]))
         for name in wanted
     ]
+    columns_made = tuple(replace(column, is_later=_is_later(frame, column.name, wanted)) for column, _ in made)
     cells = zip(*(values for _, values in made), strict=True)
-    return TableView(title, tuple(column for column, _ in made), tuple(cells), len(frame))
+    return TableView(title, columns_made, tuple(cells), len(frame))
 
 
 def evidence(finding: Finding) -> TableView:
@@ -118,6 +123,12 @@ def _is_extra(values: pd.Series) -> bool:
     name = str(values.name)
     is_size = quantity(name) in ("ns", "bytes") and name not in _TELLING
     return name in SECONDARY or (is_size and bool((values.dropna() == 0).all()))
+
+
+def _is_later(frame: pd.DataFrame, name: str, wanted: list[str]) -> bool:
+    """Whether a narrow screen does without a column at first: it stands before times, and does not tell rows apart."""
+    has_times = sum(quantity(other) == "ns" for other in wanted) > 1
+    return has_times and name in _NARROW_LATER and not (name == "group" and len(frame[name].unique()) > 1)
 
 
 def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool = False) -> tuple[Column, list[Cell]]:
