@@ -137,11 +137,13 @@ def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[st
     """The table with each row's operator (`origin`) and path (`around`), 0 for none, else one more than its text's."""
     operators, shapes = table["operator"].cat, table["shapes"].cat
     pair = operators.codes.astype(np.int64) * (len(shapes.categories) + 1) + shapes.codes + 1
-    codes, pairs = pd.factorize(pair.where(operators.codes >= 0))
+    codes, pairs = pd.factorize(pair.where(operators.codes >= 0))  # -1 where there is no operator
     texts = [divmod(int(pair), len(shapes.categories) + 1) for pair in pairs]
     said = [_called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts]
-    around, paths = pd.factorize(table["path"].astype("object"))
-    inside = [" › ".join(short_name(part) for part in str(path).split("/")) for path in paths]
+    path = table["path"].cat
+    around, used = pd.factorize(path.codes.where(path.codes >= 0))
+    paths = [str(path.categories[int(code)]) for code in used]
+    inside = [" › ".join(short_name(part) for part in whole.split("/")) for whole in paths]
     return table.assign(origin=codes + 1, around=around + 1), said, inside
 
 
