@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -89,6 +90,19 @@ def test_short_gaps_are_a_sentence(gap_ns, is_table):
     page = Page(html.page(Report("x", results)))
     assert ("gaps" in page.tables) is is_table
     assert ("No gap is longer than 8.20\u202fµs." in page.text) is not is_table
+
+
+@pytest.mark.parametrize(
+    ("about", "rank"), [("host of rank 1", "1"), ("pipeline 1", "0"), ("host of rank 7", "0"), (None, "0")]
+)
+def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
+    findings = (
+        Finding("rule", "high", "Something.", about=about),
+        Finding("rule", "high", "Else.", about="host of rank 1"),
+    )
+    page = Page(html.page(replace(report_of("ddp"), findings=findings)))
+    figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
+    assert [trace["name"] for trace in json.loads(figure)["data"] if trace["visible"]] == [rank]
 
 
 def test_tables_of_zeros_are_left_out():
