@@ -24,6 +24,7 @@
     if (!what || figure.data.length < 2) return;
     const label = document.createElement("label"), select = document.createElement("select");
     select.append(...figure.data.map((trace, at) => new Option(trace.name, at)));
+    select.value = figure.data.findIndex((trace) => trace.visible !== false);
     select.addEventListener("change", () => {
       figure.data.forEach((trace, at) => { trace.visible = at === Number(select.value); });
       draw(holder, figure);

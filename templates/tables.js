@@ -64,9 +64,10 @@
     box.querySelector("output").textContent = wanted || kind ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
   };
 
-  // Wide tables begin with their main columns.
+  // Wide tables begin with their main columns, all tables so on a narrow screen.
   const moreColumns = (holder, table) => {
-    const heads = [...table.tHead.rows[0].cells], count = heads.filter((head) => head.classList.contains("extra")).length;
+    const heads = [...table.tHead.rows[0].cells], isNarrow = matchMedia("(max-width: 640px)").matches;
+    const count = heads.filter((head) => head.classList.contains("extra") || (isNarrow && head.classList.contains("narrow-extra"))).length;
     if (!count) return [];
     const button = document.createElement("button"), fold = (folded) => {
       holder.classList.toggle("few-columns", folded); button.setAttribute("aria-expanded", String(!folded));

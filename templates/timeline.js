@@ -65,8 +65,9 @@
     row = row < 0 ? (by < 0 ? steps.length - 1 : 0) : Math.min(steps.length - 1, Math.max(0, row + by));
     showStep(steps[row][1]);
   };
+  const ofStep = (number) => view.data.ranks.flatMap((rank) => rank.steps.filter((s) => s[1] === number).map((s) => [rank, s]));
   const showStep = (number) => {
-    const all = view.data.ranks.flatMap((r) => r.steps.filter((s) => s[1] === number));
+    const all = ofStep(number).map(([, s]) => s);
     show(Math.min(...all.map((s) => s[2])), Math.max(...all.map((s) => s[3])), number);
   };
 
@@ -100,6 +101,8 @@
     }
     if (kind === "copy" && rank.copyBytes[place]) lines.push(["Size", TA.bytes(rank.copyBytes[place] - 1)]);
     lines.push(["Launch", rank.launch[op] ? `${data.launches[rank.launch[op] - 1]}${rank.delay[op] ? `, ${TA.time(rank.delay[op] - 1)} before it ran` : ""}` : "not in the capture"]);
+    if (rank.operator[op]) lines.push(["Operator", data.operators[rank.operator[op] - 1]]);
+    if (rank.path[op]) lines.push(["Inside", data.paths[rank.path[op] - 1]]);
     return { lines, full };
   };
 
@@ -218,12 +221,20 @@
   const search = () => byId("tl-search").addEventListener("input", (e) => {
     const wanted = e.target.value.trim().toLowerCase(), { data } = view;
     const ids = data.names.flatMap(([short, full], i) => (`${short}\n${full}`.toLowerCase().includes(wanted) ? [i] : []));
-    view.found = wanted ? new Set(ids) : null; view.dim = wanted ? 0.35 : 1;
+    view.found = wanted ? new Set(ids) : null; view.dim = wanted ? 0.25 : 1;
     let count = 0, time = 0;
     if (wanted) for (const rank of data.ranks) for (let i = 0; i < rank.count; i++) if (view.found.has(rank.name[i])) { count++; time += rank.end[i] - rank.start[i]; }
-    byId("tl-found").textContent = wanted ? `${count.toLocaleString("en-US")} operations, ${TA.time(time)} in all` : "";
+    byId("tl-found").textContent = wanted ? `${count.toLocaleString("en-US")} operations, ${TA.time(time)} in all${hiddenIn(wanted, ids)}` : "";
     redraw();
   });
+  // Why something is found whose short name does not hold the word: where it stands in the full name.
+  const hiddenIn = (wanted, ids) => {
+    const full = ids.map((i) => view.data.names[i]).filter(([short]) => !short.toLowerCase().includes(wanted)).map(([, name]) => name);
+    if (!full.length) return "";
+    const [name] = full, at = name.toLowerCase().indexOf(wanted), from = Math.max(0, at - 24), to = at + wanted.length + 24;
+    const others = full.length > 1 ? ` and ${full.length - 1} more` : "";
+    return `; in the full name “${from ? "…" : ""}${name.slice(from, to)}${to < name.length ? "…" : ""}”${others}`;
+  };
 
   const PARTS = [["compute", "compute"], ["transfer", "exposed transfer"], ["wait", "exposed wait"], ["comm", ""], ["copy", "exposed copy"], ["idle", "idle"]];
   const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" ? (view.data.hasWaits ? view.data.unsplit : "exposed communication") : text]);
@@ -231,7 +242,9 @@
   // A row for each rank; on a phone a column for each, or nothing would fit.
   const inView = () => {
     const t0 = Math.max(0, Math.round(view.t0)), t1 = Math.min(view.data.end, Math.round(view.t1)), isNarrow = view.width < 560, most = isNarrow ? 2 : 8;
-    const sums = view.data.ranks.map((rank) => ({ rank, ...TA.breakdown(rank, t0, t1) }));
+    // Of a step each rank's own window: the common stretch holds a part of its neighbours.
+    const spans = view.step === null ? view.data.ranks.map((rank) => [rank, t0, t1]) : ofStep(view.step).map(([rank, s]) => [rank, s[2], s[3]]);
+    const sums = spans.map(([rank, from, to]) => ({ rank, ...TA.breakdown(rank, from, to) }));
     const shown = sums.length <= most ? sums : [...sums].sort((a, b) => b.wait + b.comm + b.idle - a.wait - a.comm - a.idle).slice(0, most);
     const head = (text, scope, isNumber) => { const th = cell("th", text); th.scope = scope; if (isNumber) th.className = "n"; return th; };
     const rows = [[head("rank", "col"), head("time", "col", true), ...parts().map(([, text]) => head(text, "col", true))]];
@@ -252,10 +265,10 @@
   };
   // What is in view, and why that of several ranks is longer than of each: they do not begin and end together.
   const viewed = (t0, t1) => {
-    const { ranks } = view.data, span = TA.time(t1 - t0), own = ranks.filter((rank) => rank.steps.some((s) => s[1] === view.step));
+    const { ranks } = view.data, span = TA.time(t1 - t0), own = view.step === null ? [] : ofStep(view.step);
     if (own.length) {
-      const who = own.length === 1 ? `rank ${own[0].rank}` : `${own.length === ranks.length ? "all" : own.length} ranks`, each = between(own.flatMap((rank) => rank.steps.filter((s) => s[1] === view.step).map((s) => s[3] - s[2])));
-      return [`step ${view.step} of ${who}, ${span}`, each === span ? "" : `from the first one’s start to the last one’s end; on each rank the step takes ${each}`];
+      const who = own.length === 1 ? `rank ${own[0][0].rank}` : `${own.length === ranks.length ? "all" : own.length} ranks`, each = between(own.map(([, s]) => s[3] - s[2]));
+      return [`step ${view.step} of ${who}, ${span}`, each === span ? "" : `from the first one’s start to the last one’s end; each row is of the rank’s own step, which takes ${each}`];
     }
     if (t0 > 0 || t1 < view.data.end) return [`${span}, from ${TA.time(t0)} on`, ""];
     return [`the whole capture, ${span}`, ranks.length > 1 ? "from the first operation of any rank to the last of any" : ""];

@@ -133,14 +133,15 @@
   const drawLane = (ctx, view, row, y) => {
     const lane = row.rank.lanes.find((item) => item.kind === row.part), c = view.colours, height = row.height;
     const from = TA.rowAt(lane.starts, view.t0 - lane.longest) + 1, to = TA.rowAt(lane.starts, view.t1);
-    if (to - from > 1.2 * (view.width - view.left)) {
+    const isDense = to - from > 1.2 * (view.width - view.left);
+    if (isDense) {
       const u = row.rank.u, parts = row.rank.parts;
       if (row.part === "comm") {
         if (view.data.hasWaits) { drawShare(ctx, view, u.wait, view.fills.wait, y, height); drawShare(ctx, view, u.transfer, c.transfer, y, height); drawShare(ctx, view, parts.comm, view.fills.unsplit, y, height); }
         else drawShare(ctx, view, u.comm, c.comm, y, height);
       } else drawShare(ctx, view, u[row.part], c[row.part], y, height);
     } else drawOperations(ctx, view, row, lane, from, to, y);
-    if (view.found) drawFound(ctx, view, row, lane, from, to, y);
+    if (view.found) drawFound(ctx, view, row, lane, from, to, y, isDense);
     drawSelected(ctx, view, row, lane, y);
   };
 
@@ -157,19 +158,26 @@
       const op = lane.ops[i];
       if (rank.end[op] < view.t0) continue;
       const [a, b] = clipped(view, rank.start[op], rank.end[op]), top = y + lane.depth[i] * each, width = Math.max(b - a, 1);
-      const wait = lane.kind === "comm" ? rank.wait[rank.place[op]] : 0;
+      const isDim = view.found && !view.found.has(rank.name[op]);
       // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
-      ctx.globalAlpha = (view.found && !view.found.has(rank.name[op]) ? 0.3 : 1) * Math.min(1, Math.max(0.3, b - a));
-      ctx.fillStyle = lane.kind === "comm" && view.data.hasWaits && !wait ? view.fills.unsplit : c[lane.kind]; ctx.fillRect(a, top, width, each);
-      if (wait > 1) { const [wa, wb] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (wb > wa) { ctx.fillStyle = view.fills.wait; ctx.fillRect(wa, top, wb - wa, each); } }
+      ctx.globalAlpha = view.found ? (isDim ? 0.2 * Math.min(1, Math.max(0.3, b - a)) : 1) : Math.min(1, Math.max(0.3, b - a));
+      const wait = fillOperation(ctx, view, rank, op, lane.kind, a, width, top, each);
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
-      if (width > 26 && each >= 10) label(ctx, nameOf(view.data, rank, op, lane.kind), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
+      if (width > 26 && each >= 10 && !isDim) label(ctx, nameOf(view.data, rank, op, lane.kind), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
     }
     ctx.globalAlpha = 1;
   };
 
-  const drawFound = (ctx, view, row, lane, from, to, y) => {
-    ctx.fillStyle = view.colours.ink;
+  // One operation in its colours, a wait in its own; returns the wait, 0 where it is not known, else one more.
+  const fillOperation = (ctx, view, rank, op, kind, from, width, top, height) => {
+    const wait = kind === "comm" ? rank.wait[rank.place[op]] : 0;
+    ctx.fillStyle = kind === "comm" && view.data.hasWaits && !wait ? view.fills.unsplit : view.colours[kind]; ctx.fillRect(from, top, width, height);
+    if (wait > 1) { const [a, b] = clipped(view, rank.start[op], rank.start[op] + wait - 1); if (b > a) { ctx.fillStyle = view.fills.wait; ctx.fillRect(a, top, b - a, height); } }
+    return wait;
+  };
+
+  // What a search has found keeps its colour at any zoom, however short it is, and is marked above and below.
+  const drawFound = (ctx, view, row, lane, from, to, y, isFaint) => {
     let done = -1;
     for (let i = from; i <= to; i++) {
       const op = lane.ops[i];
@@ -177,6 +185,8 @@
       const [a, b] = clipped(view, row.rank.start[op], row.rank.end[op]);
       if (b - done < 1) continue;
       done = Math.max(b, a + 1);
+      if (isFaint) fillOperation(ctx, view, row.rank, op, lane.kind, a, Math.max(1.2, b - a), y, row.height);
+      ctx.fillStyle = view.colours.ink;
       ctx.fillRect(a, y, Math.max(1.2, b - a), 3); ctx.fillRect(a, y + row.height - 3, Math.max(1.2, b - a), 3);
     }
   };

@@ -89,7 +89,7 @@
   const decodeRank = (entry, read, names) => {
     const n = entry.count;
     const rank = { ...entry, start: read(n), end: read(n), name: read(n, Uint32Array), stream: read(n, Uint32Array), step: read(n, Int32Array),
-      delay: read(n), launch: read(n, Uint32Array), place: new Int32Array(n) };
+      delay: read(n), launch: read(n, Uint32Array), operator: read(n, Uint32Array), path: read(n, Uint32Array), place: new Int32Array(n) };
     let t = entry.first;
     for (let i = 0; i < n; i++) { t += rank.start[i]; rank.start[i] = t; rank.end[i] += t; }
     const seen = { compute: 0, comm: 0, copy: 0 };

@@ -20,6 +20,19 @@ def test_each_operation_with_its_step_call_and_launch():
     ]
 
 
+def test_each_operation_names_the_operator_and_the_ranges_that_launched_it():
+    trace = with_ranges((0, 20, "forward", 1), (0, 3, "block", 1))
+    ops = pd.DataFrame({"start_ns": [0], "end_ns": [2], "name": ["aten::mm"], "thread": [1], "shapes": ["[[4, 8]]"]})
+    tables = {name: trace.table(name) for name in ("gpu_ops", "api_calls", "ranges")}
+    rows = run([select(make_trace(trace.meta, **tables, host_ops=ops), Selection())], ["timeline"])["timeline"].rows()
+    assert [(row["operator"], row["shapes"], row["path"]) for row in rows] == [
+        ("aten::mm", "[[4, 8]]", "forward/block"),
+        (None, None, "forward"),
+        (None, None, None),
+        (None, None, None),
+    ]
+
+
 def test_selected_steps_only_and_calls_keep_their_number():
     trace = rank_trace(OPS, steps=[(0, 15), (15, 30)], wanted="1")
     results = run([trace], ["timeline", "calls"])

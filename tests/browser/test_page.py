@@ -75,6 +75,20 @@ def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written,
             assert seen == {text: expected[name] for text, name in COLUMNS.items()}
 
 
+@pytest.mark.parametrize("name", ["ddp", "pp"])
+def test_one_step_has_each_ranks_own_step_in_the_table(name, written, opened):
+    report, path = written(name)
+    comm = {(row["rank"], row["step"]): row for row in report.results["exposed_comm"].rows()}
+    steps = [row | comm[row["rank"], row["step"]] for row in report.results["steps"].rows() if row["step"] == 2]
+    with opened(path) as page:
+        page.click("[data-do=step]")
+        page.wait_for_timeout(50)
+        seen = page.evaluate(IN_VIEW)
+        shown = {text: column for text, column in COLUMNS.items() if text in seen[0]}
+        assert len(shown) >= 6
+        assert seen == [{text: row[column] for text, column in shown.items()} for row in steps]
+
+
 def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
     report, path = written("ddp")
     table = report.results["timeline"].table
@@ -100,8 +114,9 @@ def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
         details = page.locator("#tl-details dl")
         assert int(details.get_attribute("data-ns")) == longest["ns"]
         said = details.inner_text()
-        assert "all-reduce, Float, group 0" in said
+        assert "all-reduce, fp32, group 0" in said
         assert f"Stream\n{longest['stream']}" in said
+        assert f"Operator\n{longest['operator']}" in said
         assert longest["name"] in page.locator("#tl-details").inner_text()
 
 
@@ -151,6 +166,20 @@ def test_search_counts_what_it_highlights(written, opened):
         page.fill("#tl-search", "nvjet")
         said = page.locator("#tl-found").text_content()
         assert said.startswith(f"{names.str.contains('nvjet').sum():,} operations")
+        assert "full name" not in said
+        page.fill("#tl-search", "ring_ll")
+        said = page.locator("#tl-found").text_content()
+        assert said.startswith(f"{names.str.contains('RING_LL').sum():,} operations")
+        assert "AllReduce_Sum_f32_RING_LL" in said, "the short name does not say why it was found"
+
+
+@pytest.mark.parametrize(("wanted", "is_found"), [("nvjet", True), ("no such kernel", False)])
+def test_what_a_search_finds_keeps_its_colour_and_the_rest_pales(wanted, is_found, written, opened):
+    _, path = written("ddp")
+    with opened(path) as page:
+        page.fill("#tl-search", wanted)
+        page.wait_for_timeout(50)
+        assert (KINDS["compute"][1] << 8 | KINDS["compute"][2] in page.evaluate(PAINTED)) is is_found
 
 
 def test_the_saved_file_is_that_of_the_export_command(written, opened):
@@ -278,6 +307,28 @@ def test_wide_tables_show_all_their_columns_at_a_click(written, opened):
         assert few < page.evaluate(seen) == len(report.results["steps"].columns)
         page.click("#steps button:has-text('columns')")
         assert page.evaluate(seen) == few
+
+
+@pytest.mark.parametrize(
+    ("width", "table", "seen"),
+    [
+        (390, "by-collective", ["collective", "total_ns", "exposed_comm_ns", "transfer_ns"]),
+        (390, "kernels-over-ranks", ["name", "share_pct", "total_ns"]),
+        (1366, "kernels-over-ranks", ["name", "kind", "share_pct", "total_ns"]),
+    ],
+)
+def test_on_a_phone_the_times_stand_beside_the_names(width, table, seen, written, browser):
+    _, path = written("ddp")
+    with browser.new_context(viewport={"width": width, "height": 844}) as tab:
+        page = tab.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-timeline=ready]", state="attached")
+        heads = page.evaluate(
+            "name => [...document.querySelectorAll(`.table[data-name='${name}'] thead th`)]"
+            ".filter(th => th.offsetParent && th.getBoundingClientRect().right <= innerWidth).map(th => th.dataset.column)",
+            table,
+        )
+        assert heads[: len(seen)] == seen
 
 
 def test_what_is_in_view_is_said_in_words(written, opened):

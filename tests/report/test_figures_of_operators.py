@@ -53,6 +53,21 @@ def test_icicle_shows_one_of_its_ranks_and_names_the_last_part_of_what_is_long()
     assert figure["layout"]["meta"] == {"choose": "Rank"}
 
 
+def test_icicle_opens_on_the_rank_that_is_asked_for():
+    ranks = [program(HOST, GPU).renumbered(rank, "test") for rank in range(icicle_module.MOST_RANKS + 2)]
+    last = len(ranks) - 1
+    figure = icicle(run(ranks, ["operator_kernels"])["operator_kernels"], first=last)
+    assert [trace["name"] for trace in figure["data"] if trace["visible"]] == [str(last)]
+    assert len(figure["data"]) == icicle_module.MOST_RANKS
+
+
+def test_communication_is_hatched_for_it_holds_waits():
+    gpu = [*GPU, ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 6_000, 9_000, {"launch": 26, "kind": "comm"})]
+    marker = icicle(run([program(HOST, gpu)], ["operator_kernels"])["operator_kernels"])["data"][0]["marker"]
+    hatched = dict(zip(marker["colors"], marker["pattern"]["shape"], strict=True))
+    assert hatched == {palette.BLOCK: "", palette.KINDS["compute"]: "", palette.KINDS["comm"]: "/"}
+
+
 def test_operators_that_keep_the_host_busy_are_those_with_most_time_of_their_own_on_any_rank():
     host = [("aten::linear", 0, 100), ("aten::mm", 10, 40), ("aten::mm", 50, 60), ("aten::add", 200, 250)]
     busy = program(host, [("gemm", 300, 310, {"launch": 20}), ("other", 310, 400)])

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -71,14 +72,44 @@ def test_tiles_and_bars_are_the_headline():
     assert compute == [row["compute_ns"] for row in rows]
     mean = sum(row["step_mean_ns"] for row in rows) / 2
     assert f"{mean / 1e6:.1f}\u202fms" in page.text
-    assert "Rank 0's GPU is idle for 48.1\u202fms a step (71.7 %) while rank 1 sits in all-reduce" in page.text
+    assert "Rank 0's GPU is idle for 48.1\u202fms a step (71.7\u202f%) while rank 1 sits in all-reduce" in page.text
 
 
-def test_tiles_of_ranks_that_are_far_apart_say_both():
-    page = Page(html.page(report_of("ddp")))
-    assert "4.52–71.7\u202f%" in page.text
-    assert "least on rank 1," in page.text
-    assert "4.96\u202f%" in page.text, "MFU is alike on both"
+def test_tiles_say_the_mean_and_below_it_whose_are_least_and_most():
+    report = report_of("ddp")
+    made = {tile.name: tile for tile in tiles.tiles(report, split(report.results))}
+    assert made["Idle"].value == "38.1\u202f%"
+    assert made["Idle"].spread == ("4.52\u202f% on rank 1,", "71.7\u202f% on rank 0")
+    assert made["MFU"].value == "4.96\u202f%"
+    assert not made["Step time"].marks, "ranks in step with each other all lie at its end"
+
+
+@pytest.mark.parametrize(("gap_ns", "is_table"), [(8_200, False), (60_000, True)])
+def test_short_gaps_are_a_sentence(gap_ns, is_table):
+    results = run([rank_trace([("compute", 0, 10), ("compute", 10 + gap_ns, 20 + gap_ns)])])
+    page = Page(html.page(Report("x", results)))
+    assert ("gaps" in page.tables) is is_table
+    assert ("No gap is longer than 8.20\u202fµs." in page.text) is not is_table
+
+
+@pytest.mark.parametrize(
+    ("about", "rank"), [("host of rank 1", "1"), ("pipeline 1", "0"), ("host of rank 7", "0"), (None, "0")]
+)
+def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
+    findings = (
+        Finding("rule", "high", "Something.", about=about),
+        Finding("rule", "high", "Else.", about="host of rank 1"),
+    )
+    page = Page(html.page(replace(report_of("ddp"), findings=findings)))
+    figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
+    assert [trace["name"] for trace in json.loads(figure)["data"] if trace["visible"]] == [rank]
+
+
+def test_tables_of_zeros_are_left_out():
+    page = Page(html.page(report_of("pp")))
+    assert not report_of("pp").results["micro_steps"].table["gradient_calls"].any()
+    assert "micro_steps" not in page.tables
+    assert "micro_steps" in Page(html.page(report_of("ddp"))).tables
 
 
 def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():

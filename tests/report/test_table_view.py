@@ -24,3 +24,15 @@ def test_a_wide_table_hides_times_and_sizes_of_zero_but_no_shares_or_counts():
 def test_numbers_that_are_names_have_no_separators_and_counts_do():
     view = view_of(pd.DataFrame({"rank": [1024], "highest_rank": [1024], "operations": [1024]}), "x", {})
     assert [cell.text for cell in view.rows[0]] == ["1024", "1024", "1,024"]
+
+
+def test_different_names_of_one_short_name_say_what_differs():
+    names = [
+        "nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_NNN", "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_TNN",
+        "nvjet_sm90_tst_128x64_64x4_1x2_h_bz_coopB_TNN",
+    ]  # fmt: skip
+    shown = view_of(pd.DataFrame({"name": [*names, names[0]]}), "Kernels", {})
+    assert [cell.text for cell, in shown.rows] == [
+        "nvjet 192×192 bf16 · 64x3 NNN", "nvjet 192×192 bf16 · 64x4 TNN", "nvjet 128×64 bf16", "nvjet 192×192 bf16 · 64x3 NNN",
+    ]  # fmt: skip
+    assert [cell.full for (cell,) in shown.rows] == [*names, names[0]]

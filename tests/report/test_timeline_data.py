@@ -53,9 +53,10 @@ def test_every_operation_is_carried_exactly():
     assert [meta["ranks"][0]["streams"][stream] for stream in columns[3]] == [7, 17, 7]
     assert columns[4] == [1, 1, 0]  # step 0, step 0, none
     assert columns[5] == [5, 11, 0]  # one more than the launch delay; 0: no launch
-    assert numbers[21:26] == [1, 0, 0, 0, 0]  # the call's label; bytes, wait, why none, the copy's bytes are not known
+    assert numbers[21:27] == [0] * 6  # neither operators nor ranges were recorded
+    assert numbers[27:32] == [1, 0, 0, 0, 0]  # the call's label; bytes, wait, why none, the copy's bytes are not known
     assert meta["steps"] == [[0, 0, 0, 295, False]]
-    assert len(numbers) == 52
+    assert len(numbers) == 64
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.schema import NONE
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
@@ -107,3 +109,9 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
     frame = frame.assign(rank=ranks, **{name: frame[name].astype("str") for name in names})
     return frame[["rank", *(name for name in frame if name != "rank")]]
+
+
+def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:
+    """Values by row; absent for negative rows."""
+    codes = np.append(values.codes, NONE)[np.where(rows >= 0, rows, len(values))]
+    return pd.Categorical.from_codes(codes, dtype=values.dtype)

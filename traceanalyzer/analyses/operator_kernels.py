@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, taken
 from traceanalyzer.analyses.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.scopes import Scopes
@@ -59,23 +59,17 @@ def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Cat
     ops = trace.gpu_ops
     return pd.DataFrame(
         {
-            "path": _taken(scopes.calls["path"].array, scopes.of_op),
+            "path": taken(scopes.calls["path"].array, scopes.of_op),
             "operator": _operators(trace, tree),
-            "autograd": _taken(pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)), tree.owner),
+            "autograd": taken(pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)), tree.owner),
             "kernel": ops["name"],
             "kind": ops["kind"],
             "category": category,
-            "source": _taken(source_lines(trace, tree), tree.owner),
+            "source": taken(source_lines(trace, tree), tree.owner),
             "gpu_ops": 1,
             "gpu_ns": ops["end_ns"] - ops["start_ns"],
         }
     )
-
-
-def _taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:
-    """Values by row; absent for negative rows."""
-    codes = np.append(values.codes, NONE)[np.where(rows >= 0, rows, len(values))]
-    return pd.Categorical.from_codes(codes, dtype=values.dtype)
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:

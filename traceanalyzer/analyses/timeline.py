@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, taken
+from traceanalyzer.analyses.operator_tree import OperatorTree
+from traceanalyzer.analyses.scopes import Scopes
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those with the least idle and communication first."""
 
-_NAMES = ("name", "kind", "activity", "launch")
+_NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
 
 
 class Timeline(Result):
@@ -38,11 +40,14 @@ class Timeline(Result):
         "size_bytes": "Bytes of a copy or memset.",
         "launch": "Host call that launched it; absent when the capture does not have it.",
         "launch_start_ns": "Start of that call on the host.",
+        "operator": "Innermost operator around that call; absent for none.",
+        "shapes": "Shapes of its arguments, as recorded; absent when they were not.",
+        "path": "Modules and ranges around the operator, from the outermost down; absent for none.",
     }
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
-    """The rank's counted operations with their step, communication call and launch; names stay categorical."""
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
+    """The rank's counted operations with their step, communication call, launch and operator, names categorical."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     ops = trace.gpu_ops
@@ -53,6 +58,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         size_bytes=ops["bytes"],
         launch=_launch_names(trace),
         launch_start_ns=_at_launch(trace, trace.api_calls["start_ns"].to_numpy()),
+        operator=taken(trace.host_ops["name"].array, tree.owner),
+        shapes=taken(trace.host_ops["shapes"].array, tree.owner),
+        path=taken(scopes.calls["path"].array, scopes.of_op),
     )
     return table[trace.counted].reset_index(drop=True)
 

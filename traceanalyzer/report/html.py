@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.names import short_name
 from traceanalyzer.report import (
     Report,
@@ -27,6 +28,7 @@ from traceanalyzer.report import (
 )
 from traceanalyzer.report.charts import Charts
 from traceanalyzer.report.figures import FIGURES
+from traceanalyzer.report.icicle import icicle
 from traceanalyzer.report.parts import Split, headline_steps, split
 from traceanalyzer.report.run_facts import headline_facts
 from traceanalyzer.report.schedule import schedule
@@ -108,7 +110,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
-        "figures": FIGURES,
+        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
         "scripts": assets.scripts(),
         "style": Markup(assets.read("report.css")),  # noqa: S704 - our own file
@@ -130,6 +132,7 @@ def _environment() -> jinja2.Environment:
         "quantity": quantities.text,
         "digits": quantities.digits,
         "short_name": short_name,
+        "unbroken": wording.unbroken,
         "known": quantities.is_known,
     }
     return environment
@@ -141,10 +144,17 @@ def _sections(report: Report, environment: jinja2.Environment) -> list[Section]:
     made = []
     for name, result in report.results.items():
         own = f"section_{name}.html"
-        if len(result) and (own in known or not result.is_detail):
+        if len(result) and not _says_nothing(result) and (own in known or not result.is_detail):
             template = own if own in known else "section_default.html"
             made.append(Section(name, template, *_place(template), is_folded="<h3" not in assets.read(template)))
     return sorted(made, key=lambda section: section.order)
+
+
+def _says_nothing(result: Result) -> bool:
+    """Whether a table has but numbers beside its keys, and none that is known and not 0."""
+    own = [column for column in result.columns if column not in result.keys]
+    kinds = [result.to_frame()[column].dtype.kind for column in own]
+    return bool(own) and set(kinds) <= set("iuf") and not result.to_frame()[own].fillna(0).any(axis=None)
 
 
 def _place(template: str) -> tuple[str, int]:
@@ -185,6 +195,12 @@ def _captured(steps: int, complete: int) -> str:
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
     return wording.versions(texts[0]) if len(texts) == 1 else []
+
+
+def _first_rank(report: Report) -> int | None:
+    """The rank that the first finding is about, if it is about one."""
+    named = re.search(r"\brank (\d+)$", report.findings[0].about or "") if report.findings else None
+    return int(named[1]) if named else None
 
 
 def _zero(report: Report) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.names import short_name
-from traceanalyzer.report.palette import BLOCK, KINDS
+from traceanalyzer.report.palette import BLOCK, KINDS, WAIT
 
 MOST_LEAVES = 1_600
 """Kernels at their places that are drawn of all ranks together, those with most time; a rank's rest is one block."""
@@ -24,19 +24,21 @@ _OF_THE_FORWARD = re.compile(r"\b(forward|fwd)\b", re.IGNORECASE)
 """Ranges and modules of the forward pass under which backward operators are filed."""
 
 
-def icicle(result: Result) -> dict[str, Any] | None:
-    """A tree of each rank, of which a page shows one; `None` without rows.
+def icicle(result: Result, first: int | None = None) -> dict[str, Any] | None:
+    """A tree of each rank, of which a page shows `first` if it is there, else the lowest; `None` without rows.
 
-    Widths are sums of durations, a block's its whole subtree.
+    Widths are sums of durations, a block's its whole subtree. Communication holds transfer and wait: it is hatched.
     """
     frame = result.to_frame()
     if frame.empty:
         return None
     totals = frame.groupby("rank")["gpu_ns"].sum()
     apart = (totals - totals.median()).abs().sort_values(ascending=False, kind="stable")
-    ranks = sorted(int(rank) for rank in apart.index[:MOST_RANKS])
+    wanted = [first] if first in apart.index else []
+    ranks = sorted({int(rank) for rank in [*wanted, *apart.index][:MOST_RANKS]})
+    shown = wanted[0] if wanted else ranks[0]
     data = [
-        _trace(rank, frame[frame["rank"] == rank], MOST_LEAVES // len(ranks)) | {"visible": rank == ranks[0]}
+        _trace(rank, frame[frame["rank"] == rank], MOST_LEAVES // len(ranks)) | {"visible": rank == shown}
         for rank in ranks
     ]
     layout = {
@@ -61,7 +63,16 @@ def _trace(rank: int, frame: pd.DataFrame, most: int) -> dict[str, Any]:
         "textinfo": "text",
         "parents": [number[node[0]] for node in nodes.values()],
         "values": [node[2] / 1e6 for node in nodes.values()],
-        "marker": {"colors": [node[3] for node in nodes.values()]},
+        "marker": {
+            "colors": [node[3] for node in nodes.values()],
+            "pattern": {
+                "shape": ["/" if node[3] == KINDS["comm"] else "" for node in nodes.values()],
+                "bgcolor": KINDS["comm"],
+                "fgcolor": WAIT,
+                "size": 16,
+                "solidity": 0.12,
+            },
+        },
         "branchvalues": "total",
         "maxdepth": 6,
         "leaf": {"opacity": 1},

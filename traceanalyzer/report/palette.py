@@ -5,6 +5,8 @@ from types import MappingProxyType
 
 KINDS: Mapping[str, str] = MappingProxyType({"compute": "#0072B2", "comm": "#56B4E9", "copy": "#009E73"})
 
+WAIT = "#D55E00"
+
 SERIES = ("#8A6FD6", "#C99700", "#A8324A", "#7C8A1F", "#8A5A3C", "#5F7488", "#B79AE8", "#D8C06A")
 """For ranks and families: far from the kinds' blue, sky blue, vermilion, green, grey and pink, in both themes."""
 

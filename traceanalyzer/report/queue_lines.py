@@ -24,8 +24,8 @@ def queue_lines(result: Result) -> dict[str, Any] | None:
                 "type": "scatter",
                 "mode": "lines",
                 "name": f"rank {rank}",
-                "x": ((own["start_ns"] - zero) / 1e6).tolist(),
-                "y": own["mean_depth"].astype("float64").tolist(),
+                "x": ((own["start_ns"] - zero) / 1e6).round(3).tolist(),
+                "y": own["mean_depth"].astype("float64").round(3).tolist(),
                 "line": {"shape": "hv", "width": 1.5, "color": SERIES[place]},
                 "hovertemplate": "%{y:.3~r} waiting at %{x:.1f} ms<extra>%{fullData.name}</extra>",
             }

@@ -1,7 +1,7 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.quantities import ABSENT, Scale, is_known, quantity, scale
-from traceanalyzer.report.wording import label, words
+from traceanalyzer.report.wording import NAMES, label, told_apart, words
 
 PLAIN_ROWS = 16
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
@@ -32,6 +32,9 @@ SECONDARY = frozenset({
 })  # fmt: skip
 """Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
 
+_NARROW_LATER = frozenset({"kind", "group", "group_size", "dtype", "calls", "size_bytes"})
+"""Columns that stand before the times and that a narrow screen shows at a click, where a table has times at all."""
+
 _TELLING = frozenset({"transfer_ns", "wait_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"})
 """Times whose being all zero is news: nothing waits."""
 
@@ -44,7 +47,7 @@ _LONGEST_TEXT = 400
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a page's table; `is_extra` ones are shown at a click."""
+    """One column of a page's table; `is_extra` ones are shown at a click, `is_later` ones so on a narrow screen."""
 
     name: str
     label: str
@@ -52,6 +55,7 @@ class Column:
     definition: str
     is_number: bool
     is_extra: bool = False
+    is_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,9 @@ def view_of(
         _column(shown[name], str(definitions.get(name, "")), zero_ns, is_extra=is_wide and _is_extra(frame[name]))
         for name in wanted
     ]
+    columns_made = tuple(replace(column, is_later=_is_later(frame, column.name, wanted)) for column, _ in made)
     cells = zip(*(values for _, values in made), strict=True)
-    return TableView(title, tuple(column for column, _ in made), tuple(cells), len(frame))
+    return TableView(title, columns_made, tuple(cells), len(frame))
 
 
 def evidence(finding: Finding) -> TableView:
@@ -120,6 +125,12 @@ def _is_extra(values: pd.Series) -> bool:
     return name in SECONDARY or (is_size and bool((values.dropna() == 0).all()))
 
 
+def _is_later(frame: pd.DataFrame, name: str, wanted: list[str]) -> bool:
+    """Whether a narrow screen does without a column at first: it stands before times, and does not tell rows apart."""
+    has_times = sum(quantity(other) == "ns" for other in wanted) > 1
+    return has_times and name in _NARROW_LATER and not (name == "group" and len(frame[name].unique()) > 1)
+
+
 def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool = False) -> tuple[Column, list[Cell]]:
     name = str(values.name)
     plain = [None if absent else value for value, absent in zip(values.tolist(), values.isna(), strict=True)]
@@ -130,7 +141,23 @@ def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool 
     is_number = bool(numbers)
     own = scale(name, [abs(number) for number in numbers]) if is_number else Scale()
     cells = [_cell(value, name, own) for value in plain]
+    if name in NAMES:
+        cells = _told_apart(cells)
     return Column(name, label(name), own.symbol, definition, is_number, is_extra), cells
+
+
+def _told_apart(cells: list[Cell]) -> list[Cell]:
+    """The cells; where different names have one short name, each with what only it has."""
+    alike: dict[str, set[str]] = {}
+    for cell in cells:
+        alike.setdefault(cell.text, set()).add(cell.full or cell.text)
+    added = {
+        (text, full): f"{text} · {difference}"
+        for text, names in alike.items() if len(names) > 1
+        for full, difference in told_apart(names).items() if difference
+    }  # fmt: skip
+    texts = [added.get((cell.text, cell.full or cell.text), cell.text) for cell in cells]
+    return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)] if added else cells
 
 
 def is_time(column: str) -> bool:

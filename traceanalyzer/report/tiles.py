@@ -9,9 +9,8 @@ from traceanalyzer.report.parts import Split
 from traceanalyzer.report.quantities import ABSENT, text
 from traceanalyzer.run_info import RunInfo
 
-FEW_RANKS = 8
 APART = 0.2
-"""Of so few ranks whose least is this share (and a point) below their most, a tile says both instead of a mean."""
+"""Ranks whose work differs by this share do not do the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +72,13 @@ def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
     detail = f"± {text(deviation.mean(), '_ns')} between steps" if len(deviation) else split.basis
     if info is not None and info.unprofiled is not None and info.unprofiled.mean is not None:
         detail = f"{detail}; {text(info.unprofiled.mean, '_ns')} without the profiler"
-    marks = tuple((int(rank), 100.0 * value / each.max()) for rank, value in each.items()) if each.max() else ()
     name = "Step time" if split.steps else "Window"
     definition = (
         "From a step's first GPU operation to the next step's: mean over the complete steps that all ranks have."
         if split.steps
         else "From the first to the last GPU operation of the capture."
     )
-    return Tile(name, "plain", _value(each, "_ns"), detail, _spread(each, "_ns"), marks, definition)
+    return Tile(name, "plain", text(each.mean(), "_ns"), detail, _spread(each, "_ns"), (), definition)
 
 
 def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
@@ -88,7 +86,7 @@ def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str
     if share.isna().all():
         return Tile(name, kind, ABSENT, "", (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
-    return Tile(name, kind, _value(share, "_pct"), detail, _spread(share, "_pct"), marks, definition)
+    return Tile(name, kind, text(share.mean(), "_pct"), detail, _spread(share, "_pct"), marks, definition)
 
 
 def _overlap(frame: pd.DataFrame) -> Tile:
@@ -125,7 +123,7 @@ def _mfu(report: Report) -> list[Tile]:
         # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
         name = "FLOPs of peak"
         peak += "; not called MFU: the ranks do not do the same work"
-    value, over_ranks = _value(mean, "_pct"), _spread(mean, "_pct")
+    value, over_ranks = text(mean.mean(), "_pct"), _spread(mean, "_pct")
     return [Tile(name, "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
 
 
@@ -154,21 +152,6 @@ def _transfer_and_wait(split: Split) -> str:
     return "; ".join(pieces)
 
 
-def _value(values: pd.Series, column: str) -> str:
-    """The mean; from least to most where few ranks are so far apart that it describes none of them."""
-    known = values.dropna()
-    if not _is_apart(known, column):
-        return text(known.mean(), column)
-    low, high = text(known.min(), column), text(known.max(), column)
-    number, _, unit = low.partition("\u202f")
-    return f"{number if high.endswith(unit) else low}–{high}"
-
-
-def _is_apart(known: pd.Series, column: str) -> bool:
-    least = max(APART * known.max(), 1.0 if column == "_pct" else 0.0)
-    return 1 < len(known) <= FEW_RANKS and known.max() - known.min() > least
-
-
 def _spread(values: pd.Series, column: str) -> tuple[str, ...]:
     """Least and most, and whose they are."""
     known = values.dropna()
@@ -177,6 +160,4 @@ def _spread(values: pd.Series, column: str) -> tuple[str, ...]:
     low, high = known.idxmin(), known.idxmax()
     if text(known[low], column) == text(known[high], column):
         return ("the same on both ranks" if len(known) == 2 else f"the same on all {len(known)} ranks",)
-    if _is_apart(known, column):
-        return (f"least on rank {low},", f"most on rank {high},", f"mean {text(known.mean(), column)}")
     return f"{text(known[low], column)} on rank {low},", f"{text(known[high], column)} on rank {high}"

@@ -1,10 +1,10 @@
 """The timeline's operations as bytes for a page: columns of differences, deflated, in base64.
 
 A column is a run of unsigned LEB128 numbers. For each rank come, in this order: start after the previous start,
-duration, name, stream, step, launch delay and launch call (0: not known, else one more); then for its
-communication operations call label and bytes (0: not known), wait (0: not known, else one more) and why there is no
-wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the previous start,
-length, cause and what the host did (0: not known).
+duration, name, stream, step, launch delay, launch call, operator and what is around it (0: not known, else one
+more); then for its communication operations call label and bytes (0: not known), wait (0: not known, else one more)
+and why there is no wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the
+previous start, length, cause and what the host did (0: not known).
 The ranks lie one after the other.
 """
 
@@ -22,6 +22,10 @@ from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.clocks import Clock, common_clock
 from traceanalyzer.report.parts import unsplit_calls, unsplit_part
+from traceanalyzer.report.wording import element_types
+
+MOST_OF_SHAPES = 240
+"""Characters of an operator with its shapes: optimizers have hundreds of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
     kept = _kept(counts, results)
     table = table[table["rank"].isin(kept)]
     names, name_ids = _names(table)
+    table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
     ranks, columns = [], []
@@ -71,6 +76,8 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
         "whys": whys,
         "unsplit": unsplit_part(unsplit_calls(results)).label,
         "launches": [str(name) for name in table["launch"].cat.categories],
+        "operators": operators,
+        "paths": paths,
         "causes": causes,
         "knows_causes": "gaps" in results,
         "doings": doings,
@@ -126,6 +133,25 @@ def _names(table: pd.DataFrame) -> tuple[list[list[Any]], np.ndarray]:
     return [[short_name(name), name, kind] for name, kind in entries], ids
 
 
+def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """The table with each row's operator (`origin`) and path (`around`), 0 for none, else one more than its text's."""
+    operators, shapes = table["operator"].cat, table["shapes"].cat
+    pair = operators.codes.astype(np.int64) * (len(shapes.categories) + 1) + shapes.codes + 1
+    codes, pairs = pd.factorize(pair.where(operators.codes >= 0))  # -1 where there is no operator
+    texts = [divmod(int(pair), len(shapes.categories) + 1) for pair in pairs]
+    said = [_called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts]
+    path = table["path"].cat
+    around, used = pd.factorize(path.codes.where(path.codes >= 0))
+    paths = [str(path.categories[int(code)]) for code in used]
+    inside = [" › ".join(short_name(part) for part in whole.split("/")) for whole in paths]
+    return table.assign(origin=codes + 1, around=around + 1), said, inside
+
+
+def _called(operator: str, shapes: str) -> str:
+    text = f"{operator} {shapes}".strip()
+    return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
+
+
 def _rank(
     rank: int, own: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None, clock: Clock
 ) -> tuple[dict[str, Any], list[bytes]]:
@@ -142,6 +168,8 @@ def _rank(
         _or_zero(own["step"]),
         _or_zero(delay.where(delay >= 0)),
         launch_names,
+        own["origin"].to_numpy(dtype=np.int64),
+        own["around"].to_numpy(dtype=np.int64),
         *_call_columns(own[kinds == "comm"], calls),
         _or_zero(own["size_bytes"][kinds == "copy"]),
     ]
@@ -169,6 +197,7 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
     if frame.empty:
         return {}, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
+    frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
     for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
         text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
     codes, labels = pd.factorize(text)

@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.diff import Comparison, fairness
-from traceanalyzer.report import assets, quantities
+from traceanalyzer.report import assets, quantities, wording
 from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
@@ -60,7 +60,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"quantity": quantities.text, "digits": quantities.digits}
+    environment.filters |= {"quantity": quantities.text, "digits": quantities.digits, "unbroken": wording.unbroken}
     return environment
 
 

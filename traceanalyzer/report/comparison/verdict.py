@@ -8,6 +8,7 @@ from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.report.comparison.waterfall import Part, parts
 from traceanalyzer.report.quantities import digits, text
+from traceanalyzer.report.wording import element_types
 
 CONTRADICTS_POINTS = 1.0
 """A share that moves by less than this many percentage points contradicts nothing."""
@@ -112,16 +113,7 @@ def _communication(comparison: Comparison, run: str) -> Iterator[str]:
 
 
 def _element_type(dtype: object) -> str:
-    """The name that PyTorch's users know: traces say `Float`, C++'s name for `float32`."""
-    if not isinstance(dtype, str):
-        return "unknown type"
-    return _TYPES.get(dtype, dtype.lower())
-
-
-_TYPES = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
-    "Char": "int8", "Byte": "uint8",
-}  # fmt: skip
+    return element_types(dtype) if isinstance(dtype, str) else "unknown type"
 
 
 def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:
