@@ -102,7 +102,7 @@
     if (kind === "copy" && rank.copyBytes[place]) lines.push(["Size", TA.bytes(rank.copyBytes[place] - 1)]);
     lines.push(["Launch", rank.launch[op] ? `${data.launches[rank.launch[op] - 1]}${rank.delay[op] ? `, ${TA.time(rank.delay[op] - 1)} before it ran` : ""}` : "not in the capture"]);
     if (rank.operator[op]) lines.push(["Operator", data.operators[rank.operator[op] - 1]]);
-    if (rank.path[op]) lines.push(["Inside", data.paths[rank.path[op] - 1]]);
+    if (rank.path[op]) lines.push(["In the code", data.paths[rank.path[op] - 1]]);
     return { lines, full };
   };
 

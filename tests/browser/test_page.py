@@ -312,7 +312,7 @@ def test_wide_tables_show_all_their_columns_at_a_click(written, opened):
 @pytest.mark.parametrize(
     ("width", "table", "seen"),
     [
-        (390, "by-collective", ["collective", "total_ns", "exposed_comm_ns", "transfer_ns"]),
+        (390, "by-collective", ["collective", "total_ns", "exposed_comm_ns", "exposed_transfer_ns"]),
         (390, "kernels-over-ranks", ["name", "share_pct", "total_ns"]),
         (1366, "kernels-over-ranks", ["name", "kind", "share_pct", "total_ns"]),
     ],

@@ -23,14 +23,15 @@ def test_uneven_compute(name, rank, gain_ms):
     if rank is None:
         assert found == []
     else:
-        (finding,) = found
+        finding, products = found
         assert finding.title == (
             "Rank 0 computes 6.38 ms a step, rank 1 only 2.84 ms and sits in all-to-all for 4.58 ms, 60 % of a step, "
             "3.61 ms of it before the last rank comes."
         )
-        assert [row["shapes"] for row in finding.evidence[::2]] == [
+        assert [row["shapes"] for row in products.evidence[::2]] == [
             "[[11264, 2048], [2048, 8192]]", "[[5120, 2048], [2048, 8192]]",
         ]  # fmt: skip
+        assert products.part_of == finding.about
         start, end = finding.interval_ns
         assert 7.6 < (end - start) / 1e6 < 7.7, "a step"
         assert finding.gain_ns / 1e6 == pytest.approx(gain_ms, abs=0.01)

@@ -45,7 +45,7 @@ def test_folded(findings, expected):
                 ("pipeline_bubble", ["pipeline_imbalance", "straggler", "work_of_their_own"]),
             ],
         ),
-        ("moe", [("uneven_compute", [])]),
+        ("moe", [("uneven_compute", ["uneven_compute"])]),
         # Its stages wait because one host is late: that the stages are uneven as well is another cause.
         (
             "pp_host_bound",

@@ -7,6 +7,7 @@ import pytest
 
 from tests.samples import sample
 from traceanalyzer.analyses import run
+from traceanalyzer.findings import find
 from traceanalyzer.findings.beside import named, own_work, slow_host
 from traceanalyzer.findings.late_ranks import slow_hosts, work_of_their_own
 
@@ -53,8 +54,8 @@ def test_the_late_host_of_ddp_is_slow_and_does_nothing_more():
     assert sums["calls"][0] == sums["calls"][1]
     ratio = sums["host_self_ns"][0] / sums["host_self_ns"][1]
     assert found.title == (
-        f"Rank 0's host makes the same {sums['calls'][0]:,} operator calls as rank 1's and takes {ratio:.2g} times as "
-        "long for them."
+        f"Rank 0's host makes the same {sums['calls'][0]:,} operator calls as rank 1's in the capture and "
+        f"takes {ratio:.2g} times as long for them."
     )
 
 
@@ -62,7 +63,7 @@ def test_the_slow_rank_of_ddp_straggler_does_what_the_other_does_not():
     names = ["stragglers", "efficiency", "kernels", "pipeline"]
     results = run(sample("ddp_straggler").ranks, names)
     (found,) = work_of_their_own(**results)
-    assert found.title.endswith("that no other rank runs, first of all aten::mm of [8192, 8192] × [8192, 8192].")
+    assert found.title.endswith("that no other rank runs, most of it aten::mm of [8192, 8192] × [8192, 8192].")
     assert found.evidence[0]["calls"] == 120
     assert work_of_their_own(**run(sample("ddp").ranks, names)) == []
 
@@ -79,3 +80,12 @@ def test_own_work_is_what_no_other_runs():
     assert work["shapes"].tolist() == ["[[3, 4]]"]
     assert named(work.iloc[0]) == "mm of [3, 4]"
     assert named(work.iloc[0].replace("[[3, 4]]", "no list")) == "mm"
+
+
+def test_a_faster_host_wins_no_more_than_its_step():
+    """Rank 1 waits 42.6 ms of 66.8; a host 1.4 times as fast makes the step at most 19 ms shorter."""
+    (found, *_) = find(run(sample("ddp").ranks))
+    row = run(sample("ddp").ranks, ["stragglers"])["stragglers"].rows()[0]
+    times = slow_host(run(sample("ddp").ranks, ["operators"])["operators"], 0).times
+    assert found.gain_ns == pytest.approx(row["window_ns"] * (1 - 1 / times), rel=1e-6)
+    assert found.gain_ns < row["cost_max_ns"]

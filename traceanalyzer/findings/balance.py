@@ -1,10 +1,12 @@
 """Rules about ranks that do not get equal work."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import Basis, around, milliseconds, plain, severity
-from traceanalyzer.findings.beside import own_work
+from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
 
 _EXPERTS = (
@@ -53,6 +55,7 @@ def uneven_compute(
     per = "" if basis.steps is None else " a step"
     calls = basis.within(call_waits.to_frame())
     calls = calls[(calls["rank"] == least) & calls["transfer_ns"].isna()]
+    rows = frame.reset_index()[["rank", "compute_ns", "exposed_comm_ns", "idle_ns"]]
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
     work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
     return [
@@ -61,13 +64,31 @@ def uneven_compute(
             severity=severity(share),
             title=f"Rank {rank} computes {milliseconds(compute[rank])}{per}, rank {least} only "
             f"{milliseconds(compute[least])}{where}.",
-            evidence=plain(pd.concat([rows.head(_MOST_ROWS) for rows in work])),
+            evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-            caveat=f"What can be won is what rank {rank} computes beyond the mean rank; the evidence is what one of "
-            "the two runs and the other does not, in the whole capture.",
+            caveat=f"What can be won is what rank {rank} computes beyond the mean rank.",
             gain_ns=round(excess_ns),
             interval_ns=_longest_step(calls, steps, least),
             table="efficiency",
+            about=about("uneven compute", rank),
+        ),
+        *_other_products(work, rank, least),
+    ]
+
+
+def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:
+    """What the two ranks compute that the other does not: the sizes of uneven work, where shapes were recorded."""
+    if any(rows.empty for rows in work):
+        return []
+    most, fewest = (named(rows.iloc[0]) for rows in work)
+    return [
+        Finding(
+            rule="uneven_compute",
+            severity="info",
+            title=f"Only rank {rank} runs {most}, only rank {least} {fewest}: their work differs in size.",
+            evidence=plain(pd.concat([rows.head(_MOST_ROWS) for rows in work])),
+            caveat="Of the whole capture.",
+            part_of=about("uneven compute", rank),
         )
     ]
 

@@ -25,7 +25,7 @@ def slow_hosts(stragglers: Stragglers, operators: Result) -> list[Finding]:
                     rule="slow_hosts",
                     severity="medium",
                     title=f"Rank {row['rank']}'s host makes the same {slow.calls:,} operator calls as {whose} "
-                    f"and takes {slow.times:.2g} times as long for them.",
+                    f"in the capture and takes {slow.times:.2g} times as long for them.",
                     evidence=plain(slow.rows),
                     table="operators",
                     part_of=about("host", row["rank"]),
@@ -47,8 +47,8 @@ def work_of_their_own(stragglers: Stragglers, efficiency: Result, kernels: Resul
                 Finding(
                     rule="work_of_their_own",
                     severity="medium",
-                    title=f"{share:.0f} % of rank {rank}'s compute is work that no other rank runs, first of all "
-                    f"{named(work.iloc[0])}.",
+                    title=f"{share:.0f} % of rank {rank}'s compute in the capture is work that no other rank runs, "
+                    f"most of it {named(work.iloc[0])}.",
                     evidence=plain(work.head(_MOST_ROWS)),
                     table="efficiency",
                     part_of=cause_of(row, stages),

@@ -67,7 +67,7 @@ def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> 
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
-        f"transfers.{' What can be won is what lies beyond it.' if expected else ''}",
+        f"transfers.{' What can be won: the step less one of the same work with it alone.' if expected else ''}",
         gain_ns=_beyond_expected(stages, measured, expected),
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.steps import Steps
 from traceanalyzer.analyses.stragglers import Stragglers
 from traceanalyzer.analyses.waits import Waits
 from traceanalyzer.findings.basis import about, around, lower, milliseconds, plain, severity
-from traceanalyzer.findings.beside import LEAST_OWN_PCT, own_share_pct, own_work, slow_host
+from traceanalyzer.findings.beside import LEAST_OWN_PCT, SlowHost, own_share_pct, own_work, slow_host
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.names import short_name
@@ -61,8 +61,9 @@ ADVICE = {
 }
 _SLOW_HOST_ADVICE = (
     "Look at this rank's CPU, not at the code: its cores' clock, other processes on them, binding to cores and to the "
-    "GPU's NUMA node. Launching less (compile, CUDA graphs) helps all ranks."
+    "GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) wins more."
 )
+_AS_FAST = "What can be won supposes that this rank's host becomes as fast as the others', not that hosts launch less."
 _OWN_WORK_ADVICE = "Find what launches the work that no other rank does, or give the ranks equal work."
 _STAGE_ADVICE = "Give the stages equal work: move layers from the longer ones to the others."
 _NO_CAUSE_ADVICE = "Open the timeline at the longest wait and compare this rank with one that waits."
@@ -96,8 +97,9 @@ def stragglers(
     expected = dict(pipelines.table[["pipeline", "expected_bubble_pct"]].itertuples(index=False))
     found = [
         replace(
-            _finding(row, stages, times),
-            recommendation=f"{_where_to_look(row, first_step)}{_advice(row, stages, kernels, operators, efficiency)}",
+            _finding(row, stages, times, slow := slow_host(operators, row["rank"]) if row["cause"] == "host" else None),
+            recommendation=f"{_where_to_look(row, first_step)}"
+            f"{_SLOW_HOST_ADVICE if slow else _advice(row, stages, kernels, efficiency)}",
             evidence=_evidence(row, times),
             interval_ns=longest_wait(row, waits.table, times),
         )
@@ -149,19 +151,27 @@ def _first_complete(steps: Steps) -> int | None:
     return None if complete.empty else int(complete["step"].min())
 
 
-def _finding(row: Mapping[str, Any], stages: Mapping[int, int], times: pd.DataFrame) -> Finding:
+def _finding(row: Mapping[str, Any], stages: Mapping[int, int], times: pd.DataFrame, slow: SlowHost | None) -> Finding:
     cause = cause_of(row, stages)
     is_of_pipeline = _is_of_pipeline(row, stages)
     return Finding(
         rule="straggler",
         severity=lower(severity(row["cost_pct"])) if _is_rare(row) else severity(row["cost_pct"]),
         title=_of_a_stage(row) if is_of_pipeline else f"{_late(row, times)}: {_who_waits(row)}.",
-        caveat=_caveat(row),
-        gain_ns=row["cost_max_ns"],
+        caveat=f"{_AS_FAST} {PROFILED}" if slow else _caveat(row),
+        gain_ns=_gain_ns(row, slow),
         table="stragglers",
         about=None if is_of_pipeline else cause,
         part_of=cause if is_of_pipeline else None,
     )
+
+
+def _gain_ns(row: Mapping[str, Any], slow: SlowHost | None) -> int:
+    """The wait, or what is left of it where a slow host, as fast as the others', shortens the step no further."""
+    cost_ns = int(row["cost_max_ns"])
+    if slow is None:
+        return cost_ns
+    return min(cost_ns, round((1 - 1 / slow.times) * int(row["window_ns"])))
 
 
 def _is_of_pipeline(row: Mapping[str, Any], stages: Mapping[int, int]) -> bool:
@@ -196,14 +206,10 @@ def _where_to_look(row: Mapping[str, Any], first_step: int | None) -> str:
     return f"{look}It is the first of the capture: what comes with the start may not come again; see later steps too. "
 
 
-def _advice(
-    row: Mapping[str, Any], stages: Mapping[int, int], kernels: Kernels, operators: Operators, efficiency: Efficiency
-) -> str:
+def _advice(row: Mapping[str, Any], stages: Mapping[int, int], kernels: Kernels, efficiency: Efficiency) -> str:
     if _is_of_pipeline(row, stages):
         return _STAGE_ADVICE
     advice = ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
-    if row["cause"] == "host" and slow_host(operators, row["rank"]):
-        return _SLOW_HOST_ADVICE
     if row["cause"] == "compute" and _has_own_work(row["rank"], kernels, efficiency):
         advice = _OWN_WORK_ADVICE
     if not row["operation"]:

@@ -111,11 +111,13 @@ def _of_the_kernels(report: Report) -> list[str]:
     if compute.empty:
         return []
     matrix = compute["category"].isin(MATRIX_CATEGORIES)
-    share = 100 * float(compute.loc[matrix, "gpu_ns"].sum()) / float(compute["gpu_ns"].sum())
+    if matrix.all():
+        return []
+    share = 100 * float(compute.loc[~matrix, "gpu_ns"].sum()) / float(compute["gpu_ns"].sum())
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
-    said = f"{digits(share)} % of compute kernel time is matrix work and attention"
-    return [f"{said}; the rest, {most} first, is what fusing (torch.compile) can shorten." if most else f"{said}."]
+    said = f"To try: {digits(share)} % of compute kernel time in the capture is no matrix work or attention but {most}"
+    return [f"{said} first of all, which fusing (torch.compile) may shorten."]
 
 
 def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
