@@ -60,7 +60,7 @@ ADVICE = {
     "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 _SLOW_HOST_ADVICE = (
-    "Look at this rank's CPU, not at the code: its cores' clock, other processes on them, binding to cores and to the "
+    "Look at rank {rank}'s CPU, not at the code: its cores' clock, other processes on them, binding to cores and to the "
     "GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) wins more."
 )
 _AS_FAST = "What can be won supposes that this rank's host becomes as fast as the others', not that hosts launch less."
@@ -99,7 +99,7 @@ def stragglers(
         replace(
             _finding(row, stages, times, slow := slow_host(operators, row["rank"]) if row["cause"] == "host" else None),
             recommendation=f"{_where_to_look(row, first_step)}"
-            f"{_SLOW_HOST_ADVICE if slow else _advice(row, stages, kernels, efficiency)}",
+            f"{_SLOW_HOST_ADVICE.format(rank=row['rank']) if slow else _advice(row, stages, kernels, efficiency)}",
             evidence=_evidence(row, times),
             interval_ns=longest_wait(row, waits.table, times),
         )

@@ -116,8 +116,8 @@ def _of_the_kernels(report: Report) -> list[str]:
     share = 100 * float(compute.loc[~matrix, "gpu_ns"].sum()) / float(compute["gpu_ns"].sum())
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
-    said = f"To try: {digits(share)} % of compute kernel time in the capture is no matrix work or attention but {most}"
-    return [f"{said} first of all, which fusing (torch.compile) may shorten."]
+    said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
+    return [f"{said}: fusing (torch.compile) may shorten it."]
 
 
 def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
