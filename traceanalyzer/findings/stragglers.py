@@ -60,8 +60,8 @@ ADVICE = {
     "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 _SLOW_HOST_ADVICE = (
-    "Look at rank {rank}'s CPU, not at the code: its cores' clock, other processes on them, binding to cores and to the "
-    "GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) wins more."
+    "Look at rank {rank}'s CPU, not at the code: its cores' clock, other processes on them, binding to cores and to "
+    "the GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) wins more."
 )
 _AS_FAST = "What can be won supposes that this rank's host becomes as fast as the others', not that hosts launch less."
 _OWN_WORK_ADVICE = "Find what launches the work that no other rank does, or give the ranks equal work."
