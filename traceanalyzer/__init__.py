@@ -39,7 +39,7 @@ __all__ = [
 
 
 def find(traces: "TraceSet", **thresholds: Any) -> "tuple[Finding, ...]":
-    """The report's findings of traces in memory, one for each cause, most to win first; `thresholds` as in `analyse`.
+    """The report's findings of traces in memory, one for each cause, most to gain first; `thresholds` as in `analyse`.
 
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.

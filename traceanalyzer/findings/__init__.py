@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, one for each cause, first those with most to win; those of unknown gain last, severest first."""
+    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first."""
     found = [finding for rule in RULES for finding in _of_rule(rule, results)]
     return tuple(sorted(folded(found), key=_impact))
 

@@ -10,8 +10,8 @@ from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
 
 _EXPERTS = (
-    "Even out the tokens of the experts: capacity factor, balancing loss, which experts lie on which rank. Without "
-    "experts: lengths of sequences, samples of a batch."
+    "Balance the tokens over the ranks of the experts: capacity factor, balancing loss, placement of the experts. "
+    "Without experts: lengths of sequences, samples of a batch."
 )
 _BATCHES = "Even out the work: lengths of sequences, samples of a batch, uneven shards."
 
@@ -66,7 +66,7 @@ def uneven_compute(
             f"{milliseconds(compute[least])}{where}.",
             evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-            caveat=f"What can be won is what rank {rank} computes beyond the mean rank.",
+            caveat=f"The gain is what rank {rank} computes beyond the mean rank.",
             gain_ns=round(excess_ns),
             interval_ns=_longest_step(calls, steps, least),
             table="efficiency",
@@ -107,7 +107,7 @@ def apart(instances: Result, basis: Basis) -> str:
 def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Result, basis: Basis, rank: int) -> str:
     """Where a rank spends the time that it does not compute, if it is in calls whose waits are not known.
 
-    How much of it passes before the last rank comes is known where this rank came first on a common clock.
+    How much of it passes before the last rank arrives is known where this rank came first on a common clock.
     """
     lengths = (calls["end_ns"] - calls["start_ns"]).groupby(calls["collective"]).sum() / basis.per
     if lengths.empty or lengths.max() < missing_ns / 2:
@@ -115,7 +115,7 @@ def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Result, basis: B
     share = 100 * lengths.max() / basis.mean_ns(rank)
     frame = basis.within(instances.to_frame())
     before = frame[(frame["first_rank"] == rank) & (frame["collective"] == lengths.idxmax())]["skew_ns"]
-    waits = f", {milliseconds(before.sum() / basis.per)} of it before the last rank comes" if len(before) else ""
+    waits = f", {milliseconds(before.sum() / basis.per)} of it before the last rank arrives" if len(before) else ""
     name = str(lengths.idxmax()).replace("_", "-")
     return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 

@@ -50,8 +50,8 @@ def tensor_cores_unused(categories: Result, efficiency: Result, headline: Result
             recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
             f'torch.set_float32_matmul_precision("high").{_rates(peak)}',
             caveat="Told by kernels' names. TF32 and bfloat16 round more: check the loss. Double precision and odd "
-            "sizes may have to stay as they are. What can be won supposes TF32 on all ranks, and kernels as near to "
-            "its peak as they are to that of FP32.",
+            "sizes may have to stay as they are. The gain supposes TF32 on all ranks, and kernels as near to "
+            "its peak as they are to that of FP32: expect less.",
             gain_ns=_gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak),
             table="efficiency",
         )

@@ -18,7 +18,7 @@ class Finding:
         evidence: the rows behind it, as `Result.rows()` gives them.
         recommendation: what to do.
         caveat: when it may not hold.
-        gain_ns: what mending it can win at most of a mean step (of the capture, without steps); orders findings.
+        gain_ns: what mending it gains at most of a mean step (of the capture, without steps); orders findings.
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
         table: the Result in which a reader sees more of it.

@@ -67,7 +67,7 @@ def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> 
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
-        f"transfers.{' What can be won: the step less one of the same work with it alone.' if expected else ''}",
+        f"transfers.{' The gain is the step less one of the same work with it alone.' if expected else ''}",
         gain_ns=_beyond_expected(stages, measured, expected),
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
@@ -88,12 +88,16 @@ def _advice(row: Mapping[str, Any]) -> str:
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
         return f"{shrink} it."
     first = (
-        f"Move layers from stage {row['bottleneck_stage']} to the others (the first and last stages also carry "
+        f"Move layers from stage {row['bottleneck_stage']} to {_others(row)} (the first and last stages also carry "
         "embedding, head and loss)."
         if _is_uneven(row)
         else "Look at late hosts and slow transfers first: the schedule costs less."
     )
     return f"{first} {shrink} the {expected:.0f} % that the schedule costs."
+
+
+def _others(row: Mapping[str, Any]) -> str:
+    return f"stage {1 - row['bottleneck_stage']}" if row["stages"] == 2 else "the others"
 
 
 def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:

@@ -60,10 +60,11 @@ ADVICE = {
     "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 _SLOW_HOST_ADVICE = (
-    "Look at rank {rank}'s CPU, not at the code: its cores' clock, other processes on them, binding to cores and to "
-    "the GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) wins more."
+    "Look at rank {rank}'s CPU first, for its code does what the others' does: its cores' clock, other processes on "
+    "them, binding to cores and to the GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) gains "
+    "more."
 )
-_AS_FAST = "What can be won supposes that this rank's host becomes as fast as the others', not that hosts launch less."
+_AS_FAST = "The gain supposes that this rank's host becomes as fast as the others', not that hosts launch less."
 _OWN_WORK_ADVICE = "Find what launches the work that no other rank does, or give the ranks equal work."
 _STAGE_ADVICE = "Give the stages equal work: move layers from the longer ones to the others."
 _NO_CAUSE_ADVICE = "Open the timeline at the longest wait and compare this rank with one that waits."

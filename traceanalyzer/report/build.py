@@ -42,5 +42,5 @@ def build(
 
 
 def findings_of(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, most to win first; those that rest on doubted Results say so in their caveat."""
+    """All findings, most to gain first; those that rest on doubted Results say so in their caveat."""
     return care.with_caveats(find(results), care.doubted(results))
