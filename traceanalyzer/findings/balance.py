@@ -114,8 +114,14 @@ def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Result, basis: B
         return ""
     share = 100 * lengths.max() / basis.mean_ns(rank)
     frame = basis.within(instances.to_frame())
-    before = frame[(frame["first_rank"] == rank) & (frame["collective"] == lengths.idxmax())]["skew_ns"]
-    waits = f", {milliseconds(before.sum() / basis.per)} of it before the last rank arrives" if len(before) else ""
+    before = frame[(frame["first_rank"] == rank) & (frame["collective"] == lengths.idxmax())]
+    waits = ""
+    if len(before):
+        early, sure = (
+            milliseconds(before["skew_ns"].sum() / basis.per),
+            milliseconds(before["skew_uncertainty_ns"].max()),
+        )
+        waits = f", {early} of it (± {sure} a call) before the last rank arrives"
     name = str(lengths.idxmax()).replace("_", "-")
     return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 
