@@ -144,8 +144,8 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     reach = groups["end_ns"].cummax().groupby([held["block"], held["place"]]).shift().fillna(held["start_ns"])
     busy = (held["end_ns"] - np.maximum(held["start_ns"], reach.astype("int64"))).clip(lower=0)
     # A Series has no pivot_table.
-    times = busy.groupby([held["block"], held["place"]]).sum().unstack(fill_value=0)  # noqa: PD010
-    moved = groups["bytes"].sum(min_count=1).unstack()  # noqa: PD010
+    times = busy.groupby([held["block"], held["place"]]).sum().unstack(fill_value=0)  # noqa: PD010 - sums of a group, nothing is aggregated again
+    moved = groups["bytes"].sum(min_count=1).unstack()  # noqa: PD010 - the same
     compute = held[held["place"] == CLASSES.index("compute")]
     table = pd.DataFrame({"start_ns": compute.groupby("block")["start_ns"].min()})
     for name in PARTS:

@@ -12,7 +12,8 @@ from traceanalyzer.analyses.stragglers import Stragglers
 from traceanalyzer.analyses.waits import Waits
 from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.stragglers import ADVICE, longest_wait, times_of, turns
+from traceanalyzer.findings.straggler_words import ADVICE
+from traceanalyzer.findings.stragglers import longest_wait, times_of, turns
 
 _LATE = {
     "compute": "compute longer than the others",

@@ -20,6 +20,21 @@ from traceanalyzer.analyses.waits import Waits
 from traceanalyzer.findings.basis import about, around, lower, milliseconds, plain, severity
 from traceanalyzer.findings.beside import LEAST_OWN_PCT, SlowHost, own_share_pct, own_work, slow_host
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.straggler_words import (
+    ADVICE,
+    AS_FAST,
+    NO_CAUSE_ADVICE,
+    OWN_WORK_ADVICE,
+    PROFILED,
+    SLOW_HOST_ADVICE,
+    STAGE_ADVICE,
+    caveat,
+    is_rare,
+    late,
+    of_a_stage,
+    where_to_look,
+    who_waits,
+)  # fmt: skip
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.names import short_name
 
@@ -31,44 +46,6 @@ TURNS_COST_PCT = 5.0
 
 _LEAST_TURNS = 3
 _MOST_FINDINGS = 5
-
-_LATE = {
-    "compute": "Rank {rank} computes longer than the others",
-    "copies": "Rank {rank} copies longer than the others",
-    "transfer": "Rank {rank} spends longer in communication that the others do not have",
-    "unmatched": "Rank {rank} comes late out of communication that could not be matched",
-    "host": "Rank {rank}'s host is late",
-    "data": "Rank {rank} is late with its data",
-    "sync": "Rank {rank}'s host is held up in synchronising calls",
-    "launch": "Rank {rank}'s launches reach the GPU late",
-    "unknown": "Rank {rank}'s GPU is idle for a reason that its trace does not hold",
-    "between_kernels": "Rank {rank} loses time between short kernels",
-}
-
-ADVICE = {
-    "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
-    "at this GPU's clocks and temperature.",
-    "copies": "Pin the host memory and copy on a stream of its own, or move less.",
-    "transfer": "Compare this rank's links with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
-    "unmatched": "It may itself have waited for another rank: have process groups recorded (PyTorch's profiler does; "
-    "nsys export --include-blobs=true with NCCL's payloads) and the traces of all ranks.",
-    "host": "See what this rank's host does more than the others': logging, checkpoints, Python hooks, garbage "
-    "collection, a busy or slower CPU, wrong NUMA binding. Launching less (compile, CUDA graphs) helps all ranks.",
-    "data": "Use more workers, prefetch and pinned memory on this rank; look for slow storage or longer samples.",
-    "sync": "Remove what waits for the GPU on this rank: .item(), .cpu(), printing tensors, blocking copies.",
-    "launch": "Look at what else runs on this GPU, and at the order of its streams.",
-    "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
-}
-_SLOW_HOST_ADVICE = (
-    "Look at rank {rank}'s CPU first, for its code does what the others' does: its cores' clock, other processes on "
-    "them, binding to cores and to the GPU's NUMA node. Launching far less on all ranks (compile, CUDA graphs) gains "
-    "more."
-)
-_AS_FAST = "The gain supposes that this rank's host becomes as fast as the others', not that hosts launch less."
-_OWN_WORK_ADVICE = "Find what launches the work that no other rank does, or give the ranks equal work."
-_STAGE_ADVICE = "Give the stages equal work: move layers from the longer ones to the others."
-_NO_CAUSE_ADVICE = "Open the timeline at the longest wait and compare this rank with one that waits."
-
 
 _OWN_DOING = ("copies", "host", "data", "sync", "launch", "between_kernels")
 """Causes that a rank of a pipeline has of itself; what else makes stages wait, the schedule and their sizes do."""
@@ -96,17 +73,20 @@ def stragglers(
     times = times_of(steps if stragglers.table["steps"].notna().any() else breakdown, exposed_comm)
     stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
     expected = dict(pipelines.table[["pipeline", "expected_bubble_pct"]].itertuples(index=False))
-    found = [
-        replace(
-            _finding(row, stages, times, slow := slow_host(operators, row["rank"]) if row["cause"] == "host" else None),
-            recommendation=f"{_where_to_look(row, first_step)}"
-            f"{_SLOW_HOST_ADVICE.format(rank=row['rank']) if slow else _advice(row, stages, kernels, efficiency)}",
-            evidence=_evidence(row, times),
-            interval_ns=longest_wait(row, waits.table, times),
+    found = []
+    for row in costly(stragglers):
+        if row["rank"] in said or _is_by_schedule(row, stages, expected):
+            continue
+        slow = slow_host(operators, row["rank"]) if row["cause"] == "host" else None
+        advice = SLOW_HOST_ADVICE.format(rank=row["rank"]) if slow else _advice(row, stages, kernels, efficiency)
+        found.append(
+            replace(
+                _finding(row, stages, times, slow),
+                recommendation=f"{where_to_look(row, first_step)}{advice}",
+                evidence=_evidence(row, times),
+                interval_ns=longest_wait(row, waits.table, times),
+            )
         )
-        for row in costly(stragglers)
-        if row["rank"] not in said and not _is_by_schedule(row, stages, expected)
-    ]
     return found[:_MOST_FINDINGS]
 
 
@@ -122,7 +102,7 @@ def turns(stragglers: Stragglers) -> list[list[dict[str, Any]]]:
     """
     rare: dict[str, list[dict[str, Any]]] = {}
     for row in stragglers.rows():
-        if row["steps"] and row["steps_affected"] and _is_rare(row) and row["collective"] not in POINT_TO_POINT:
+        if row["steps"] and row["steps_affected"] and is_rare(row) and row["collective"] not in POINT_TO_POINT:
             rare.setdefault(row["cause"] or "", []).append(row)
     return [
         rows
@@ -157,9 +137,9 @@ def _finding(row: Mapping[str, Any], stages: Mapping[int, int], times: pd.DataFr
     is_of_pipeline = _is_of_pipeline(row, stages)
     return Finding(
         rule="straggler",
-        severity=lower(severity(row["cost_pct"])) if _is_rare(row) else severity(row["cost_pct"]),
-        title=_of_a_stage(row) if is_of_pipeline else f"{_late(row, times)}: {_who_waits(row)}.",
-        caveat=f"{_AS_FAST} {PROFILED}" if slow else _caveat(row),
+        severity=lower(severity(row["cost_pct"])) if is_rare(row) else severity(row["cost_pct"]),
+        title=of_a_stage(row) if is_of_pipeline else f"{late(row, times)}: {who_waits(row)}.",
+        caveat=f"{AS_FAST} {PROFILED}" if slow else caveat(row),
         gain_ns=_gain_ns(row, slow),
         table="stragglers",
         about=None if is_of_pipeline else cause,
@@ -186,33 +166,12 @@ def _is_by_schedule(row: Mapping[str, Any], stages: Mapping[int, int], expected:
     return not pd.isna(bubble_pct) and row["cost_pct"] <= bubble_pct
 
 
-def _is_in_every_step(row: Mapping[str, Any]) -> bool:
-    return not row["steps"] or row["steps_affected"] == row["steps"]
-
-
-def _is_rare(row: Mapping[str, Any]) -> bool:
-    """Whether most steps are without: a mean over all of them tells no step's wait."""
-    return not _is_in_every_step(row) and 2 * row["steps_affected"] <= row["steps"]
-
-
-def _where_to_look(row: Mapping[str, Any], first_step: int | None) -> str:
-    """Which step to look at, where few are affected."""
-    if not _is_rare(row):
-        return ""
-    if row["steps_affected"] > 1:
-        return f"Look at the steps concerned, step {row['first_step']} first. "
-    look = f"Look at step {row['first_step']} alone. "
-    if row["first_step"] != first_step:
-        return look
-    return f"{look}It is the first of the capture: what comes with the start may not come again; see later steps too. "
-
-
 def _advice(row: Mapping[str, Any], stages: Mapping[int, int], kernels: Kernels, efficiency: Efficiency) -> str:
     if _is_of_pipeline(row, stages):
-        return _STAGE_ADVICE
-    advice = ADVICE.get(row["cause"] or "", _NO_CAUSE_ADVICE)
+        return STAGE_ADVICE
+    advice = ADVICE.get(row["cause"] or "", NO_CAUSE_ADVICE)
     if row["cause"] == "compute" and _has_own_work(row["rank"], kernels, efficiency):
-        advice = _OWN_WORK_ADVICE
+        advice = OWN_WORK_ADVICE
     if not row["operation"]:
         return advice
     longer = f"{milliseconds(row['operation_ns'])}{' a step' if row['steps'] else ''}"
@@ -222,44 +181,6 @@ def _advice(row: Mapping[str, Any], stages: Mapping[int, int], kernels: Kernels,
 def _has_own_work(rank: int, kernels: Kernels, efficiency: Efficiency) -> bool:
     work = own_work(efficiency, rank, set(kernels.table["rank"]) - {rank})
     return own_share_pct(work, kernels, rank) >= LEAST_OWN_PCT
-
-
-def _late(row: Mapping[str, Any], times: pd.DataFrame) -> str:
-    if row["cause"] == "compute" and _is_in_every_step(row):
-        compute = times.groupby("rank")["compute_ns"].mean()
-        others = compute.drop(row["rank"])
-        who = f"rank {others.index[0]}" if len(others) == 1 else "the others' median"
-        each = " a step" if row["steps"] else ""
-        own = milliseconds(compute[row["rank"]])
-        return f"Rank {row['rank']} computes {own}{each}, {who} {milliseconds(others.median())}"
-    return _LATE.get(row["cause"] or "", "Rank {rank} comes late").format(rank=row["rank"])
-
-
-def _of_a_stage(row: Mapping[str, Any]) -> str:
-    """Who waits for a stage, without a reason: each stage waits for the other at its time, by the schedule."""
-    said = _who_waits(row).replace("for it", f"for rank {row['rank']}")
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def _who_waits(row: Mapping[str, Any]) -> str:
-    where = (row["collective"] or "communication").replace("_", "-")
-    if not _is_in_every_step(row):
-        return _who_waits_at_times(row, where)
-    cost = milliseconds(row["cost_max_ns"])
-    each = f"{cost} a step" if row["steps"] else cost
-    if row["waiting_ranks"] == 1:
-        return f"rank {row['cost_max_rank']} waits {each} for it inside {where}"
-    many, mean = f"{row['waiting_ranks']} ranks", milliseconds(row["cost_mean_ns"])
-    return f"{many} wait for it inside {where}, {mean} on average and {each} on rank {row['cost_max_rank']}"
-
-
-def _who_waits_at_times(row: Mapping[str, Any], where: str) -> str:
-    count = row["steps_affected"]
-    when = f"in {count} of {row['steps']} steps"
-    wait = f"{milliseconds(row['affected_wait_ns'])}{'' if count == 1 else ' on average'}"
-    if row["waiting_ranks"] == 1:
-        return f"{when} rank {row['cost_max_rank']} waits {wait} for it inside {where}"
-    return f"{when} {row['waiting_ranks']} ranks wait for it inside {where}, rank {row['cost_max_rank']} most, {wait}"
 
 
 def times_of(windows: Steps | Breakdown, exposed_comm: ExposedComm) -> pd.DataFrame:
@@ -277,21 +198,6 @@ def _evidence(row: Mapping[str, Any], times: pd.DataFrame) -> tuple[dict[str, An
     columns = ["step", "rank", "window_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"]
     both = times[times["rank"].isin([row["rank"], row["cost_max_rank"]])].sort_values(["step", "rank"])
     return plain(both[columns])
-
-
-def _caveat(row: Mapping[str, Any]) -> str:
-    by_host = row["cause"] in ("host", "sync", "launch", "between_kernels")
-    if row["collective"] in POINT_TO_POINT:
-        won = "Pipeline stages wait for each other by design; only what exceeds the expected bubble can be won."
-        return f"{won} {PROFILED}" if by_host else won
-    if by_host:
-        return PROFILED
-    if row["cause"] is None:
-        return "No part of this rank's time exceeds the others' enough to explain it: perhaps late from the start."
-    return "Once this rank is faster, the next slowest sets the pace: expect to win less than the wait."
-
-
-PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
 
 def longest_wait(row: Mapping[str, Any], waits: pd.DataFrame, times: pd.DataFrame) -> tuple[int, int] | None:
