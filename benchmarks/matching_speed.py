@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import members
-from traceanalyzer.analyses.matching import match
+from traceanalyzer.analyses.communication import members
+from traceanalyzer.analyses.communication.matching import match
 
 CASES = ((2, 8_000, 2), (8, 8_000, 8), (64, 2_000, 64), (64, 2_000, 8), (1_024, 200, 8))
 """Ranks, calls a rank, ranks a group."""

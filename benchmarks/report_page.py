@@ -21,7 +21,8 @@ import traceanalyzer as ta
 from traceanalyzer.analyses import ANALYSES, combine, reduce_rank
 from traceanalyzer.findings import find
 from traceanalyzer.model import RankTrace
-from traceanalyzer.report import Report, html
+from traceanalyzer.report import Report
+from traceanalyzer.report.writers import html
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
 BUDGETS = {8: (3.0, 1.0), 64: (8.0, 2.0)}

@@ -5,9 +5,9 @@ import pytest
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.report import care
 from traceanalyzer.report.build import build
-from traceanalyzer.report.timeline_data import timeline_data
+from traceanalyzer.report.timeline.timeline_data import timeline_data
+from traceanalyzer.report.words import care
 from traceanalyzer.scale import summarise
 
 NAMES = ("ranks", "breakdown", "headline", "steps", "timeline")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
-from traceanalyzer.analyses.timeline import MOST_OPERATIONS
+from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks

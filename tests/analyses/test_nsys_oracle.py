@@ -9,9 +9,9 @@ import pytest
 
 from tests.nsys_builders import read_all
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.intervals import Intervals, of_rows
-from traceanalyzer.analyses.memory_ops import operations
 from traceanalyzer.analyses.spread import spread, with_mean
+from traceanalyzer.analyses.streams.memory_ops import operations
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.selection import Selection, select
 
 SAMPLES = Path(__file__).parents[1] / "captures"

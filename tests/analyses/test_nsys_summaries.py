@@ -4,17 +4,11 @@ import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
-from traceanalyzer.analyses import (
-    ANALYSES,
-    cuda_api,
-    gpu_gaps,
-    gpu_metrics,
-    gpu_utilization,
-    memory_ops,
-    nvtx_projection,
-    run,
-    sync_copies,
-)
+from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.analyses.host import cuda_api, nvtx_projection
+from traceanalyzer.analyses.streams import memory_ops, sync_copies
+from traceanalyzer.analyses.time import gpu_gaps, gpu_utilization
+from traceanalyzer.analyses.trace import gpu_metrics
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.selection import Selection, select
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.samples import sample
 from traceanalyzer.analyses import run
-from traceanalyzer.report import Report, html
+from traceanalyzer.report import Report
+from traceanalyzer.report.writers import html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 

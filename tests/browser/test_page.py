@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import document, kernel, write
-from tests.report.test_html import HOSTILE
+from tests.report.writers.test_html import HOSTILE
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
 
@@ -253,7 +253,7 @@ def test_charts_are_drawn_when_they_come_into_view(written, opened):
 
 
 def test_plotly_beside_the_page(written, opened, tmp_path):
-    from traceanalyzer.report import html
+    from traceanalyzer.report.writers import html
 
     report, _ = written("moe")
     path, _ = html.write(report, tmp_path, plotlyjs="directory")

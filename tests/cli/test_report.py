@@ -236,7 +236,7 @@ def test_ctrl_c_while_writing_leaves_no_half_report(tmp_path, monkeypatch):
     def interrupt(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("traceanalyzer.report.tables.write_csv", interrupt)
+    monkeypatch.setattr("traceanalyzer.report.writers.tables.write_csv", interrupt)
     assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "html", "--format", "csv"]) == 130
     assert not (tmp_path / "out").exists()
 

@@ -7,7 +7,7 @@ from tests.samples import sample
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import ANALYSES, run
-from traceanalyzer.analyses.collectives import Collectives
+from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
 from traceanalyzer.findings.in_turn import in_turn
 from traceanalyzer.findings.stragglers import stragglers

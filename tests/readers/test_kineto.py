@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.builders import document, host, kernel, write
-from traceanalyzer.analyses.integrity_checks import launches_without_operation
+from traceanalyzer.analyses.integrity.integrity_checks import launches_without_operation
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto

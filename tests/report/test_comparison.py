@@ -12,8 +12,8 @@ from rich.console import Console
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
 from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
-from traceanalyzer.report import gates
 from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, terminal, verdict, waterfall
+from traceanalyzer.report.writers import gates
 
 HOSTILE = "<img src=x onerror=alert(1)>|`a`\u202e"
 

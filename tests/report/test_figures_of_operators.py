@@ -5,11 +5,12 @@ import pytest
 
 from tests.programs import program
 from traceanalyzer.analyses import run
-from traceanalyzer.report import assets, palette
-from traceanalyzer.report import icicle as icicle_module
-from traceanalyzer.report.icicle import icicle
-from traceanalyzer.report.over_ranks import busy_operators
-from traceanalyzer.report.roofline import roofline
+from traceanalyzer.report import assets
+from traceanalyzer.report.page import icicle as icicle_module
+from traceanalyzer.report.page import palette
+from traceanalyzer.report.page.icicle import icicle
+from traceanalyzer.report.page.over_ranks import busy_operators
+from traceanalyzer.report.page.roofline import roofline
 
 MM = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": '["c10::BFloat16","c10::BFloat16"]'}
 HOST = [("aten::mm", 0, 10, MM), ("aten::add", 20, 30)]
@@ -101,7 +102,7 @@ def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none()
 
 
 def test_series_are_told_apart_from_kinds():
-    style = assets.read("report.css")
+    style = assets.read("styles/report.css")
     assert all(colour not in style for colour in palette.SERIES)
     assert all(colour in style for colour in palette.KINDS.values())
 

@@ -58,8 +58,8 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     from traceanalyzer import gate
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
-    from traceanalyzer.report import folder, gates
     from traceanalyzer.report.comparison import DIFF_WRITERS, DiffReport, terminal
+    from traceanalyzer.report.writers import folder, gates
 
     console = Console(quiet=options["quiet"])
     wanted = [gate.parse(text) for text in options["gates"]]
@@ -114,7 +114,7 @@ def _folder(sides: "Sequence[Side]") -> str:
 
 def _content(comparison: "Comparison", outcomes: "Sequence[Outcome]") -> str:
     from traceanalyzer.diff.captures import to_json
-    from traceanalyzer.report.folder import fingerprint
+    from traceanalyzer.report.writers.folder import fingerprint
 
     captures = [to_json(capture) for side in comparison.sides for capture in side.captures]
     return fingerprint(__version__, comparison.runs, comparison.is_forced, captures, outcomes)

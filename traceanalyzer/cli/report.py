@@ -80,7 +80,7 @@ def _one(
     from rich.markup import escape
 
     from traceanalyzer import gate
-    from traceanalyzer.report import folder, gates, terminal
+    from traceanalyzer.report.writers import folder, gates, terminal
 
     with folder.whole(target, _source(run), _content(run, load, label)) as draft:
         made, outcomes, files = _analysed(found, run, load, label, draft.path, options, console)
@@ -104,9 +104,10 @@ def _analysed(
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.loading import other_runs
-    from traceanalyzer.report import care, gates
     from traceanalyzer.report.build import build
-    from traceanalyzer.report.write import write
+    from traceanalyzer.report.words import care
+    from traceanalyzer.report.writers import gates
+    from traceanalyzer.report.writers.write import write
     from traceanalyzer.scale import summarise, visit
 
     formats = options["formats"] or ("html", "csv", "json")
@@ -133,7 +134,7 @@ def _source(run: "Run") -> str:
 
 
 def _content(run: "Run", load: "LoadOptions", label: str) -> str:
-    from traceanalyzer.report.folder import fingerprint
+    from traceanalyzer.report.writers.folder import fingerprint
 
     files = [capture.path for capture in run.captures] + ([run.info] if run.info else [])
     return fingerprint(__version__, label, load, files=files)

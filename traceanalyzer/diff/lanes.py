@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import Intervals
 
 KINDS = ("compute", "comm", "copy")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.headline import shared_steps
+from traceanalyzer.analyses.time.headline import shared_steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.call_waits import CallWaits
-from traceanalyzer.analyses.collectives import SIZE_CLASSES, Collectives
-from traceanalyzer.analyses.exposed_comm import ExposedComm
-from traceanalyzer.analyses.headline import Headline
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
+from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.basis import milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 

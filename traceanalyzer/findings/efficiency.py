@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.peaks import Peak, peak_of
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
 from traceanalyzer.findings.basis import milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 

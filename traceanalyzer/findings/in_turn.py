@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.breakdown import Breakdown
-from traceanalyzer.analyses.exposed_comm import ExposedComm
-from traceanalyzer.analyses.steps import Steps
-from traceanalyzer.analyses.stragglers import Stragglers
-from traceanalyzer.analyses.waits import Waits
+from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.communication.stragglers import Stragglers
+from traceanalyzer.analyses.communication.waits import Waits
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.straggler_words import ADVICE

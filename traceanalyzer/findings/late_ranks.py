@@ -1,8 +1,8 @@
 """What operators say of why a rank is late: its host is slow at what all do, or it does work of its own."""
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.pipeline import Pipeline
-from traceanalyzer.analyses.stragglers import Stragglers
+from traceanalyzer.analyses.communication.stragglers import Stragglers
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import about, plain
 from traceanalyzer.findings.beside import LEAST_OWN_PCT, named, own_share_pct, own_work, slow_host
 from traceanalyzer.findings.finding import Finding

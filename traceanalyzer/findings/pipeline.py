@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.stragglers import Stragglers
+from traceanalyzer.analyses.communication.stragglers import Stragglers
 from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.stragglers import cause_of, costly, pipeline_name

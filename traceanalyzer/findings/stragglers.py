@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.breakdown import Breakdown
-from traceanalyzer.analyses.efficiency import Efficiency
-from traceanalyzer.analyses.exposed_comm import ExposedComm
-from traceanalyzer.analyses.kernels import Kernels
-from traceanalyzer.analyses.operators import Operators
-from traceanalyzer.analyses.pipeline import Pipeline
-from traceanalyzer.analyses.pipelines import Pipelines
-from traceanalyzer.analyses.steps import Steps
-from traceanalyzer.analyses.stragglers import Stragglers
-from traceanalyzer.analyses.waits import Waits
+from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.communication.stragglers import Stragglers
+from traceanalyzer.analyses.communication.waits import Waits
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipelines import Pipelines
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import about, around, lower, milliseconds, plain, severity
 from traceanalyzer.findings.beside import LEAST_OWN_PCT, SlowHost, own_share_pct, own_work, slow_host
 from traceanalyzer.findings.finding import Finding

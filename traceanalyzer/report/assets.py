@@ -8,7 +8,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import jinja2
 from markupsafe import Markup
+
+from traceanalyzer.names import short_name
+from traceanalyzer.report.words import quantities, wording
 
 SCRIPTS = (
     "page.js",
@@ -48,9 +52,29 @@ def read(name: str) -> str:
 
 
 @cache
-def scripts() -> tuple[Script, ...]:
-    """The page's scripts."""
-    return tuple(Script(Markup(read(name)), sha256(read(name))) for name in SCRIPTS)  # noqa: S704 - our own files
+def scripts(names: tuple[str, ...] = SCRIPTS) -> tuple[Script, ...]:
+    """Scripts of the templates' folder; those of a run's page unless others are named."""
+    texts = [read(f"scripts/{name}") for name in names]
+    return tuple(Script(Markup(text), sha256(text)) for text in texts)  # noqa: S704 - our own files
+
+
+def environment() -> jinja2.Environment:
+    """What renders the templates: escaping, strict about names, with the filters that all pages use."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates()),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "quantity": quantities.text,
+        "digits": quantities.digits,
+        "short_name": short_name,
+        "unbroken": wording.unbroken,
+        "known": quantities.is_known,
+    }
+    return made
 
 
 @cache

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from traceanalyzer import __version__
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding, find
-from traceanalyzer.report import Report, care
-from traceanalyzer.report.run_facts import run_facts
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import care
+from traceanalyzer.report.words.run_facts import run_facts
 from traceanalyzer.run_info import RunInfo
 from traceanalyzer.scale import Summary
 

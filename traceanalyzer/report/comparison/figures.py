@@ -7,8 +7,8 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.report.comparison.verdict import per
-from traceanalyzer.report.parts import UNSPLIT
-from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.report.words.parts import UNSPLIT
+from traceanalyzer.report.words.quantities import ABSENT, Scale, digits, is_known, scale
 
 POINTS = "pp"
 _UNMATCHED = "exposed_unmatched_ns"

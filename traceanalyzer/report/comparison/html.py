@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.diff import Comparison, fairness
-from traceanalyzer.report import assets, quantities, wording
+from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
+from traceanalyzer.report.words import quantities
 
 SCRIPTS = ("page.js", "tables.js", "diff.js")
 
@@ -31,7 +31,7 @@ def write(report: DiffReport, folder: Path) -> list[Path]:
 def page(report: DiffReport) -> str:
     """The page's text."""
     comparison = report.comparison
-    scripts = [assets.Script(Markup(assets.read(name)), assets.sha256(assets.read(name))) for name in SCRIPTS]  # noqa: S704
+    scripts = assets.scripts(SCRIPTS)
     context: dict[str, Any] = {
         "report": report,
         "comparison": comparison,
@@ -45,26 +45,14 @@ def page(report: DiffReport) -> str:
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "lanes": _lanes(comparison),
         "DIFFERS": fairness.DIFFERS,
-        "style": Markup(assets.read("report.css") + assets.read("diff.css")),  # noqa: S704 - our own files
+        "style": Markup(assets.read("styles/report.css") + assets.read("styles/diff.css")),  # noqa: S704 - our own files
         "scripts": scripts,
         "policy": _policy(scripts),
     }
-    return _environment().get_template("diff.html").render(context)
+    return assets.environment().get_template("page/diff.html").render(context)
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(assets.templates()),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"quantity": quantities.text, "digits": quantities.digits, "unbroken": wording.unbroken}
-    return environment
-
-
-def _policy(scripts: list[assets.Script]) -> str:
+def _policy(scripts: tuple[assets.Script, ...]) -> str:
     allowed = " ".join(f"'{script.hash}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "

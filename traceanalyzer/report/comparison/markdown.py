@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from traceanalyzer.diff import TableDiff, joins
-from traceanalyzer.report import gates
 from traceanalyzer.report.comparison import DiffReport, figures, verdict
 from traceanalyzer.report.comparison.rows import table_view
-from traceanalyzer.report.gates import cell
+from traceanalyzer.report.writers import gates
+from traceanalyzer.report.writers.gates import cell
 
 MOST_ROWS = 12
 

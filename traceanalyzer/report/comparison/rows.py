@@ -6,8 +6,8 @@ import pandas as pd
 
 from traceanalyzer.diff import TableDiff
 from traceanalyzer.names import short_name
-from traceanalyzer.report.quantities import ABSENT, Scale, digits, is_known, scale
-from traceanalyzer.report.wording import label, words
+from traceanalyzer.report.words.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.report.words.wording import label, words
 
 _NAMES = ("name", "other_name", "operation", "operator")
 

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.diff import fairness
 from traceanalyzer.report.comparison import FORMAT_VERSION, DiffReport, verdict
-from traceanalyzer.report.tables import write_frame
+from traceanalyzer.report.writers.tables import write_frame
 
 
 def write_csv(report: DiffReport, folder: Path) -> list[Path]:

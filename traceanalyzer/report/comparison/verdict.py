@@ -7,8 +7,8 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.report.comparison.waterfall import Part, parts
-from traceanalyzer.report.quantities import digits, text
-from traceanalyzer.report.wording import element_types
+from traceanalyzer.report.words.quantities import digits, text
+from traceanalyzer.report.words.wording import element_types
 
 CONTRADICTS_POINTS = 1.0
 """A share that moves by less than this many percentage points contradicts nothing."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from traceanalyzer.diff import Comparison, metrics
-from traceanalyzer.report.parts import UNSPLIT
+from traceanalyzer.report.words.parts import UNSPLIT
 
 SPLIT = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 

@@ -1,0 +1,141 @@
+"""Instances of hand-made calls: transfer, wait, and why a call has none."""
+
+import pandas as pd
+import pytest
+
+from traceanalyzer.analyses.communication import members as analysis
+from traceanalyzer.analyses.communication.call_waits import ONE_ROOT
+from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.matches import across as matches_across
+
+DEFAULTS = {
+    "stream": 17, "step": 0, "collective": "all_reduce", "group": "0", "group_description": "", "group_ranks": "0,1",
+    "group_size": 2, "dtype": "Float", "size_bytes": 64, "sequence": pd.NA, "root": pd.NA, "peers": None,
+    "is_uneven": False, "arguments": "kernel", "name": "nccl", "grid": "24x1x1", **dict.fromkeys(analysis.UNTIL.values(), 0),
+}  # fmt: skip
+
+
+def rank(*calls):
+    """A rank's table; each call is (start, end) in µs and what differs from the defaults."""
+    rows = [
+        DEFAULTS | {"call": number, "start_ns": start * 1000, "end_ns": end * 1000} | (more[0] if more else {})
+        for number, (start, end, *more) in enumerate(calls)
+    ]
+    integers = ("step", "group_size", "size_bytes", "sequence", "root")
+    return pd.DataFrame(rows).astype(dict.fromkeys(integers, "Int64") | {"is_uneven": "boolean"})
+
+
+def waits(*ranks, present=None):
+    """(wait, waits for, why not split) of every call, by rank and call; µs."""
+    parts = present or dict(enumerate(ranks))
+    frame = call_waits_across({}, analysis.across(parts)).to_frame()
+    return {
+        (row.rank, row.call): (
+            None if pd.isna(row.wait_ns) else row.wait_ns // 1000,
+            None if pd.isna(row.waits_for) else row.waits_for,
+            row.why_not_split if isinstance(row.why_not_split, str) else None,
+        )
+        for row in frame.itertuples(index=False)
+    }
+
+
+def test_the_last_rank_does_not_wait():
+    assert waits(rank((0, 100)), rank((80, 100))) == {(0, 0): (80, 1, None), (1, 0): (0, None, None)}
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"collective": "broadcast"}, "has one root: its ranks do not wait alike"),
+        ({"collective": "all_to_all", "is_uneven": True}, "uneven all-to-all: its ranks do not wait alike"),
+        (
+            {"collective": "all_to_all", "is_uneven": None},
+            "all-to-all that may be uneven: the trace leaves out some of its sizes",
+        ),
+        ({"collective": "unknown"}, "the trace does not say which collective it is"),
+        ({"group": None, "group_ranks": None}, "the trace does not say its process group"),
+        ({"collective": "peer_copy"}, "a copy between GPUs has no counterpart"),
+        ({"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"),
+        ({"group_ranks": None, "group_size": 3}, "the ranks of its group are not known"),
+        ({"collective": "send_recv"}, "the trace does not say its peers"),
+    ],
+)
+def test_calls_that_cannot_be_split_say_why(more, why):
+    sides = [rank((0, 100, more), (200, 300)), rank((80, 100, more), (210, 300))]
+    found = waits(*sides)
+    assert found[0, 0] == found[1, 0] == (None, None, why)
+    assert found[0, 1] == (10, 1, None), "the other calls are not harmed"
+
+
+def test_the_ranks_that_use_a_communicator_of_unknown_size_are_its_members():
+    more = {"group": "0xb149", "group_ranks": None, "group_size": None}
+    assert waits(rank((0, 100, more)), rank((80, 100, more)))[0, 0] == (80, 1, None)
+    only = waits(rank((0, 100, more)), rank((80, 100)))
+    assert only[0, 0] == (None, None, "the ranks of its group are not known")
+
+
+def test_an_all_to_all_that_is_uneven_on_one_rank_is_so_on_all():
+    calls = ({"collective": "all_to_all", "is_uneven": uneven} for uneven in (True, False))
+    assert {why for _, _, why in waits(*(rank((0, 100, more)) for more in calls)).values()} == {
+        "uneven all-to-all: its ranks do not wait alike"
+    }
+
+
+def test_a_call_that_one_rank_lacks_stays_unmatched():
+    found = waits(rank((0, 100), (200, 300), (500, 600)), rank((80, 100), (510, 600)))
+    assert found[0, 1] == (None, None, "not seen on every rank of its group")
+    assert found[0, 2] == (10, 1, None)
+
+
+def test_a_group_of_unknown_ranks_is_that_of_its_holders_when_the_size_fits():
+    more = {"group_ranks": "0, 1, ..., 7"}
+    assert waits(rank((0, 100, more)), rank((80, 100, more)))[0, 0] == (80, 1, None)
+
+
+def test_groups_of_one_name_and_other_ranks_are_apart():
+    low, high = {"group_ranks": "0,1"}, {"group_ranks": "2,3"}
+    found = waits(rank((0, 100, low)), rank((80, 100, low)), rank((0, 50, high)), rank((49, 50, high)))
+    assert [found[r, 0][0] for r in range(4)] == [80, 0, 49, 0]
+
+
+def test_messages_are_paired_in_order_and_peers_are_numbered_in_the_group():
+    def message(peers):
+        return {"collective": "send_recv", "peers": peers, "group_ranks": "4,5,6", "group_size": 3}
+
+    parts = {
+        4: rank((0, 100, message("send 1")), (200, 300, message("recv 1"))),
+        5: rank((90, 100, message("recv 0")), (290, 300, message("send 0, send 2"))),
+        6: rank((100, 300, message("recv 1"))),
+    }
+    found = waits(present=parts)
+    assert found == {
+        (4, 0): (90, 5, None), (4, 1): (90, 5, None), (5, 0): (0, None, None), (5, 1): (0, None, None),
+        (6, 0): (190, 5, None),
+    }  # fmt: skip
+
+
+def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
+    parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
+    members = analysis.across(parts)
+    call_waits = call_waits_across({}, members)
+    counted = ["calls", "matched_calls", "unmatched_calls", "split_calls"]
+    matches = matches_across({}, call_waits, members).to_frame()
+    assert matches[counted].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
+    chosen = Calls(members.table[members.table["call"] == 1])
+    assert matches_across({}, call_waits, chosen).to_frame()[counted].to_numpy().tolist() == [[1, 1, 0, 1]] * 2
+
+
+def test_matched_calls_that_cannot_be_split_are_not_unmatched():
+    more = {"collective": "broadcast"}
+    members = analysis.across({0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))})
+    (row, _) = matches_across({}, call_waits_across({}, members), members).rows()
+    counts = ("calls", "matched_calls", "unmatched_calls", "split_calls", "unsplit_calls")
+    assert [row[name] for name in counts] == [2, 2, 0, 1, 1]
+    assert (row["why_unmatched"], row["why_unsplit"]) == (None, ONE_ROOT)
+
+
+def test_users_of_a_communicator_of_unknown_size_count_as_its_size():
+    more = {"group": "0xb149", "group_ranks": None, "group_size": None}
+    table = analysis.across({0: rank((0, 100, more)), 1: rank((80, 100, more))}).table
+    assert table["group_size"].tolist() == [2, 2]

@@ -1,0 +1,56 @@
+"""What names of host events say."""
+
+import pytest
+
+from traceanalyzer.analyses.host import host_names
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("## forward ##", "forward"),
+        ("DistributedDataParallel.forward", "forward"),
+        ("FSDP::pre_forward (blocks.0)", "forward"),
+        ("FullyShardedDataParallel._pre_forward", "forward"),
+        ("backward", "backward"),
+        ("FSDP::post_backward_reduce (blocks.11)", "backward"),
+        ("FullyShardedDataParallel._post_backward_hook", "backward"),
+        ("Optimizer.step#AdamW.step", "optimizer"),
+        ("Optimizer.zero_grad#AdamW.zero_grad", "optimizer"),
+        ("optimizer_step", "optimizer"),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "data"),
+        ("## data ##", "data"),
+        ("Get Batch", "data"),
+        ("grad_sync", "communication"),
+        ("init_process_group", "communication"),
+        ("FSDP::all_gather (blocks.0)", None),
+        ("nccl:all_reduce", None),
+        ("ProfilerStep#3", None),
+        ("DistributedDataParallel", None),
+        ("update_metadata", None),
+        ("## micro ##", None),
+    ],
+)
+def test_phase(name, phase):
+    assert host_names.phase(name) == phase
+
+
+@pytest.mark.parametrize(
+    ("name", "is_sync", "is_launch", "is_plain_copy"),
+    [
+        ("cudaStreamSynchronize", True, False, False),
+        ("cudaDeviceSynchronize_v3020", True, False, False),
+        ("cuCtxSynchronize", True, False, False),
+        ("hipEventSynchronize", True, False, False),
+        ("cudaLaunchKernel", False, True, False),
+        ("cuLaunchKernelEx", False, True, False),
+        ("cudaLaunchHostFunc", False, False, False),
+        ("cudaMemcpyAsync", False, True, False),
+        ("cudaMemcpy", False, False, True),
+        ("cudaEventQuery", False, False, False),
+        ("cudaStreamWaitEvent", False, False, False),
+    ],
+)
+def test_calls(name, is_sync, is_launch, is_plain_copy):
+    found = (host_names.is_sync(name), host_names.is_launch(name), host_names.is_plain_copy(name))
+    assert found == (is_sync, is_launch, is_plain_copy)

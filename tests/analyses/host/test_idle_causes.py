@@ -1,0 +1,184 @@
+"""Every gap is cut into causes that add up to it; cases are literal, sums are checked on real captures."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.builders import rank_trace
+from tests.host_builders import host_trace
+from tests.samples import EVERY, sample
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.idle_causes import PARTS
+
+US = 1_000
+
+FIRST = ("gemm", 0, 10 * US, 1)
+"""Ends at 10 µs; every case's gap begins there, and 100 µs later at 110 µs the second operation starts."""
+LAUNCH_FIRST = ("cudaLaunchKernel", -5 * US, -1 * US)
+
+
+def split(calls, *, ops=None, host_ops=(), ranges=()):
+    ops = ops or [FIRST, ("gemm", 110 * US, 120 * US, 2)]
+    trace = host_trace(ops, [LAUNCH_FIRST, *calls], host_ops=host_ops, ranges=ranges)
+    gaps = idle_causes.find(trace)
+    table = idle_causes.parts(trace, gaps, trace.window.start_ns, trace.window.end_ns)
+    return {name.removesuffix("_ns"): int(value) // US for name, value in table.sum().items() if value}
+
+
+CASES = {
+    "the host is late": ([("cudaLaunchKernel", 90 * US, 100 * US)], {}, {"host": 90, "launch": 10}),
+    "launched long before: 50 µs of ordering, then unknown": (
+        [("cudaLaunchKernel", 1 * US, 5 * US)], {}, {"launch": 50, "unknown": 50}),
+    "launched within the gap, starts late": (
+        [("cudaLaunchKernel", 10 * US, 20 * US)], {}, {"host": 10, "launch": 50, "unknown": 40}),
+    "the call returns after its operation started": (
+        [("cudaLaunchKernel", 100 * US, 300 * US)], {}, {"host": 100}),
+    "a synchronising call first": (
+        [("cudaLaunchKernel", 80 * US, 90 * US), ("cudaStreamSynchronize", 0, 40 * US)], {},
+        {"sync": 30, "host": 50, "launch": 20}),
+    "a synchronising call of another thread while this one works": (
+        [("cudaLaunchKernel", 80 * US, 90 * US), ("cudaDeviceSynchronize", 0, 40 * US, 2),
+         ("cudaLaunchKernel", 200 * US, 210 * US, 2)],
+        {"host_ops": [("aten::mm", 0, 95 * US, 1)]}, {"host": 80, "launch": 20}),
+    "data loading, and synchronisation inside it": (
+        [("cudaLaunchKernel", 80 * US, 90 * US), ("cudaEventSynchronize", 20 * US, 30 * US)],
+        {"ranges": [("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 10 * US, 50 * US)]},
+        {"sync": 10, "data": 30, "host": 40, "launch": 20}),
+    "data loading by the user's own range": (
+        [("cudaLaunchKernel", 80 * US, 90 * US)], {"ranges": [("## data ##", 10 * US, 50 * US)]},
+        {"data": 40, "host": 40, "launch": 20}),
+    "a range that merely mentions data": (
+        [("cudaLaunchKernel", 80 * US, 90 * US)], {"ranges": [("update_metadata", 10 * US, 50 * US)]},
+        {"host": 80, "launch": 20}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("calls", "host", "expected"), CASES.values(), ids=CASES)
+def test_causes_of_one_gap(calls, host, expected):
+    assert split(calls, **host) == expected
+
+
+def test_an_operation_without_launch_has_unknown_cause():
+    assert split([], ops=[FIRST, ("gemm", 110 * US, 120 * US)]) == {"unknown": 100}
+
+
+@pytest.mark.parametrize(("length", "expected"), [(4_999, "between_kernels"), (5_000, "unknown")])
+def test_gaps_under_5_us_are_between_kernels(length, expected):
+    trace = host_trace([("gemm", 0, 10), ("gemm", 10 + length, 9_999)], [])
+    gaps = idle_causes.find(trace)
+    table = idle_causes.parts(trace, gaps, 0, 9_999)
+    assert {name: int(value) for name, value in table.sum().items() if value} == {f"{expected}_ns": length}
+
+
+@pytest.mark.parametrize(
+    ("ops", "idle_ns"),
+    [
+        ([("gemm", 0, 0), ("gemm", 90, 100), ("gemm", 150, 150)], 140),
+        ([("gemm", 0, 0), ("gemm", 100, 100)], 100),
+        ([("gemm", 7, 7)], 0),
+    ],
+)
+def test_operations_without_duration_bound_the_window_but_fill_nothing(ops, idle_ns):
+    (row,) = run([host_trace(ops)], ["idle"])["idle"].rows()
+    assert (row["idle_ns"], row["between_kernels_ns"]) == (idle_ns, idle_ns)
+
+
+def test_another_thread_speaks_where_the_launching_one_records_nothing():
+    """Autograd's thread launches; before its first operator the main thread was in `.item()`."""
+    calls = [("cudaLaunchKernel", 80 * US, 90 * US, 2), ("cudaStreamSynchronize", 5 * US, 60 * US, 1)]
+    host_ops = [("autograd::engine::evaluate_function: AddBackward0", 40 * US, 95 * US, 2)]
+    assert split(calls, host_ops=host_ops) == {"sync": 30, "host": 50, "launch": 20}
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "expected"),
+    [
+        ("cudaMemcpyAsync", "pageable", {"sync": 5, "host": 75, "launch": 20}),
+        ("cudaMemcpyAsync", "pinned", {"host": 80, "launch": 20}),
+        ("cudaMemcpy", "pinned", {"sync": 5, "host": 75, "launch": 20}),
+    ],
+)
+def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, memory, expected):
+    ops = [("DtoH", 0, 10 * US, 1, 7, memory), ("gemm", 110 * US, 120 * US, 2)]
+    trace = host_trace(ops, [(name, -5 * US, 15 * US), ("cudaLaunchKernel", 80 * US, 90 * US)])
+    table = idle_causes.parts(trace, idle_causes.find(trace), 0, 120 * US)
+    assert {key.removesuffix("_ns"): int(value) // US for key, value in table.sum().items() if value} == expected
+
+
+def test_a_gap_is_cut_at_the_window():
+    trace = host_trace(
+        [FIRST, ("gemm", 110 * US, 120 * US, 2)], [LAUNCH_FIRST, ("cudaLaunchKernel", 90 * US, 100 * US)]
+    )
+    table = idle_causes.parts(trace, idle_causes.find(trace), 60 * US, 105 * US)
+    assert table.iloc[0].to_dict() == {
+        "sync_ns": 0, "data_ns": 0, "host_ns": 40 * US, "launch_ns": 5 * US, "unknown_ns": 0, "between_kernels_ns": 0
+    }  # fmt: skip
+
+
+TIMES = st.integers(0, 200_000)
+SPANS = st.tuples(TIMES, st.integers(0, 60_000))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(SPANS, SPANS, st.integers(1, 3)), min_size=1, max_size=8), st.lists(SPANS, max_size=4))
+def test_causes_agree_with_a_count_of_every_microsecond(work, syncs):
+    """Whatever overlaps whatever: the parts equal a brute-force count over 100 ns ticks."""
+    ops = [
+        ("gemm", 100 * (a // 100), 100 * (a // 100 + n // 100), number) for number, ((a, n), _, _) in enumerate(work, 1)
+    ]
+    calls = [("cudaLaunchKernel", 100 * (b // 100), 100 * (b // 100 + m // 100), thread) for _, (b, m), thread in work]
+    calls += [("cudaStreamSynchronize", 100 * (a // 100), 100 * (a // 100 + n // 100), 1) for a, n in syncs]
+    trace = host_trace(ops, calls)
+    gaps = idle_causes.find(trace)
+    table = idle_causes.parts(trace, gaps, trace.window.start_ns, trace.window.end_ns, short_ns=0)
+    busy = np.zeros(3_000, dtype=bool)
+    for _, start, end, _ in ops:
+        busy[start // 100 : end // 100] = True
+    window = slice(trace.window.start_ns // 100, trace.window.end_ns // 100)
+    assert int(table.to_numpy().sum()) == 100 * int((~busy[window]).sum())
+    for row, (start, end, launched, launch) in enumerate(
+        zip(gaps.starts, gaps.ends, gaps.launched, gaps.launch, strict=True)
+    ):
+        thread = trace.api_calls["thread"][launch]
+        own = trace.api_calls[trace.api_calls["thread"] == thread]
+        recorded, sync, other = (np.zeros(3_000, dtype=bool) for _ in range(3))
+        launchers = set(trace.api_calls["thread"].to_numpy()[trace.gpu_ops["launch"]])
+        for call in trace.api_calls.itertuples():
+            part = slice(call.start_ns // 100, call.end_ns // 100)
+            if call.thread == thread:
+                recorded[part] = True
+                sync[part] |= "Synchronize" in call.name
+            elif call.thread in launchers:
+                other[part] |= "Synchronize" in call.name
+        assert len(own)
+        expected = sync | (other & ~recorded)
+        assert table["sync_ns"][row] == 100 * int(expected[start // 100 : launched // 100].sum())
+        assert table["unknown_ns"][row] == max(end - launched - 50_000, 0)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_causes_add_up_to_the_breakdowns_idle_time_on_samples(name):
+    for trace in sample(name).ranks:
+        results = run([trace], ["idle", "breakdown", "steps", "gaps"])
+        idle, steps = results["idle"].to_frame(), results["steps"].to_frame()
+        assert (idle[list(PARTS)].sum(axis=1) == idle["idle_ns"]).all()
+        whole = idle[idle["step"].isna()]
+        assert whole["idle_ns"].tolist() == results["breakdown"].to_frame()["idle_ns"].tolist()
+        known = steps[steps["idle_ns"].notna()] if len(steps) else steps
+        assert idle["idle_ns"][idle["step"].notna()].tolist() == known["idle_ns"].tolist()
+        gaps = results["gaps"].to_frame()
+        assert int(gaps["length_ns"].sum()) + int(whole["between_kernels_ns"].iloc[0]) == int(whole["idle_ns"].iloc[0])
+
+
+def test_selected_steps_only():
+    trace = rank_trace(
+        [("compute", 10, 20, 1), ("compute", 40, 60, 11), ("compute", 90, 95, 21)],
+        steps=[(0, 10), (10, 20), (20, 30)], wanted="1",
+    )  # fmt: skip
+    idle = run([trace], ["idle"])["idle"].to_frame()
+    assert idle[["step", "window_ns", "idle_ns"]].astype("object").where(idle["step"].notna(), None).to_numpy().tolist() == [
+        [None, None, None], [1, 50, 30]
+    ]  # fmt: skip
+    assert idle["idle_ns"].tolist() == [30, 30]

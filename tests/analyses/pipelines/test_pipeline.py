@@ -1,0 +1,161 @@
+"""Pipelines: which ranks, in which order, the bubble, the schedule."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from tests.host_builders import host_trace
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers
+from traceanalyzer.analyses.pipelines.pipelines import across as summarise
+from traceanalyzer.schema import COUNTERS, conform
+
+
+def moves(*rows):
+    return pd.DataFrame(rows, columns=["rank", "step", "start_ns", "is_send", "peer"])
+
+
+SEND, RECEIVE = True, False
+
+CASES = {
+    "a chain of three": (
+        [(0, 1, 0, SEND, 1), (1, 1, 0, RECEIVE, 0), (1, 1, 1, SEND, 2), (2, 1, 0, RECEIVE, 1)],
+        [0, 1, 2], [[0, 1, 2]]),
+    "the first stage is the highest rank": (
+        [(1, 1, 0, SEND, 0), (0, 1, 0, RECEIVE, 1), (0, 1, 5, SEND, 1)], [0, 1], [[1, 0]]),
+    "two pipelines side by side": (
+        [(0, 1, 0, SEND, 2), (2, 1, 0, RECEIVE, 0), (1, 1, 0, SEND, 3), (3, 1, 0, RECEIVE, 1)],
+        [0, 1, 2, 3], [[0, 2], [1, 3]]),
+    "a rank between two was not captured": (
+        [(0, 1, 0, SEND, 1), (2, 1, 0, RECEIVE, 1)], [0, 2], [[0], [2]]),
+    "nobody sends": ([], [0, 1], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "ranks", "expected"), CASES.values(), ids=CASES)
+def test_order_of_stages(rows, ranks, expected):
+    table = stages(moves(*rows), ranks)
+    found = [own.sort_values("stage")["rank"].tolist() for _, own in table.groupby("pipeline")]
+    assert found == expected
+
+
+def calls(**columns):
+    fixed = {"rank": 3, "step": 1, "start_ns": 0, "collective": "send_recv", "group_ranks": None}
+    return pd.DataFrame([fixed | columns])
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"peers": "send 1, recv 1"}, [(True, 1), (False, 1)]),
+        ({"peers": "send 1", "group_ranks": "1,3"}, [(True, 3)]),
+        ({"peers": "send 1", "group_ranks": "not known"}, [(True, 1)]),
+        ({"peers": None}, []),
+        ({"peers": "send 1", "collective": "all_to_all"}, []),
+    ],
+)
+def test_transfers(columns, expected):
+    table = transfers(calls(**columns))
+    assert list(zip(table["is_send"], table["peer"], strict=True)) == expected
+
+
+def stage(rank, compute, idle, wait):
+    return {"rank": rank, "pipeline": 0, "stage": rank, "basis": "steps 1, 2", "steps": 2, "window_ns": 1_000,
+            "compute_ns": compute, "idle_ns": idle, "p2p_calls": 4, "p2p_ns": 300, "p2p_exposed_ns": 300,
+            "p2p_wait_ns": wait, "microbatches": 4}  # fmt: skip
+
+
+def test_bubble_and_balance_of_four_stages():
+    rows = [stage(0, 600, 100, 250), stage(1, 600, 100, 250), stage(2, 600, 100, 250), stage(3, 1_000, 0, 0)]
+    table = pd.DataFrame(rows).astype({"steps": "Int64", "microbatches": "Int64", "p2p_wait_ns": "Int64"})
+    pipeline = Pipeline(table)
+    assert pipeline.to_frame()["bubble_pct"].tolist() == [35.0, 35.0, 35.0, 0.0]
+    assert pipeline.to_frame()["expected_bubble_pct"].round(2).tolist() == [42.86] * 4  # 3 of 7
+    (whole,) = summarise({}, pipeline).rows()
+    assert (whole["stages"], whole["bottleneck_stage"], whole["bubble_pct"]) == (4, 3, 26.25)
+    # Mean 700; deviations 100, 100, 100, 300: population variance 30,000.
+    assert whole["compute_cv"] == pytest.approx(30_000**0.5 / 700)
+    assert whole["compute_max_over_mean"] == pytest.approx(1_000 / 700)
+
+
+def test_a_wait_that_is_not_known_makes_the_bubble_unknown():
+    table = pd.DataFrame([stage(0, 600, 100, pd.NA)]).astype({"p2p_wait_ns": "Int64", "microbatches": "Int64"})
+    assert Pipeline(table).rows()[0]["bubble_ns"] is None
+
+
+def test_the_sample_is_a_1f1b_of_four_microbatches():
+    results = run(sample("pp").ranks, ["pipeline", "pipelines", "pipeline_schedule", "exposed_comm"])
+    frame = results["pipeline"].to_frame()
+    assert frame[["rank", "stage", "microbatches", "p2p_calls"]].to_numpy().tolist() == [[0, 0, 4, 10], [1, 1, 4, 10]]
+    assert frame["expected_bubble_pct"].tolist() == [20.0, 20.0]
+    # All communication of this job is point-to-point: the waits are those of the same steps.
+    waits = results["exposed_comm"].to_frame().query("step in (2, 3)").groupby("rank")["exposed_wait_ns"].sum()
+    assert frame["p2p_wait_ns"].tolist() == waits.tolist()
+    assert (frame["bubble_ns"] == frame["idle_ns"] + frame["p2p_wait_ns"]).all()
+    assert results["pipelines"].rows()[0]["bottleneck_rank"] == 1
+    schedule = results["pipeline_schedule"].to_frame()
+    order = schedule[schedule["step"] == 2].groupby("rank")[["phase", "microbatch"]].apply(
+        lambda own: " ".join(f"{phase[0].upper()}{number}" for phase, number in own.to_numpy())
+    )  # fmt: skip
+    assert order.tolist() == ["F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
+
+
+def test_without_its_peer_a_stage_knows_no_waits():
+    (row,) = run(sample("pp").ranks[:1], ["pipeline"])["pipeline"].rows()
+    assert (row["p2p_calls"], row["p2p_exposed_ns"] > 0, row["p2p_wait_ns"], row["bubble_ns"]) == (10, True, None, None)
+
+
+def test_other_jobs_are_no_pipelines():
+    results = run(sample("moe").ranks, ["pipeline", "pipelines", "pipeline_schedule"])
+    assert [len(result) for result in results.values()] == [0, 0, 0]
+
+
+def test_balance_over_ranks():
+    traces = [host_trace([("gemm", 0, 60 + 40 * rank), ("memset", 100, 110)], rank=rank) for rank in range(2)]
+    row = run(traces, ["balance"])["balance"].rows()[0]
+    assert (row["figure"], row["mean_ns"], row["max_rank"], row["min_rank"]) == ("compute_ns", 80.0, 1, 0)
+    assert (row["cv"], row["max_over_mean"]) == (0.25, 1.25)
+
+
+def with_memory(rank, *allocated):
+    """A rank whose allocator had given out so many bytes, one after the other."""
+    trace = host_trace([("gemm", 0, 60)], rank=rank)
+    table = {"time_ns": range(len(allocated)), "name": "memory_allocated_bytes", "value": allocated}
+    return replace(trace, counters=conform(pd.DataFrame(table), COUNTERS))
+
+
+def test_balance_of_memory_is_of_the_peaks():
+    rows = run([with_memory(0, 30, 100, 50), with_memory(1, 300)], ["balance"])["balance"].rows()
+    (row,) = [row for row in rows if row["figure"] == "peak_allocated_bytes"]
+    assert (row["mean_bytes"], row["std_bytes"], row["max_rank"], row["cv"], row["max_over_mean"]) == (
+        200,
+        100,
+        1,
+        0.5,
+        1.5,
+    )
+    assert (row["mean_ns"], row["basis"]) == (None, "[memory] events of the capture")
+
+
+def test_what_the_run_recorded_of_its_memory_comes_first():
+    memory = {rank: {"peak_allocated_bytes": 10 * (rank + 1), "peak_reserved_bytes": 64} for rank in range(2)}
+    rows = run([with_memory(0, 5), with_memory(1, 5)], ["balance"], run_memory=memory)["balance"].rows()
+    found = {row["figure"]: (row["basis"], row["mean_bytes"], row["cv"]) for row in rows if row["mean_bytes"]}
+    assert found == {
+        "peak_allocated_bytes": ("run.json: whole run", 15, pytest.approx(1 / 3)),
+        "peak_reserved_bytes": ("run.json: whole run", 64, 0),
+    }
+
+
+def test_memory_that_one_rank_does_not_know_is_not_compared():
+    rows = run([with_memory(0, 5), host_trace([("gemm", 0, 60)], rank=1)], ["balance"])["balance"].rows()
+    assert {row["figure"] for row in rows} == {
+        "compute_ns",
+        "exposed_comm_ns",
+        "exposed_copy_ns",
+        "idle_ns",
+        "window_ns",
+    }

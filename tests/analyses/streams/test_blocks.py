@@ -1,0 +1,96 @@
+"""Repeated blocks: found by range or by kernel sequence, measured, bounded."""
+
+import numpy as np
+import pytest
+
+from tests.analyses.streams.test_streams import case, frame
+from tests.host_builders import host_trace
+from traceanalyzer.analyses.streams.repeats import repetitions
+
+
+@pytest.mark.parametrize(
+    ("text", "starts", "period"),
+    [
+        ("xabcabcabcabcy", [1, 4, 7, 10], 3),
+        ("abababab", [0, 2, 4, 6], 2),
+        ("aaaa", [0, 1, 2, 3], 1),
+        ("abcabcabc", [], 0),  # three only
+        ("abcdefgh", [], 0),
+        ("", [], 0),
+        # Two rows of the same block, in different rotation: forward of two steps.
+        ("abcabcabcabcxyzbcabcabcabca", [0, 3, 6, 9, 17, 20, 23], 3),
+    ],
+)
+def test_repetitions(text, starts, period):
+    codes = np.array([ord(letter) - ord("a") for letter in text], dtype=np.int64)
+    found, length = repetitions(codes, np.ones(len(codes), dtype=np.int64), 4)
+    assert (found.tolist(), length) == (starts, period)
+
+
+def test_the_sequence_that_covers_most_time_is_taken():
+    codes = np.array([0, 0, 0, 0, 0, 0, 1, 2, 1, 2, 1, 2, 1, 2], dtype=np.int64)
+    weights = np.where(codes == 0, 1, 100)
+    assert repetitions(codes, weights, 4)[1] == 2
+
+
+def block(start, *, copies):
+    """Upload, two kernels, download; together 100 ns, or 60 when the copies run beside the kernels."""
+    if copies == "before and after":
+        return [("HtoD", start, start + 20), ("gemm", start + 20, start + 70), ("relu", start + 70, start + 80),
+                ("DtoH", start + 80, start + 100)]  # fmt: skip
+    return [("HtoD", start, start + 20, 8), ("gemm", start, start + 50), ("relu", start + 50, start + 60),
+            ("DtoH", start + 10, start + 30, 9)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("copies", "pitch", "bound", "exposed"),
+    [("before and after", 100, "serial", 40), ("beside", 60, "compute", 0)],
+)
+@pytest.mark.parametrize("is_named", [True, False], ids=["by range", "by kernels"])
+def test_what_bounds_a_block(copies, pitch, bound, exposed, is_named):
+    ops, calls, ranges = [], [], []
+    for number in range(5):
+        for op in block(number * pitch, copies=copies):
+            calls.append(("cudaLaunchKernel", len(calls) - 1_000, len(calls) - 999))
+            ops.append((*op[:3], len(calls), op[3] if len(op) > 3 else 7))
+        ranges.append((f"block_{number}", len(calls) - 1_004, len(calls) - 1_000))
+    traces = [host_trace(ops, calls, ranges=ranges if is_named else [])]
+    rows = frame(traces, "blocks")
+    assert rows["source"].unique().tolist() == ["range" if is_named else "kernel sequence"]
+    assert rows["name"].dropna().tolist() == ([f"block_{number}" for number in range(5)] if is_named else [])
+    parts = ["pitch_ns", "compute_ns", "upload_ns", "download_ns", "upload_bytes", "exposed_ns"]
+    assert rows.loc[:3, parts].drop_duplicates().to_numpy().tolist() == [[pitch, 60, 20, 20, 200, exposed]]
+    assert rows["bound"].dropna().tolist() == [bound] * 4
+    assert rows["pitch_ns"].isna().tolist() == [False] * 4 + [True]
+
+
+def test_ranges_without_compute_belong_to_the_nearest_block_of_their_number():
+    """Two steps of three blocks, each uploaded a block ahead and offloaded after, under ranges of their own."""
+    ops, calls, ranges = [], [], []
+    for number, time in enumerate((0, 50, 100, 1000, 1050, 1100)):
+        for name, op, begin in (("upload ", "HtoD", time - 40), ("", "gemm", time), ("offload ", "DtoH", time + 20)):
+            calls.append(("cudaLaunchKernel", begin + 1, begin + 2))
+            ops.append((op, begin + 2000, begin + 2010 + number, len(calls), {"HtoD": 8, "DtoH": 9}.get(op, 7)))
+            ranges.append((f"{name}block_{number % 3}", begin, begin + 3))
+    rows = frame([host_trace(ops, calls, ranges=ranges)], "blocks")
+    assert rows["name"].tolist() == ["block_0", "block_1", "block_2"] * 2
+    for part in ("compute_ns", "upload_ns", "download_ns"):
+        assert rows[part].tolist() == [10, 11, 12, 13, 14, 15], part
+
+
+def test_uploads_that_run_ahead_belong_to_the_block_that_needs_them():
+    """All uploads are launched first; the k-th still is block k's."""
+    calls = [("cudaMemcpyAsync", number, number + 1) for number in range(8)]
+    ops = [("HtoD", 10 * number, 10 * number + 1 + number, number + 1, 8) for number in range(4)]
+    ops += [("gemm", 100 + 50 * number, 140 + 50 * number, number + 5) for number in range(4)]
+    assert frame([host_trace(ops, calls)], "blocks")["upload_ns"].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "pitch_ms"), [("offload_naive", "serial", 5.185), ("offload_overlap", "compute", 2.745)]
+)
+def test_offloading_samples(name, bound, pitch_ms):
+    row = frame(case(name), "block_bounds").iloc[0]
+    assert (row["blocks"], row["bound"], row["bound_blocks"]) == (12, bound, 11)
+    assert row["pitch_ns"] / 1e6 == pytest.approx(pitch_ms, abs=0.001)
+    assert row["upload_bytes"] == row["download_bytes"] == 64 * 2**20

@@ -1,0 +1,59 @@
+"""The table of collectives adds up to what the bars show of communication."""
+
+import pandas as pd
+import pytest
+
+import traceanalyzer as ta
+from tests.samples import SAMPLES, sample
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.report.page.by_collective import by_collective
+from traceanalyzer.report.words.parts import split
+
+
+def _of(name):
+    results = run(sample(name).ranks)
+    return by_collective(results).set_index("collective"), split(results)
+
+
+@pytest.mark.parametrize("name", ["ddp", "moe", "pp", "fsdp_full"])
+def test_exposed_time_and_its_parts_are_those_of_the_bars(name):
+    table, parts = _of(name)
+    mean = parts.table.drop(columns="rank").mean() / parts.per
+    # Sends and receives share groups and ranks, so that sums of means are means of sums.
+    assert table["exposed_transfer_ns"].sum() == pytest.approx(mean["exposed_transfer_ns"], rel=1e-9)
+    assert table["exposed_wait_ns"].sum() == pytest.approx(mean["exposed_wait_ns"], rel=1e-9)
+    if "not_separable_ns" in table:
+        assert table["not_separable_ns"].sum() == pytest.approx(mean["exposed_unmatched_ns"], rel=1e-9)
+    pieces = table.reindex(columns=["exposed_transfer_ns", "exposed_wait_ns", "not_separable_ns"]).sum(axis=1)
+    assert pieces.to_numpy() == pytest.approx(table["exposed_comm_ns"].to_numpy())
+
+
+def test_a_step_of_ddp():
+    table, _ = _of("ddp")
+    row = table.loc["all_reduce"]
+    assert (row["calls"], row["size_bytes"], row["highest_rank"]) == (14, 650_864_640, 1)
+    assert row["highest_exposed_ns"] == pytest.approx(44_971_043.5)
+    assert "not_separable_ns" not in table, "every call is matched"
+
+
+def test_calls_whose_ranks_do_not_wait_alike_have_no_rate():
+    table, _ = _of("moe")
+    assert table.loc["all_to_all", ["busbw_gbps", "peak_pct"]].isna().all()
+    assert table.loc["all_reduce", "busbw_gbps"] > 0
+
+
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+def test_what_the_trace_does_not_say_is_left_out(storage):
+    """The capture's peer-to-peer copies have neither process group nor element type."""
+    with pd.option_context("mode.string_storage", storage):
+        table = by_collective(run(ta.load([SAMPLES / "streams" / "broadcast3.json.gz"]).ranks))
+    assert table["collective"].tolist() == ["peer_copy"]
+    assert not {"group", "dtype", "busbw_gbps"} & set(table)
+    assert table["highest_rank"].notna().all()
+
+
+def test_steps_without_communication_have_no_row():
+    results = run(sample("ddp").ranks)
+    calls = results["call_waits"].table
+    assert by_collective({**results, "call_waits": CallWaits(calls[calls["step"].isna()])}).empty

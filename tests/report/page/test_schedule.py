@@ -1,0 +1,41 @@
+"""The picture of a pipeline's schedule has its table's stretches, at their places."""
+
+import pytest
+
+from tests.builders import rank_trace
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.report.page.schedule import schedule
+from traceanalyzer.report.timeline.clocks import Clock
+
+NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
+
+
+def test_each_stretch_of_the_last_complete_step_is_a_block():
+    results = run(sample("pp").ranks, NEEDED)
+    table = results["pipeline_schedule"].to_frame()
+    own = table[table["step"] == 3]
+    made = schedule(results, Clock({}, 0, "", is_common=True))
+    assert (made.step, made.ranks, made.others) == (3, (0, 1), 0)
+    assert made.length_ns == own["end_ns"].max() - own["start_ns"].min()
+    for row in made.rows:
+        blocks = own[own["rank"] == row.rank]
+        assert [(block.phase, block.microbatch) for block in row.blocks] == list(
+            zip(blocks["phase"], blocks["microbatch"], strict=True)
+        )
+        lengths = (blocks["end_ns"] - blocks["start_ns"]).sum()
+        assert sum(block.width for block in row.blocks) == pytest.approx(100 * lengths / made.length_ns)
+        assert all(block.place >= 0 and block.place + block.width <= 100.0001 for block in row.blocks)
+    assert [round(row.bubble_pct) for row in made.rows] == [47, 15]
+
+
+def test_ranks_are_moved_onto_the_timeline_s_clock():
+    results = run(sample("pp").ranks, NEEDED)
+    still, moved = (schedule(results, Clock({1: shift}, 0, "", is_common=False)) for shift in (0, 1_000_000))
+    ahead = still.rows[1].blocks[0].place * still.length_ns - moved.rows[1].blocks[0].place * moved.length_ns
+    assert ahead == pytest.approx(100 * 1_000_000, rel=1e-6)
+
+
+def test_without_a_pipeline_there_is_no_picture():
+    results = run([rank_trace([("compute", 0, 10)])], NEEDED)
+    assert schedule(results, Clock({}, 0, "", is_common=True)) is None

@@ -1,0 +1,41 @@
+"""Who makes the others wait: only what is worth a row, and what nobody can measure."""
+
+import pytest
+
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.report.page import waiting
+from traceanalyzer.report.words.parts import split
+
+NEEDED = ("stragglers", "headline", "steps", "exposed_comm", "idle", "call_waits", "instances")
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "rest"),
+    [
+        ("ddp", [0], ""),
+        ("pp", [1, 0], ""),
+        (
+            "moe",
+            [],
+            "Where waits can be told from transfers, no rank makes another wait for 2 % of a step; tables/stragglers.csv has all.",
+        ),
+    ],
+)
+def test_stragglers_that_cost_too_little_are_counted_only(name, ranks, rest):
+    result = run(sample(name).ranks, ["stragglers"])["stragglers"]
+    assert waiting.costly(result)["rank"].tolist() == ranks
+    assert waiting.too_cheap(result) == rest
+
+
+def test_waits_that_cannot_be_measured_are_counted_and_weighed():
+    results = run(sample("moe").ranks, NEEDED)
+    made = split(results)
+    said = waiting.not_measured(results, made)
+    assert said.startswith("Not measured: waits in 48 all-to-alls (uneven all-to-all: its ranks do not wait alike); ")
+    most = made.table["exposed_unmatched_ns"].max() / made.per / 1e6
+    assert f"up to {most:.2f}\u202fms a step of exposed communication, on rank 1" in said
+    calls = results["instances"].to_frame()
+    apart = calls[calls["transfer_ns"].isna() & calls["step"].isin([1, 2])]["skew_ns"].dropna()
+    assert f"enters {len(apart)} of them {apart.sum() / made.per / 1e6:.2f} ms a step after the first" in said
+    assert waiting.not_measured(run(sample("ddp_straggler").ranks, NEEDED), split(results)) == ""

@@ -1,0 +1,85 @@
+"""Figures that integrity doubts carry the mark wherever they are shown."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import rank_trace
+from tests.report.pages import Page
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import Finding, find
+from traceanalyzer.report import Report
+from traceanalyzer.report.build import build
+from traceanalyzer.report.words import care
+from traceanalyzer.report.writers.html import page
+from traceanalyzer.report.writers.tables import as_json
+from traceanalyzer.scale import Summary
+
+OPS = [("compute", 1_000, 2_000, 0), ("copy", 2_000, 9_000, 1_100), ("compute", 50_000, 60_000, 49_000)]
+
+
+def report_of(*traces):
+    return build(Summary(run(traces), (), (), {}), "job")
+
+
+def cut(rank):
+    trace = rank_trace(OPS, rank=rank)
+    return replace(trace, meta=replace(trace.meta, is_truncated=True))
+
+
+@pytest.fixture(scope="module")
+def doubted():
+    return report_of(cut(0), rank_trace(OPS, rank=1))
+
+
+def test_tables_tiles_and_json_say_the_same(doubted):
+    why = care.doubted(doubted.results)["headline"]
+    assert why.startswith("Rank 0: The file is cut off")
+    assert as_json(doubted)["doubted"]["headline"] == why
+    marks = [attributes["title"] for tag, attributes in Page(page(doubted)).elements
+             if tag == "abbr" and attributes.get("class") == "doubt"]  # fmt: skip
+    assert marks.count(why) >= 4, "step time, compute, exposed communication and idle are of the headline"
+
+
+@pytest.mark.parametrize("name", ["ddp", "pp"])
+def test_operations_queued_before_the_capture_leave_a_sample_clean(name):
+    results = run(sample(name).ranks, ["integrity", "ranks"])
+    assert "operations_without_launch" in set(results["integrity"].table["check"])
+    assert care.doubted(results) == {}
+    assert care.sentences(Report(name, results)) == []
+
+
+def test_a_clean_capture_carries_no_mark():
+    clean = report_of(rank_trace(OPS), rank_trace(OPS, rank=1))
+    assert care.sentences(clean) == []
+    assert as_json(clean)["doubted"] == {}
+    assert "read with care" not in page(clean)
+
+
+def test_findings_say_so_in_their_caveat():
+    finding = Finding("rule", "low", "title", caveat="It may be less.", sources=("headline", "idle"))
+    other = replace(finding, sources=("mfu",), caveat=None)
+    marked = care.with_caveats([finding, other], {"idle": "Clocks disagree."})
+    assert [one.caveat for one in marked] == ["It may be less. Read with care: Clocks disagree.", None]
+
+
+def test_findings_name_what_they_come_from(doubted):
+    found = find(doubted.results)
+    assert found
+    assert all(set(finding.sources) <= set(doubted.results) and finding.sources for finding in found)
+
+
+def test_a_check_speaks_once_however_many_ranks_it_concerns():
+    report = report_of(*(cut(rank) for rank in range(20)))
+    (said,) = [text for text in care.sentences(report) if "cut off" in text]
+    assert said.startswith("Rank 0: ")
+    assert said.endswith("The same is found on 19 other ranks.")
+
+
+def test_notes_that_all_ranks_share_are_said_once():
+    noted = [rank_trace(OPS, rank=rank) for rank in range(3)]
+    texts = ["Same.", "Same.", "Other."]
+    traces = [replace(one, meta=replace(one.meta, notes=(text,))) for one, text in zip(noted, texts, strict=True)]
+    assert care.sentences(report_of(*traces)) == ["Ranks 0, 1: Same.", "Rank 2: Other."]
+    assert care.sentences(report_of(*traces[:2])) == ["Same."]

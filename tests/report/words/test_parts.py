@@ -1,0 +1,77 @@
+from typing import ClassVar
+
+import pandas as pd
+import pytest
+
+from tests.builders import rank_trace
+from tests.samples import sample
+from traceanalyzer.analyses import Result, run
+from traceanalyzer.report.words.parts import split, unsplit_calls, unsplit_part
+
+OPS = [("compute", 0, 40), ("comm", 40, 90), ("copy", 90, 95), ("compute", 100, 110)]
+
+
+class Detail(Result):
+    columns: ClassVar = {
+        "rank": "",
+        "step": "",
+        "exposed_transfer_ns": "",
+        "exposed_wait_ns": "",
+        "exposed_unmatched_ns": "",
+    }
+
+
+def detail(*rows):
+    frame = pd.DataFrame(rows, columns=list(Detail.columns))
+    return Detail(frame.astype({"step": "Int64"}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_divided"),
+    [
+        ([(0, None, 20, 30, 0)], True),
+        ([(0, None, 20, 29, 0)], False),  # does not add up: not shown as if it did
+        ([(0, 3, 20, 30, 0)], False),  # of a step, and the headline is of the whole capture
+        ([], False),
+    ],
+)
+def test_communication_is_divided_only_where_the_parts_add_up(rows, is_divided):
+    results = {**run([rank_trace(OPS)]), "exposed_comm": detail(*rows)}
+    made = split(results)
+    assert made is not None
+    assert made.has_wait is is_divided
+    columns = [part.column for part in made.parts]
+    assert made.table[columns].sum(axis=1).tolist() == made.table["window_ns"].tolist() == [110]
+
+
+def test_without_ranks_there_is_nothing_to_split():
+    assert split(run([rank_trace([])])) is None
+
+
+def test_a_mean_step_divides_by_the_steps_of_the_headline():
+    steps = [(0, 100), (100, 200), (200, 300)]
+    ops = [("compute", start + 10, start + 60, start + 5) for start, _ in steps]
+    made = split(run([rank_trace(ops, steps=steps)]))
+    assert made is not None
+    assert (made.basis, made.steps, made.per) == ("steps 0 to 1", 2, 2)
+    assert made.table[["window_ns", "compute_ns"]].to_numpy().tolist() == [[200, 100]]
+
+
+@pytest.mark.parametrize(
+    ("calls", "label"),
+    [
+        ([], "exposed, unmatched"),
+        ([False], "exposed, unmatched"),
+        ([True], "exposed transfer + wait, not separable"),
+        ([True, False], "exposed, unmatched or not separable"),
+    ],
+)
+def test_matched_calls_whose_wait_cannot_be_told_are_not_called_unmatched(calls, label):
+    assert unsplit_part(pd.DataFrame({"is_matched": calls})).label == label
+
+
+def test_the_bars_speak_of_the_calls_of_their_steps():
+    results = run(sample("moe").ranks, ["headline", "steps", "exposed_comm", "idle", "call_waits"])
+    assert unsplit_part(unsplit_calls(results)).label == "exposed, unmatched or not separable", "cut by the capture"
+    made = split(results)
+    assert "exposed transfer + wait, not separable" in [part.label for part in made.parts]

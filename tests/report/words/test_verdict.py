@@ -1,0 +1,90 @@
+import pytest
+from rich.console import Console
+
+from tests.builders import rank_trace
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import Finding
+from traceanalyzer.report import Report
+from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.words.verdict import sentences
+from traceanalyzer.report.writers import terminal
+
+LATE = [("compute", 0, 20), ("comm", 90, 100)]
+WAITING = [("compute", 0, 20), ("comm", 20, 100)]
+BUSY = [("compute", 0, 95), ("comm", 95, 100)]
+
+
+def verdict(*ranks, findings=()):
+    results = run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)])
+    return " ".join(sentences(Report("x", results, findings), split(results)))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        (
+            (LATE, WAITING),
+            "Rank 0's GPU is idle for 70\u202fns (70 %) while rank 1 sits in all-reduce for 80\u202fns (80 %).",
+        ),
+        ((BUSY, BUSY), "Nothing stands out"),
+        ((WAITING,), "For 80 % of the time it is in communication that no compute hides."),
+        ((LATE, LATE), "On average 70 % of the time is spent idle."),
+        (([],), "nothing to split"),
+    ],
+)
+def test_the_breakdown_alone_says_what_is_wrong_or_that_nothing_is(ranks, said):
+    assert said in verdict(*ranks)
+
+
+@pytest.mark.parametrize(("ranks", "said"), [((BUSY, BUSY), "Nothing stands out"), ((LATE, LATE), "spent idle")])
+def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
+    report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)]), ())
+    console = Console(width=200)
+    with console.capture() as held:
+        terminal.show(report, console)
+    assert said in held.get()
+
+
+def test_a_run_without_faults_says_what_its_compute_is():
+    report = Report("x", run(sample("pytorch_ddp").ranks), ())
+    said = sentences(report, split(report.results))
+    table = report.results["categories"].to_frame()
+    compute = table[~table["category"].isin(["communication", "copy"])].groupby("category")["gpu_ns"].sum()
+    share = 100 * compute.drop(["gemm", "attention"]).sum() / compute.sum()
+    assert said[-1].startswith(f"{share:.1f} % of compute kernel time in the capture is neither matrix work nor ")
+    assert not any("links" in sentence for sentence in said), "hidden communication is no fault"
+
+
+def test_findings_speak_first():
+    finding = Finding("straggler", "high", "Rank 0 is late by 70 ns a step.")
+    said = verdict(LATE, WAITING, findings=(finding, Finding("note", "info", "Nothing to do.")))
+    assert "Rank 0 is late by 70 ns a step." in said
+    assert "Nothing to do." not in said
+    assert "sits in all-reduce" in said, "the picture of the bars comes first"
+
+
+def test_findings_of_one_subject_are_one_sentence():
+    findings = (
+        Finding("a", "high", "Rank 0 is late: it idles."),
+        Finding("b", "high", "Rank 0 is late: rank 1 waits."),
+    )
+    assert "Rank 0 is late: it idles; rank 1 waits." in verdict(LATE, WAITING, findings=findings)
+
+
+def test_what_a_finding_has_taken_in_is_said_once_with_it():
+    inner = (
+        Finding("b", "high", "Rank 0 is late: rank 1 waits."),
+        Finding("c", "high", "Rank 2 waits too."),
+        Finding("d", "high", "A third is in the card alone."),
+    )
+    said = verdict(LATE, WAITING, findings=(Finding("a", "high", "Rank 0 is late: it idles.", also=inner),))
+    assert "Rank 0 is late: it idles; rank 1 waits." in said
+    assert said.endswith("Rank 2 waits too.")
+
+
+def test_what_a_finding_says_is_not_said_twice():
+    finding = Finding("straggler", "high", "Rank 1 waits 70 ns a step for rank 0.")
+    said = verdict(LATE, WAITING, findings=(finding,))
+    assert finding.title in said
+    assert "sits in" not in said

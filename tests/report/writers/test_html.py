@@ -1,0 +1,226 @@
+"""The page: its figures are the JSON's, names stay text, later Results find their place."""
+
+import base64
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+import pytest
+
+from tests.builders import document, kernel, rank_trace, write
+from tests.report.pages import Page
+from tests.samples import sample
+from traceanalyzer.analyses import Result, run
+from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.cli import run as command
+from traceanalyzer.findings import Finding
+from traceanalyzer.model import Skipped
+from traceanalyzer.report import Report, assets
+from traceanalyzer.report.page import tiles
+from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.writers import html, tables
+from traceanalyzer.run_info import Batch, RunInfo
+
+HOSTILE = (
+    "<script>document.title='owned'</script>",
+    "</script><script>document.title='owned'</script>",
+    '"\' onmouseover="document.title=\'owned\'" x="',
+    "]]>--><!--</style></title>",
+    "a\u202eevil\u2066b\u200fc",
+    "{{ 7 * 7 }}{% raw %}",
+    "n" * 10_000,
+)
+
+
+def report_of(name: str) -> Report:
+    return Report(name, run(sample(name).ranks))
+
+
+@pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])
+def test_every_table_shows_the_figures_of_the_json(name):
+    report = report_of(name)
+    shown = Page(html.page(report)).tables
+    zero = min(row["window_start_ns"] for row in report.results["ranks"].rows())
+    figures = tables.as_json(report)["results"]
+    assert {"headline", "breakdown", "steps", "kernels", "ranks"} & set(figures) <= set(shown) | {"steps"}
+    for analysis in set(figures) & set(shown):
+        assert len(shown[analysis].rows) == len(figures[analysis])
+        for row, expected in zip(shown[analysis].rows, figures[analysis], strict=True):
+            for column, (text, full) in row.items():
+                check(text, full, expected[column], zero if column.endswith("start_ns") else 0)
+
+
+def check(text, full, expected, zero):
+    if expected is None:
+        assert (text, full) == ("n/a", None)
+    elif isinstance(expected, bool):
+        assert text == ("yes" if expected else "no")
+    elif isinstance(expected, int | float):
+        assert float(full) == expected - zero
+    else:
+        assert (full or text) == expected
+
+
+def test_tiles_and_bars_are_the_headline():
+    report = report_of("ddp")
+    page = Page(html.page(report))
+    bars = [attributes for tag, attributes in page.elements if tag == "g" and "data-ns" in attributes]
+    rows = report.results["headline"].rows()
+    assert sum(int(bar["data-ns"]) for bar in bars) == sum(row["window_ns"] for row in rows)
+    compute = [int(bar["data-ns"]) for bar in bars if bar["data-part"] == "compute_ns"]
+    assert compute == [row["compute_ns"] for row in rows]
+    mean = sum(row["step_mean_ns"] for row in rows) / 2
+    assert f"{mean / 1e6:.1f}\u202fms" in page.text
+    assert "Rank 0's GPU is idle for 48.1\u202fms a step (71.7\u202f%) while rank 1 sits in all-reduce" in page.text
+
+
+def test_tiles_say_the_mean_and_below_it_whose_are_least_and_most():
+    report = report_of("ddp")
+    made = {tile.name: tile for tile in tiles.tiles(report, split(report.results))}
+    assert made["Idle"].value == "38.1\u202f%"
+    assert made["Idle"].spread == ("4.52\u202f% on rank 1,", "71.7\u202f% on rank 0")
+    assert made["MFU"].value == "4.96\u202f%"
+    assert not made["Step time"].marks, "ranks in step with each other all lie at its end"
+
+
+@pytest.mark.parametrize(("gap_ns", "is_table"), [(8_200, False), (60_000, True)])
+def test_short_gaps_are_a_sentence(gap_ns, is_table):
+    results = run([rank_trace([("compute", 0, 10), ("compute", 10 + gap_ns, 20 + gap_ns)])])
+    page = Page(html.page(Report("x", results)))
+    assert ("gaps" in page.tables) is is_table
+    assert ("No gap is longer than 8.20\u202fµs." in page.text) is not is_table
+
+
+@pytest.mark.parametrize(
+    ("about", "rank"), [("host of rank 1", "1"), ("pipeline 1", "0"), ("host of rank 7", "0"), (None, "0")]
+)
+def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
+    findings = (
+        Finding("rule", "high", "Something.", about=about),
+        Finding("rule", "high", "Else.", about="host of rank 1"),
+    )
+    page = Page(html.page(replace(report_of("ddp"), findings=findings)))
+    figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
+    assert [trace["name"] for trace in json.loads(figure)["data"] if trace["visible"]] == [rank]
+
+
+def test_tables_of_zeros_are_left_out():
+    page = Page(html.page(report_of("pp")))
+    assert not report_of("pp").results["micro_steps"].table["gradient_calls"].any()
+    assert "micro_steps" not in page.tables
+    assert "micro_steps" in Page(html.page(report_of("ddp"))).tables
+
+
+def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():
+    traces = [
+        rank_trace([("compute", 0, 90 if rank == 270 else 10), ("copy", 90, 100)], rank=rank) for rank in range(280)
+    ]
+    results = run(traces, ["headline", "steps"])
+    compute = next(tile for tile in tiles.tiles(Report("x", results), split(results)) if tile.name == "Compute")
+    assert compute.places == [10.0, 90.0]
+
+
+def test_the_head_says_what_ran():
+    info = RunInfo(
+        strategy="zero3", model={"layers": 4, "parameters": 110_118_912, "seq_len": 1024}, dtype="bf16",
+        batch=Batch(global_batch=16),
+    )  # fmt: skip
+    text = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]), run_info=info))).text
+    for fact in ("zero3", "model of 4 layers, 110 M parameters", "batch 16 × 1,024 tokens", "bf16"):
+        assert fact in text
+
+
+def test_the_policy_lists_each_script_and_nothing_comes_from_elsewhere():
+    text = html.page(report_of("ddp"))
+    page = Page(text)
+    policy = next(a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    for attributes, script in page.scripts:
+        assert "src" not in attributes
+        if attributes.get("type") != "application/json":
+            digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in policy
+        else:
+            json.loads(script)
+    assert f"'{assets.sha256(assets.plotly_text())}'" in policy
+    assert not [a for _, a in page.elements for name in ("src", "href") if "//" in (a.get(name) or "")]
+
+
+def test_hostile_names_stay_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [(10 * place, name) for place, name in enumerate(HOSTILE)]
+    events = [kernel(start, 5, name=name) for start, name in names]
+    write(Path("t/rank0.json"), document(events, rank=0, world_size=1))
+    assert command(["--trace-dir", "t", "--output", "out", "--quiet"]) == 0
+    text = Path("out/summary.html").read_text(encoding="utf-8")
+    check_inert(text)
+
+
+def test_hostile_labels_findings_and_notes_stay_text():
+    results = run([rank_trace([("compute", 0, 10)])])
+    for name in HOSTILE:
+        finding = Finding("rule", "high", name, ({"name": name, name: 1},), name, name)
+        said = {"command": name, "created": name, "version": name, "run_info": RunInfo(strategy=name)}
+        check_inert(html.page(Report(name, results, (finding,), (Skipped(name, name),), (name,), **said)))
+
+
+def check_inert(text):
+    page = Page(text)
+    assert not [a for _, a in page.elements if any(key.startswith("on") for key in a)]
+    hashes = {script.hash for script in assets.scripts()}
+    running = [script for attributes, script in page.scripts if attributes.get("type") != "application/json"]
+    assert {assets.sha256(script) for script in running} == hashes
+    assert len(running) == len(hashes)
+    assert "49" not in [cell.strip() for cell in page.text.split("\n")]
+
+
+class Later(Result):
+    title = "A later analysis"
+    keys = ("rank",)
+    columns: ClassVar = {"rank": "Global rank.", "queue_ns": "How long it queued."}
+
+
+def test_a_later_result_has_a_table_without_a_template():
+    later = Later(pd.DataFrame({"rank": [0, 1], "queue_ns": pd.array([1_500_000, None], dtype="Int64")}))
+    page = Page(html.page(Report("x", {**run([rank_trace([("compute", 0, 10)])]), "later": later})))
+    assert page.tables["later"].rows == [
+        {"rank": ("0", "0"), "queue_ns": ("1.50", "1500000")},
+        {"rank": ("1", "1"), "queue_ns": ("n/a", None)},
+    ]
+    assert plain_values(later.table["queue_ns"]) == [1_500_000, None]
+    assert "How long it queued." in page.text
+    assert "More figures" in page.text
+
+
+def test_rows_beyond_the_shown_are_counted_once():
+    """Where a script folds a table its button counts all rows, so the count of those not yet unpacked is hidden."""
+    assert ".folded-rows .later-rows { display: none; }" in html.page(
+        Report("x", run([rank_trace([("compute", 0, 10)])]))
+    )
+
+
+def test_the_page_says_what_summary_csv_is_of():
+    page = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]))))
+    assert "summary.csv is “GPU time of each rank's window by kind” (whole capture)." in page.text
+
+
+@pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])
+def test_a_page_of_almost_nothing(ops):
+    page = Page(html.page(Report("x", run([rank_trace(ops)]))))
+    assert "nothing to split" in page.text if not ops else page.tables["headline"].rows
+    charts = [a for _, a in page.elements if a.get("class") == "chart"]
+    assert ops or not charts
+    assert ("plotly-packed" in [a.get("id") for a, _ in page.scripts]) is bool(charts), "plotly only where it draws"
+
+
+def test_plotly_beside_the_page(tmp_path):
+    report = report_of("moe")
+    pages = html.write(report, tmp_path, plotlyjs="directory")
+    assert [path.name for path in pages] == ["summary.html", "plotly.min.js"]
+    assert pages[1].read_text(encoding="utf-8") == assets.plotly_text()
+    inline = html.write(Report("x", report.results), tmp_path / ".")[0].stat().st_size
+    assert len(html.page(report, plotlyjs="directory")) < inline - 1_000_000

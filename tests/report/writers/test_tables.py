@@ -1,0 +1,63 @@
+"""Tables as files: golden JSON, absent values, names that a spreadsheet would run."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.builders import document, host, kernel, write
+from tests.samples import RUNNERS, SAMPLES, sample
+from traceanalyzer.analyses import run
+from traceanalyzer.cli import run as command
+from traceanalyzer.report import Report
+from traceanalyzer.report.writers import tables
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+STABLE = ("breakdown", "overlap", "steps", "nccl")
+
+
+@pytest.mark.parametrize("name", ["ddp", "pp", "moe"])
+def test_json_of_a_sample(name, request):
+    found = tables.as_json(Report(name, run(sample(name).ranks, ["ranks", *STABLE])))
+    text = json.dumps(found["results"], indent=1, sort_keys=True) + "\n"
+    golden = GOLDEN / f"{name}.json"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text)
+    assert json.loads(text) == json.loads(golden.read_text())
+
+
+def test_absent_is_null_and_empty_never_zero(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert command(["in", "--output", "out", "--quiet"]) == 0
+    (row,) = json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]
+    assert row["overlap_pct"] is None
+    assert (tmp_path / "out" / "summary.csv").read_text().splitlines()[1].endswith(",0,0,")
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "\n=1+1", "@SUM(1)", " -1"])
+def test_names_cannot_become_formulas(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    events = [
+        kernel(0, 5, name=name, correlation=5),
+        host(0, 1, name=name),
+        host(0, 1, name=name, cat="cuda_runtime", correlation=5),
+    ]
+    write(tmp_path / "in" / "rank0.json", document(events, rank=0, world_size=1))
+    assert command(["in", "--output", "out", "--quiet"]) == 0
+    for path in (tmp_path / "out" / "tables").iterdir():
+        cells = [cell for row in csv.reader(io.StringIO(path.read_text(), newline="")) for cell in row]
+        assert not [cell for cell in cells if re.match(r"\s*[=+@-]", cell) and not re.fullmatch(r"-[\d.e+-]+", cell)], (
+            path
+        )
+
+
+def test_samples_folder_has_a_readme_for_each():
+    for samples in (SAMPLES, RUNNERS):
+        text = (samples / "README.md").read_text()
+        for folder in samples.iterdir():
+            assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name

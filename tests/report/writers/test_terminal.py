@@ -1,0 +1,39 @@
+"""The summary that the command line prints, on terminals of any width."""
+
+import pytest
+from rich.console import Console
+
+from tests.builders import rank_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.report import Report
+from traceanalyzer.report.writers import terminal
+
+OPS = [("compute", 0, 250_000), ("comm", 250_000, 1_000_000)]
+
+
+def printed(width, ranks=2):
+    report = Report("ddp", run([rank_trace(OPS, rank=rank) for rank in range(ranks)]))
+    console = Console(width=width)
+    with console.capture() as held:
+        terminal.show(report, console)
+    return held.get()
+
+
+@pytest.mark.parametrize(("width", "is_table"), [(20, False), (40, False), (60, False), (80, True), (200, True)])
+def test_every_figure_is_readable_at_any_width(width, is_table):
+    text = printed(width)
+    assert "…" not in text
+    assert ("───" in text) == is_table
+    words = " ".join(text.split())
+    if not is_table:
+        assert (
+            "rank 1: window 1.00 ms, compute 25.0 %, exposed comm 75.0 %, exposed copy 0.0 %, idle 0.0 %, overlap 0.0 %"
+            in words
+        )
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_narrow_terminal_names_the_ranks_that_it_leaves_out():
+    text = " ".join(printed(40, ranks=17).split())
+    assert "16 of 17 ranks, most exposed communication first" in text
+    assert text.count("window 1.00 ms") == 16

@@ -1,0 +1,63 @@
+"""The columns of all ranks' calls as arrays, in the form in which they are aligned."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.communication.alignment import CallList
+from traceanalyzer.schema import NONE
+
+NOT_WAITING_ALIKE = (*kinds.ROOTED, "unknown")
+"""Collectives whose ranks do not wait for each other alike."""
+
+NO_ARGUMENTS = "the trace does not say its process group"
+NO_PEER = "the trace does not say its peers"
+PEER_COPY = "a copy between GPUs has no counterpart"
+GROUP_UNKNOWN = "the ranks of its group are not known"
+RANK_MISSING = "a rank of its group has no trace"
+NOT_ON_ALL = "not seen on every rank of its group"
+
+
+class CallLists:
+    """Columns of the calls as arrays, from which a `CallList` of some rows is taken."""
+
+    def __init__(self, calls: pd.DataFrame) -> None:
+        self.rank = calls["rank"].to_numpy()
+        self.start_ns = calls["start_ns"].to_numpy()
+        self.end_ns = calls["end_ns"].to_numpy()
+        self._step = calls["step"].fillna(NONE).to_numpy(dtype=np.int64)
+        self._sequence = calls["sequence"].fillna(NONE).to_numpy(dtype=np.int64)
+        self._signature = _signatures(calls)
+        self._dtype = pd.factorize(calls["dtype"])[0]
+        self._synchronises = synchronises(calls)
+
+    def of(self, rows: np.ndarray) -> CallList:
+        """Calls of one rank in one group."""
+        return CallList(
+            self.end_ns[rows], self._signature[rows], self._step[rows], self._sequence[rows], self._synchronises[rows]
+        )
+
+    def of_messages(self, rows: np.ndarray, *, are_sends: bool) -> CallList:
+        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes."""
+        unknown, everywhere = np.full(len(rows), NONE), np.ones(len(rows), dtype=bool)
+        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, everywhere, are_sends)
+
+
+def synchronises(calls: pd.DataFrame) -> np.ndarray:
+    """Collectives whose ranks all wait for each other: neither rooted, nor all-to-alls that are or may be uneven."""
+    is_uneven = calls["is_uneven"].fillna(value=(calls["collective"] == "all_to_all")).to_numpy(dtype=bool)
+    is_alike: np.ndarray = ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
+    return is_alike
+
+
+def _signatures(calls: pd.DataFrame) -> np.ndarray:
+    """Equal for calls that can be one collective: operation, dtype and sizes, else kernel and grid.
+
+    Ranks of an all-to-all may send different sizes.
+    """
+    is_known = calls["group"].notna()
+    sizes = calls["size_bytes"].where(calls["collective"] != "all_to_all").astype("object").astype("str")
+    arguments = calls["collective"].astype("str") + " " + calls["dtype"].astype("str") + " " + sizes
+    kernel = calls["name"].astype("str") + " " + calls["grid"].astype("str")
+    codes: np.ndarray = pd.factorize(arguments.where(is_known, kernel))[0]
+    return codes

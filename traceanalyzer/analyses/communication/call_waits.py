@@ -1,0 +1,75 @@
+"""How much of each communication call is transfer and how much is waiting for another rank."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.members import Members
+
+ONE_ROOT = "has one root: its ranks do not wait alike"
+UNEVEN = "uneven all-to-all: its ranks do not wait alike"
+MAYBE_UNEVEN = "all-to-all that may be uneven: the trace leaves out some of its sizes"
+UNKNOWN = "the trace does not say which collective it is"
+
+
+class CallWaits(Result):
+    """One row for each communication call. The wait comes first: [start, end − transfer)."""
+
+    title: ClassVar[str] = "Transfer and wait of each call"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "call": "Position among the rank's communication operations.",
+        "step": "Step that launched it; absent for none.",
+        "start_ns": "Start on the GPU.",
+        "end_ns": "End on the GPU.",
+        "collective": "Collective or point-to-point operation.",
+        "group": "Process group; absent when the trace does not say.",
+        "instance": "Instance that decides its transfer; absent when unmatched.",
+        "transfer_ns": "Shortest duration over the instance's ranks; absent when it cannot be told.",
+        "wait_ns": "Duration − transfer; absent when it cannot be told.",
+        "waits_for": "Rank with the least wait in the instance; absent for itself.",
+        "is_matched": "Whether its instance is known.",
+        "matched_by": "How the instance was found.",
+        "is_ambiguous": "The clock offset that decided had a rival with 90 % of its votes.",
+        "why_not_split": "Why transfer and wait are absent.",
+    }
+
+
+def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
+    """The instance with the shortest transfer decides for a call that exchanges messages with several peers."""
+    table = members.table.sort_values(["rank", "call", "transfer_ns"], na_position="last", kind="stable")
+    table = table.drop_duplicates(["rank", "call"], ignore_index=True)
+    if table.empty:
+        return CallWaits(table.reindex(columns=list(CallWaits.columns)))
+    return CallWaits(table.assign(is_matched=table["instance"].notna(), why_not_split=_why(table)))
+
+
+def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
+    """The calls that are looked at: all, or those of the selected steps (they are matched over the whole capture)."""
+    keys = (pd.MultiIndex.from_frame(result.table[["rank", "call"]]) for result in (call_waits, calls))
+    return call_waits.table[next(keys).isin(next(keys))].reset_index(drop=True)
+
+
+def listed(values: pd.Series) -> str | None:
+    """The distinct texts in order; absent without any."""
+    return "; ".join(sorted(set(values.dropna()))) or None
+
+
+def _why(table: pd.DataFrame) -> pd.Series:
+    why = table["why_unmatched"].astype("object").where(table["instance"].isna(), None)
+    unlike = table["instance"].notna() & table["transfer_ns"].isna()
+    # One rank's uneven splits, or splits that are not known, are those of the whole instance.
+    is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
+    reasons = {
+        ONE_ROOT: table["collective"].isin(kinds.ROOTED),
+        UNEVEN: (table["collective"] == "all_to_all") & is_uneven.fillna(value=False),
+        MAYBE_UNEVEN: table["collective"] == "all_to_all",
+    }
+    reason = np.select([mask.to_numpy(dtype=bool) for mask in reasons.values()], list(reasons), default=UNKNOWN)
+    return why.where(~unlike, pd.Series(reason, index=table.index, dtype="object"))

@@ -1,0 +1,109 @@
+"""What each collective moved and how fast: transfer apart from wait, by group, size class and rank."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
+from traceanalyzer.analyses.trace.ranks import Ranks
+
+KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
+
+_CLASS_ENDS_BYTES = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
+SIZE_CLASSES = ("≤ 64 KiB", "≤ 1 MiB", "≤ 16 MiB", "≤ 256 MiB", "> 256 MiB", "unknown")
+"""By the size of the full array."""
+
+_RANKS_OF_ONE_HOST = 8
+
+
+class Collectives(Result):
+    """One row for each process group, collective, size class and rank. Rates are of transfer, not of duration."""
+
+    title: ClassVar[str] = "Collectives: transfer, wait and bandwidth"
+    keys: ClassVar[tuple[str, ...]] = KEYS
+    columns: ClassVar[Mapping[str, str]] = {
+        "group": "Process group; absent when the trace does not say.",
+        "group_ranks": "Global ranks of the group.",
+        "collective": "Collective or point-to-point operation.",
+        "size_class": "Class of the full array's size.",
+        "rank": "Global rank.",
+        "group_size": "Ranks in the group; where the trace does not say, those that use it.",
+        "calls": "Calls that are looked at.",
+        "split_calls": "Calls whose transfer and wait are known.",
+        "size_bytes": "Sum of the sizes of the calls; n/a when one is unknown.",
+        "total_ns": "Sum of the calls' durations.",
+        "transfer_ns": "Sum of the transfers; n/a when none is known.",
+        "wait_ns": "Sum of the waits, hidden ones included; n/a when none is known.",
+        "why_not_split": "Why transfer and wait of some calls are not known.",
+        "algbw_gbps": "Decimal GB/s: sizes of the split calls / their transfer.",
+        "busbw_gbps": "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
+        "link_peak_gbps": "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
+        "group has more than 8 ranks and may span hosts.",
+        "peak_pct": "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        algbw = ratio(table["split_bytes"], table["transfer_ns"])
+        busbw = algbw * bus_factors(table["collective"], table["group_size"])
+        one_way = busbw.where(table["collective"] != "send_recv")
+        return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
+
+
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks) -> Collectives:
+    """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
+    return summed(looked_at(call_waits, calls), ranks)
+
+
+def summed(calls: pd.DataFrame, ranks: Result) -> Collectives:
+    """The same of some calls: rows of the table of `CallWaits`."""
+    if calls.empty:
+        return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
+    is_split = calls["transfer_ns"].notna()
+    calls = calls.assign(
+        size_class=size_classes(calls["size_bytes"]),
+        is_split=is_split,
+        split_bytes=calls["size_bytes"].where(is_split),
+        duration_ns=calls["end_ns"] - calls["start_ns"],
+    )
+    groups = calls.groupby(list(KEYS), dropna=False, observed=True)
+    table = pd.DataFrame(
+        {
+            "group_size": groups["group_size"].first(),
+            "calls": groups.size(),
+            "split_calls": groups["is_split"].sum(),
+            "total_ns": groups["duration_ns"].sum(),
+            "why_not_split": groups["why_not_split"].agg(listed),
+            **{name: groups[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
+        }
+    ).reset_index()
+    is_known = table["size_class"] != SIZE_CLASSES[-1]
+    table["split_bytes"] = table["split_bytes"].where(is_known)
+    return Collectives(table.assign(link_peak_gbps=_link_peaks(table, ranks)))
+
+
+def size_classes(size_bytes: pd.Series) -> pd.Series:
+    """The class of each size; `unknown` where it is absent."""
+    place = np.searchsorted(_CLASS_ENDS_BYTES, size_bytes.fillna(0).to_numpy(dtype=np.int64), side="left")
+    names = np.array(SIZE_CLASSES, dtype=object)
+    return pd.Series(np.where(size_bytes.isna(), SIZE_CLASSES[-1], names[place]), index=size_bytes.index)
+
+
+def bus_factors(collectives: pd.Series, group_sizes: pd.Series) -> pd.Series:
+    """What busbw is of algbw; NA where the group's size is unknown and matters."""
+    size = group_sizes.astype("Float64")
+    share = (size - 1) / size
+    factor = pd.Series(1.0, index=collectives.index, dtype="Float64")
+    factor = factor.mask(collectives.isin(["all_gather", "reduce_scatter", "all_to_all"]), share)
+    return factor.mask(collectives == "all_reduce", 2 * share)
+
+
+def _link_peaks(table: pd.DataFrame, ranks: Result) -> pd.Series:
+    names = ranks.table.set_index("rank")["device_name"].astype("object")
+    peaks = names.map(lambda name: nvlink_peak_gbps(name) if isinstance(name, str) else None)
+    known = table["rank"].map(peaks).astype("Int64")
+    return known.where((table["group_size"] <= _RANKS_OF_ONE_HOST).fillna(value=False))

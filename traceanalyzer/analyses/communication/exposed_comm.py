@@ -1,0 +1,120 @@
+"""How each rank's exposed communication splits into transfer, waiting for others, and what cannot be told."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.model import RankTrace
+
+PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+"""Columns that add up to `exposed_comm_ns`."""
+
+
+class ExposedComm(Result):
+    """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
+
+    title: ClassVar[str] = "Exposed communication: transfer and wait"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step; absent for the rank's whole window.",
+        "is_complete": "Neither open nor partial: counts in means. Absent for the whole window.",
+        "window_ns": "Length of the step's GPU window, or of the rank's.",
+        "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
+        "exposed_transfer_ns": "Part in which data moves: |∪transfer − ∪compute|.",
+        "exposed_wait_ns": "Part in which a call waits for another rank and none moves data: "
+        "|∪wait − ∪compute − ∪transfer|.",
+        "exposed_unmatched_ns": "The remainder: calls without a known instance, collectives with one root, uneven "
+        "all-to-alls, peer-to-peer copies.",
+        "exposed_transfer_pct": "100 · exposed transfer / window.",
+        "exposed_wait_pct": "100 · exposed wait / window.",
+        "exposed_unmatched_pct": "100 · exposed unmatched / window.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in PARTS}
+        return table.assign(**shares)
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The disjoint stretches of the capture in which communication but no compute runs."""
+    ops = trace.gpu_ops
+    comm, compute = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("comm", "compute"))
+    exposed = comm - compute
+    return pd.DataFrame({"start_ns": exposed.starts, "end_ns": exposed.ends})
+
+
+def across(
+    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, breakdown: Breakdown, steps: Steps, ranks: Ranks
+) -> ExposedComm:
+    """Split each window's exposed communication, in the order compute, transfer, wait."""
+    windows = _windows(breakdown, steps, ranks)
+    split = dict(by_rank(parts, call_waits))
+    tables = [_row_parts(rows, split.get(int(rank), NOTHING)) for rank, rows in windows.groupby("rank", sort=True)]
+    if not tables:
+        return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
+    table = pd.concat(tables, ignore_index=True)
+    assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
+    return ExposedComm(table)
+
+
+Split = tuple[Intervals, Intervals, Intervals]
+"""Exposed communication of a rank, and of it transfer and wait."""
+
+NOTHING: Split = (EMPTY, EMPTY, EMPTY)
+
+
+def by_rank(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Iterator[tuple[int, Split]]:
+    """Each rank's exposed communication, exposed transfer and exposed wait."""
+    waits = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
+    for rank, part in parts.items():
+        exposed = exposed_of(part)
+        calls = waits.get(rank)
+        yield rank, (exposed, EMPTY, EMPTY) if calls is None else (exposed, *transfer_and_wait(exposed, calls))
+
+
+def exposed_of(part: pd.DataFrame) -> Intervals:
+    """A rank's table of `per_rank` as intervals."""
+    return Intervals(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()) if len(part) else EMPTY
+
+
+def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
+    """Parts of the exposed stretches in which one of the calls moves data, and in which they only wait."""
+    held = calls[calls["transfer_ns"].notna()]
+    ends = held["end_ns"].to_numpy()
+    turns = ends - held["transfer_ns"].to_numpy(dtype=np.int64)
+    transfer = Intervals.of(turns, ends) & exposed
+    return transfer, (Intervals.of(held["start_ns"].to_numpy(), turns) & exposed) - transfer
+
+
+def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
+    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns"]]
+    whole = whole.merge(ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"}))
+    whole = whole.assign(step=pd.NA, is_complete=pd.NA)
+    names = list(whole)
+    own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
+    table = pd.concat([frame.reindex(columns=names).astype(_TYPES) for frame in (whole, own) if len(frame)] or [whole])
+    return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
+
+
+_TYPES = {
+    "rank": "int64", "step": "Int64", "is_complete": "boolean", "start_ns": "int64", "window_ns": "int64",
+    "exposed_comm_ns": "int64",
+}  # fmt: skip
+
+
+def _row_parts(windows: pd.DataFrame, split: Split) -> pd.DataFrame:
+    starts = windows["start_ns"].to_numpy()
+    ends = starts + windows["window_ns"].to_numpy()
+    exposed, transfer, wait = (intervals.covered_ns(starts, ends) for intervals in split)
+    return windows.assign(
+        exposed_transfer_ns=transfer, exposed_wait_ns=wait, exposed_unmatched_ns=exposed - transfer - wait
+    )

@@ -1,0 +1,64 @@
+"""How many of each rank's communication calls were matched with the other ranks', by group, and how."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
+from traceanalyzer.analyses.communication.calls import Calls
+
+KEYS = ("rank", "group", "group_ranks")
+
+
+class Matches(Result):
+    """One row for each rank and process group; calls whose group is unknown have a row without one."""
+
+    title: ClassVar[str] = "Calls matched over ranks"
+    keys: ClassVar[tuple[str, ...]] = KEYS
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "group": "Process group; absent when the trace does not say.",
+        "group_ranks": "Global ranks of the group.",
+        "calls": "Communication calls that are looked at; they are matched over the whole capture.",
+        "matched_calls": "Calls whose instance was found on all ranks of the group.",
+        "unmatched_calls": "The others; they keep their duration, their transfer and wait are not known.",
+        "split_calls": "Matched calls whose transfer and wait are known.",
+        "unsplit_calls": "Matched calls whose ranks do not wait alike, so that transfer and wait cannot be told apart.",
+        "inferred_calls": "Calls whose arguments come from a later step.",
+        "matched_by": "How they were found.",
+        "is_ambiguous": "A clock offset that decided had a rival with 90 % of its votes: read its waits with care.",
+        "why_unmatched": "Why the unmatched calls are so.",
+        "why_unsplit": "Why matched calls are not split: one root, or uneven splits.",
+    }
+
+
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls) -> Matches:
+    """Count the calls."""
+    held = looked_at(call_waits, calls)
+    if held.empty:
+        return Matches(held.reindex(columns=list(Matches.columns)))
+    facts = {
+        "is_split": held["transfer_ns"].notna(),
+        "is_inferred": held["arguments"] == "inferred",
+        "why_unsplit": held["why_not_split"].where(held["is_matched"].astype(bool), None),
+    }
+    groups = held.assign(**facts).groupby(list(KEYS), dropna=False, sort=True)
+    table = pd.DataFrame(
+        {
+            "calls": groups.size(),
+            "matched_calls": groups["is_matched"].sum(),
+            "split_calls": groups["is_split"].sum(),
+            "inferred_calls": groups["is_inferred"].sum(),
+            "matched_by": groups["matched_by"].agg(listed),
+            "is_ambiguous": groups["is_ambiguous"].any(),
+            "why_unmatched": groups["why_unmatched"].agg(listed),
+            "why_unsplit": groups["why_unsplit"].agg(listed),
+        }
+    ).reset_index()
+    others = {
+        "unmatched_calls": table["calls"] - table["matched_calls"],
+        "unsplit_calls": table["matched_calls"] - table["split_calls"],
+    }
+    return Matches(table.assign(**others))

@@ -1,0 +1,148 @@
+"""Which calls of all ranks are one collective, or the two ends of one message."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.communication.alignment import METHODS, Alignment, align
+from traceanalyzer.analyses.communication.call_lists import (
+    GROUP_UNKNOWN,
+    NO_ARGUMENTS,
+    NOT_ON_ALL,
+    PEER_COPY,
+    RANK_MISSING,
+    CallLists,
+)
+from traceanalyzer.analyses.communication.messages import match_messages, no_members
+from traceanalyzer.schema import NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Outcome for a table of calls.
+
+    Attributes:
+        members: a row for each call in each instance that it is part of: `row` (position in the table),
+            `instance` (numbered by its first start), `matched_by`, `is_ambiguous`.
+        why_unmatched: for every call why it is in none; `None` for those that are.
+    """
+
+    members: pd.DataFrame
+    why_unmatched: np.ndarray
+
+
+def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
+    """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace."""
+    present = frozenset(ranks)
+    why = np.full(len(calls), None, dtype=object)
+    scope = _scopes(calls)
+    is_message = calls["collective"].isin(kinds.POINT_TO_POINT).to_numpy()
+    is_copy = (calls["collective"] == "peer_copy").to_numpy()
+    why[is_copy] = PEER_COPY
+    why[(scope == NONE) & ~is_copy] = NO_ARGUMENTS
+    lists = CallLists(calls)
+    collective = np.flatnonzero((scope != NONE) & ~is_message & ~is_copy)
+    groups = _groups(scope[collective], collective)
+    tables = [_collectives(calls, lists, rows, present, why) for rows in groups]
+    messages = np.flatnonzero((scope != NONE) & is_message)
+    tables.append(match_messages(calls, lists, messages, scope, present, why))
+    return Matching(_numbered(calls, [table for table in tables if len(table)]), why)
+
+
+def _scopes(calls: pd.DataFrame) -> np.ndarray:
+    """Code of each call's process group (name and ranks); -1 where the trace does not say.
+
+    Where it never does, on any call of any rank, all calls are taken for one group: ends decide.
+    """
+    held = calls["group"].notna().to_numpy()
+    if not held.any():
+        return np.zeros(len(calls), dtype=np.int64)
+    key = calls["group"].astype("object").fillna("") + "\n" + calls["group_ranks"].astype("object").fillna("")
+    return np.where(held, pd.factorize(key)[0], NONE)
+
+
+def _groups(codes: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of each code, in their order."""
+    order = np.argsort(codes, kind="stable")
+    cuts = np.flatnonzero(np.diff(codes[order])) + 1
+    return (part for part in np.split(rows[order], cuts) if len(part))
+
+
+def _collectives(
+    calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, present: frozenset[int], why: np.ndarray
+) -> pd.DataFrame:
+    """Instances of one group: every rank is aligned with the one that has most calls."""
+    by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
+    expected = group_members(calls.iloc[rows[0]], by_rank, present)
+    if expected is None or not expected <= present:
+        why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
+        return no_members()
+    why[rows] = NOT_ON_ALL
+    if len(expected) < 2 or not expected <= set(by_rank):
+        return no_members()
+    reference = max(sorted(expected), key=lambda rank: len(by_rank[rank]))
+    aligned = {rank: align(lists.of(by_rank[reference]), lists.of(by_rank[rank])) for rank in expected - {reference}}
+    return _complete(by_rank, reference, aligned, why)
+
+
+def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[int]) -> frozenset[int] | None:
+    """Global ranks of a call's group; `None` when the trace does not tell.
+
+    The list in a trace may be cut short (`0, 1, ..., 1023`): then those that use the group, if all are there. Where
+    not even the group's size is known, they are the ranks that use it.
+    """
+    text = call["group_ranks"]
+    parts = text.split(",") if isinstance(text, str) else []
+    if parts and all(part.strip().isdigit() for part in parts):
+        return frozenset(int(part) for part in parts)
+    if pd.isna(call["group"]):
+        return present
+    size = call["group_size"]
+    found = frozenset(holders)
+    if pd.isna(size):  # Nsight Systems names the communicator, and its size only when it is made in the capture
+        return found if len(found) > 1 else None
+    return found if len(found) == size else None
+
+
+def _complete(
+    by_rank: dict[int, np.ndarray], reference: int, aligned: dict[int, Alignment], why: np.ndarray
+) -> pd.DataFrame:
+    """The reference's calls that have a partner on every other rank."""
+    rows = by_rank[reference]
+    partners = np.full((len(rows), len(aligned)), NONE, dtype=np.int64)
+    method = np.zeros(len(rows), dtype=np.int64)
+    for column, (rank, found) in enumerate(aligned.items()):
+        partners[found.left, column] = by_rank[rank][found.right]
+        # The weakest way in which a member was found speaks for the instance.
+        method[found.left] = np.maximum(method[found.left], found.method)
+    held = np.flatnonzero((partners != NONE).all(axis=1))
+    members = np.concatenate([rows[held, None], partners[held]], axis=1)
+    why[members.ravel()] = None
+    return pd.DataFrame(
+        {
+            "row": members.ravel(),
+            "instance": np.repeat(np.arange(len(held)), members.shape[1]),
+            "matched_by": np.repeat(method[held], members.shape[1]),
+            "is_ambiguous": any(found.is_ambiguous for found in aligned.values()),
+        }
+    )
+
+
+def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The tables under each other, instances numbered over all of them by their first start."""
+    if not tables:
+        return no_members()
+    bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
+    parts = [table.assign(instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
+    members = pd.concat(parts, ignore_index=True)
+    starts = pd.Series(calls["start_ns"].to_numpy()[members["row"]])
+    first = starts.groupby(members["instance"].to_numpy()).transform("min")
+    order = np.lexsort((members["instance"], first))
+    members = members.iloc[order].reset_index(drop=True)
+    return members.assign(
+        instance=pd.factorize(members["instance"])[0],
+        matched_by=np.array(METHODS, dtype=object)[members["matched_by"]],
+    )

@@ -1,0 +1,131 @@
+"""Which instance each communication call of each rank is part of, and what its wait in it is."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication import calls as all_calls
+from traceanalyzer.analyses.communication.call_lists import synchronises
+from traceanalyzer.analyses.communication.matching import match
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.idle_causes import PARTS
+from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.model import RankTrace, whole_capture
+
+_KEPT = (
+    "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
+    "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers", "is_uneven",
+)  # fmt: skip
+
+BUSY_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns")
+
+UNTIL: Mapping[str, str] = {part: part.replace("_ns", "_until_ns") for part in (*BUSY_PARTS, *PARTS)}
+"""For each part of a rank's time the column that has its sum from the capture's first operation to a call's end."""
+
+
+class Members(Result):
+    """One row for each call in each instance that it is part of; a call in none has one row without an instance.
+
+    Only calls that exchange messages with several peers are part of several instances.
+    """
+
+    title: ClassVar[str] = "Calls and their instances"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "call": "Position among the rank's communication operations.",
+        "instance": "The same collective on all ranks of its group, or one exchange of two ranks; absent when "
+        "unmatched.",
+        "step": "Step that launched the call; absent for none.",
+        "start_ns": "Start on the GPU.",
+        "end_ns": "End on the GPU.",
+        "collective": "Collective or point-to-point operation.",
+        "group": "Process group; absent when the trace does not say.",
+        "group_ranks": "Global ranks of the group.",
+        "size_bytes": "Size of the full array.",
+        "arguments": "Where the arguments come from: kernel, host or inferred.",
+        "matched_by": "How the instance was found: sequence, step and position, offset, or order between others.",
+        "is_ambiguous": "The offset that decided had a rival with 90 % of its votes.",
+        "is_synchronising": "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may "
+        "be, uneven.",
+        "transfer_ns": "Shortest duration over the instance's ranks; absent unless it synchronises.",
+        "wait_ns": "The call's duration − transfer; absent unless it synchronises.",
+        "waits_for": "The instance's rank with the least wait; absent for itself.",
+        "why_unmatched": "Why the call is in no instance.",
+    }
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """All calls of the capture, whatever steps are looked at, and the rank's parts of time until each one's end."""
+    if trace.window.steps is not None:
+        trace = replace(trace, window=whole_capture(trace.gpu_ops))
+        calls = all_calls.per_rank(trace)
+    return calls.assign(**_until(trace, calls["end_ns"].to_numpy())) if len(calls) else calls
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Members:
+    """Match the calls; transfer = shortest duration over an instance's ranks, wait = duration − transfer."""
+    calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT, *UNTIL.values()))))
+    if calls.empty:
+        return Members(calls)
+    matching = match(calls, parts)
+    members = matching.members
+    alone = np.setdiff1d(np.arange(len(calls)), members["row"])
+    table = pd.concat([members, pd.DataFrame({"row": alone})], ignore_index=True)
+    rows = table["row"].to_numpy()
+    table = table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"})
+    table = table.join(calls[[*_KEPT, *UNTIL.values()]].take(rows).reset_index(drop=True))
+    table["why_unmatched"] = matching.why_unmatched[rows]
+    table["is_synchronising"] = synchronises(calls)[rows]
+    table["group_size"] = _group_sizes(table)
+    table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
+    return Members(table)
+
+
+def _until(trace: RankTrace, ends: np.ndarray) -> dict[str, np.ndarray]:
+    """Each part's time from the first operation's start to each call's end."""
+    ops = trace.gpu_ops
+    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    begin = np.full(len(ends), trace.window.start_ns)
+    gaps = idle_causes.find(trace)
+    causes = idle_causes.parts(trace, gaps, gaps.starts, gaps.ends)
+    # A call's end is an operation's end, so that no gap contains it.
+    passed = np.searchsorted(gaps.ends, ends, side="right")
+    return {
+        UNTIL["compute_ns"]: compute.covered_ns(begin, ends),
+        UNTIL["exposed_comm_ns"]: (comm - compute).covered_ns(begin, ends),
+        UNTIL["exposed_copy_ns"]: (copy - (compute | comm)).covered_ns(begin, ends),
+        **{UNTIL[part]: np.append(0, np.cumsum(causes[part].to_numpy()))[passed] for part in PARTS},
+    }
+
+
+def _group_sizes(table: pd.DataFrame) -> pd.Series:
+    """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
+    is_collective = table["instance"].notna() & ~table["collective"].isin(kinds.POINT_TO_POINT)
+    used_by = (
+        table["rank"].groupby(table["instance"]).transform("nunique").where(is_collective & table["group"].notna())
+    )
+    return table["group_size"].fillna(used_by.astype("Int64"))
+
+
+def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
+    is_matched = table["instance"].notna()
+    held = table[is_matched]
+    instances = held.groupby("instance")
+    is_alike = instances["is_synchronising"].transform("all")
+    duration = held["end_ns"] - held["start_ns"]
+    transfer = duration.groupby(held["instance"]).transform("min").where(is_alike).astype("Int64")
+    shortest = held.loc[duration.groupby(held["instance"]).idxmin().to_numpy(), ["instance", "rank"]]
+    last = held["instance"].map(shortest.set_index("instance")["rank"]).astype("Int64")
+    return table.assign(
+        is_synchronising=is_alike.reindex(table.index).astype("boolean"),
+        transfer_ns=transfer.reindex(table.index),
+        wait_ns=(duration - transfer).reindex(table.index),
+        waits_for=last.where(is_alike & (last != held["rank"])).reindex(table.index),
+    )

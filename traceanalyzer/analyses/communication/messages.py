@@ -1,0 +1,75 @@
+"""Which send and receive calls are the two ends of one message."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.communication.alignment import align
+from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, CallLists
+
+
+def match_messages(
+    calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, scope: np.ndarray, present: frozenset[int], why: np.ndarray
+) -> pd.DataFrame:
+    """An instance for every two calls that exchange messages, in order for each sender and receiver."""
+    ends = _message_ends(calls.iloc[rows].assign(row=rows, scope=scope[rows]))
+    why[rows] = NO_PEER
+    if ends.empty:
+        return no_members()
+    why[ends["row"].to_numpy()] = NOT_ON_ALL
+    why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
+    parts = [_pairs(lists, channel) for _, channel in ends.groupby(["scope", "source", "target"], sort=False)]
+    # A call may send to and receive from the same peer: that is one instance.
+    pairs = pd.concat(parts, ignore_index=True)
+    members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
+    is_first = ~pd.DataFrame(members).duplicated().to_numpy()
+    pairs, members = pairs[is_first], members[is_first]
+    why[members.ravel()] = None
+    return pd.DataFrame(
+        {
+            "row": members.ravel(),
+            "instance": np.repeat(np.arange(len(pairs)), 2),
+            "matched_by": np.repeat(pairs["matched_by"].to_numpy(), 2),
+            "is_ambiguous": np.repeat(pairs["is_ambiguous"].to_numpy(), 2),
+        }
+    )
+
+
+def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
+    """A row for each end of each message: `row`, `scope`, `is_send`, and global ranks `source` and `target`."""
+    calls = calls[calls["peers"].notna()]
+    texts = calls[["row", "scope", "rank", "group_ranks", "peers"]].astype({"peers": "object"})
+    ends = texts.assign(peers=texts["peers"].str.split(", ")).explode("peers", ignore_index=True)
+    if ends.empty:
+        return ends.assign(is_send=False, source=0, target=0)
+    words = ends["peers"].str.split(" ", expand=True)
+    pairs = zip(words[1], ends["group_ranks"].astype("object"), strict=True)
+    peer = np.array([_global_rank(int(number), group) for number, group in pairs])
+    is_send, rank = (words[0] == "send").to_numpy(), ends["rank"].to_numpy()
+    return ends.assign(is_send=is_send, source=np.where(is_send, rank, peer), target=np.where(is_send, peer, rank))
+
+
+def _global_rank(peer: int, group_ranks: str | None) -> int:
+    """The peer of a message is numbered within its group."""
+    ranks = group_ranks.split(",") if isinstance(group_ranks, str) else []
+    is_listed = peer < len(ranks) and ranks[peer].strip().isdigit()
+    return int(ranks[peer]) if is_listed else peer
+
+
+def _pairs(lists: CallLists, channel: pd.DataFrame) -> pd.DataFrame:
+    """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
+    is_send = channel["is_send"].to_numpy()
+    sends, receives = channel["row"].to_numpy()[is_send], channel["row"].to_numpy()[~is_send]
+    found = align(lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False))
+    return pd.DataFrame(
+        {
+            "left": sends[found.left],
+            "right": receives[found.right],
+            "matched_by": found.method,
+            "is_ambiguous": found.is_ambiguous,
+        }
+    )
+
+
+def no_members() -> pd.DataFrame:
+    """An empty table of members."""
+    return pd.DataFrame({"row": [], "instance": [], "matched_by": []}, dtype=np.int64).assign(is_ambiguous=False)

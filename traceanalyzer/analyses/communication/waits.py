@@ -1,0 +1,67 @@
+"""When each rank does nothing but wait for another one, and in which call."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.exposed_comm import exposed_of, transfer_and_wait
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+
+
+class Waits(Result):
+    """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
+
+    title: ClassVar[str] = "Stretches of exposed wait"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank that waits.",
+        "start_ns": "Start.",
+        "end_ns": "End.",
+        "call": "Call that waits; of several at once, the one that began to wait first.",
+        "instance": "Its instance.",
+        "waits_for": "Rank with the least wait in the instance.",
+    }
+
+
+def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
+    """The stretches in which communication but no compute runs, as `exposed_comm` has them."""
+    return exposed_comm
+
+
+def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
+    """Cut each rank's exposed wait by the calls that wait."""
+    calls = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
+    tables = {rank: _of_rank(exposed_of(parts[rank]), calls[rank]) for rank in parts if rank in calls}
+    return Waits(stack(tables, tuple(Waits.columns)))
+
+
+def _of_rank(exposed: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
+    _, wait = transfer_and_wait(exposed, calls)
+    waiting = calls[calls["wait_ns"].fillna(0) > 0].sort_values("start_ns")
+    starts = waiting["start_ns"].to_numpy()
+    ends = starts + waiting["wait_ns"].to_numpy(dtype=np.int64)
+    reach = np.maximum.accumulate(np.concatenate([starts[:1], ends]))[:-1] if len(starts) else starts
+    starts, ends = np.maximum(starts, reach), np.maximum(ends, reach)
+    call, piece = overlapping(starts, ends, wait)
+    return pd.DataFrame(
+        {
+            "start_ns": np.maximum(starts[call], wait.starts[piece]),
+            "end_ns": np.minimum(ends[call], wait.ends[piece]),
+            **{name: waiting[name].array[call] for name in ("call", "instance", "waits_for")},
+        }
+    )
+
+
+def overlapping(starts: np.ndarray, ends: np.ndarray, pieces: Intervals) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of every query [start, end) and piece that share time."""
+    first = np.searchsorted(pieces.ends, starts, side="right")
+    past = np.searchsorted(pieces.starts, ends, side="left")
+    count = np.where(ends > starts, np.maximum(past - first, 0), 0)
+    query = np.repeat(np.arange(len(starts)), count)
+    return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)

@@ -1,0 +1,1 @@
+"""What the host did: launches, idle causes, synchronising calls."""

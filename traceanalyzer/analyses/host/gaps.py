@@ -1,0 +1,107 @@
+"""Each gap of the GPU: how long, by which causes, and what the host was doing in it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
+from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+
+class GapTable(Result):
+    """One row for each stretch of 5 µs or more in which the rank's GPU runs nothing; its causes add up to it."""
+
+    title: ClassVar[str] = "Gaps"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "gap")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "gap": "Position among the rank's gaps.",
+        "step": "Step whose GPU window it begins in; absent for none.",
+        "start_ns": "End of the operation before it.",
+        "end_ns": "Start of the operation after it.",
+        "length_ns": "End − start.",
+        "cause": "The cause with the largest part: sync, data, host, launch or unknown.",
+        "sync_ns": "Before the launch, inside a synchronising call.",
+        "data_ns": "Before the launch, in the data loader or a data range.",
+        "host_ns": "Before the launch, in anything else: Python, operators, other API calls.",
+        "launch_ns": "After the launch call returned: launch latency and ordering, up to 50 µs.",
+        "unknown_ns": "After that, or with no recorded launch: it waited for something outside these records.",
+        "doing": "What the launching thread did for longest before the launch: the innermost recorded call, operator "
+        "or range; absent when the operation was already launched.",
+        "doing_what": "synchronising call, API call, operator or range; absent when nothing was recorded.",
+        "doing_ns": "For how long in the gap.",
+        "range": "The user's innermost range around the launch.",
+        "ended_by": "The operation that ends the gap.",
+        "ended_by_kind": "Its kind.",
+        "ended_by_stream": "Its stream.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(length_ns=table["end_ns"] - table["start_ns"])
+
+
+def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS) -> pd.DataFrame:
+    """The rank's gaps inside the window, of `idle_short_ns` and more."""
+    gaps = idle_causes.find(trace)
+    window = trace.window
+    is_held = (gaps.lengths >= idle_short_ns) & (gaps.ends > window.start_ns) & (gaps.starts < window.end_ns)
+    gaps = gaps.take(is_held)
+    if not len(gaps):
+        return pd.DataFrame()
+    limits = {"short_ns": idle_short_ns, "launch_ns": idle_launch_ns}
+    causes = idle_causes.parts(trace, gaps, window.start_ns, window.end_ns, **limits)
+    starts = np.maximum(gaps.starts, window.start_ns)
+    ended_by = trace.gpu_ops.iloc[gaps.ended_by]
+    table = pd.DataFrame(
+        {
+            "gap": np.arange(len(gaps)),
+            "step": step_of_time(trace, starts),
+            "start_ns": starts,
+            "end_ns": np.minimum(gaps.ends, window.end_ns),
+            "cause": causes[list(CAUSES)].idxmax(axis=1).str.removesuffix("_ns").to_numpy(),
+        }
+    )
+    table = pd.concat([table, causes[list(CAUSES)], _doing(trace, gaps)], axis=1)
+    return table.assign(
+        range=names_around_launches(user_ranges(trace), trace, gaps.launch),
+        ended_by=ended_by["name"].astype("str").to_numpy(),
+        ended_by_kind=ended_by["kind"].astype("str").to_numpy(),
+        ended_by_stream=ended_by["stream"].to_numpy(),
+    )
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> GapTable:
+    """The ranks' gaps under each other."""
+    return GapTable(stack(parts, tuple(GapTable.columns)))
+
+
+def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.array:
+    """Number of the step whose GPU window holds each time, NA where none does."""
+    held = trace.steps[trace.steps["start_ns"].notna()]
+    if held.empty:
+        return pd.array([pd.NA] * len(times), dtype="Int64")
+    starts, ends = held["start_ns"].to_numpy(np.int64), held["end_ns"].to_numpy(np.int64)
+    row = np.searchsorted(starts, times, side="right") - 1
+    is_inside = (row >= 0) & (times < ends[row])
+    return pd.arrays.IntegerArray(held["step"].to_numpy(np.int64)[row], ~is_inside)
+
+
+def _doing(trace: RankTrace, gaps: Gaps) -> pd.DataFrame:
+    """What the launching thread did for longest between each gap's start and the launch."""
+    table = pd.DataFrame({"doing": None, "doing_what": None, "doing_ns": pd.NA}, index=range(len(gaps)), dtype="object")
+    threads = idle_causes.thread_of_launch(trace, gaps.launch)
+    is_before = gaps.launched > gaps.starts
+    for thread in np.unique(threads[(threads != NONE) & is_before]):
+        rows = np.flatnonzero((threads == thread) & is_before)
+        starts, ends = gaps.starts[rows], gaps.launched[rows]
+        activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
+        table.loc[rows] = longest(activity, starts, ends).to_numpy()
+    return typed(table, {"doing_ns": "Int64"})

@@ -1,0 +1,173 @@
+"""What a host thread was doing at each time: the innermost recorded call, operator or range."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.time.intervals import Intervals, stable_order
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+NOTHING = "(nothing recorded)"
+
+UNNAMED = "(unnamed)"
+
+SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", "range"
+
+
+_WHAT = pd.CategoricalDtype([SYNC, API_CALL, OPERATOR, RANGE])
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Disjoint stretches of one thread, in order; `row` of `events` is the innermost event in each, or -1."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    row: np.ndarray
+    events: pd.DataFrame
+
+
+def thread_activity(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
+    """The innermost recorded event of a thread at each time, for the events that overlap `busy`.
+
+    Events nest: a call inside an operator inside a range. Where ranges cross instead (NVTX start/end ranges), the
+    one that began last counts as the innermost.
+    """
+    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE))
+    frames = [_within(frame, thread, busy) for frame, _ in tables]
+    names = union_categoricals([frame["name"] for frame in frames])
+    what = np.repeat(_WHAT.categories.get_indexer([what for _, what in tables]), [len(frame) for frame in frames])
+    is_sync = (what == _WHAT.categories.get_loc(API_CALL)) & host_names.matches(pd.Series(names), host_names.is_sync)
+    what = np.where(is_sync, _WHAT.categories.get_loc(SYNC), what)
+    times = pd.concat([frame[["start_ns", "end_ns"]] for frame in frames], ignore_index=True)
+    events = times.assign(name=names, what=pd.Categorical.from_codes(what, dtype=_WHAT))
+    starts, ends, row = innermost(events["start_ns"].to_numpy(np.int64), events["end_ns"].to_numpy(np.int64))
+    return Activity(starts, ends, row, events)
+
+
+def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut nested intervals into disjoint stretches: their starts, ends, and the innermost interval's position.
+
+    Stretches inside none have position -1; before the first and after the last interval there is none.
+    """
+    rows = np.flatnonzero(ends > starts)
+    count = len(rows)
+    if not count:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
+    rows = rows[np.lexsort((-ends[rows], starts[rows]))]
+    # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
+    times = np.concatenate([ends[rows[::-1]], starts[rows]])
+    order = np.argsort(times, kind="stable")
+    is_start = order >= count
+    depth = np.cumsum(np.where(is_start, 1, -1))
+    event_row = np.where(is_start, rows[order - count], NONE)
+    row = _last_started_at_depth(depth, event_row)
+    cut = times[order]
+    held = cut[1:] > cut[:-1]
+    return cut[:-1][held], cut[1:][held], row[:-1][held]
+
+
+def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
+    """For each disjoint, sorted query [start, end) the name that was innermost for longest: `name`, `what`, `ns`.
+
+    Time in which the thread recorded nothing counts as one name.
+    """
+    query, stretch = _overlapping_pairs(activity, starts, ends)
+    shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
+    row = activity.row[stretch]
+    held = row != NONE
+    query, row, shared = query[held], row[held], shared[held]
+    what = activity.events["what"].cat
+    kinds = len(what.categories)
+    # One number stands for a name and what it is, as texts are slow to group by: 0… without a name, -1 for nothing.
+    label = (activity.events["name"].cat.codes.to_numpy(np.int64)[row] + 1) * kinds + what.codes.to_numpy()[row]
+    pairs = pd.DataFrame({"query": query, "label": label, "ns": shared})
+    totals = pairs.groupby(["query", "label"], sort=False)["ns"].sum().reset_index()
+    recorded = np.zeros(len(starts), dtype=np.int64)
+    np.add.at(recorded, query, shared)
+    nothing = pd.DataFrame({"query": np.arange(len(starts)), "label": -1, "ns": ends - starts - recorded})
+    both = pd.concat([totals, nothing], ignore_index=True)
+    order = np.lexsort((-both["ns"].to_numpy(), both["query"].to_numpy()))
+    best = both.iloc[order].drop_duplicates("query")
+    name, what_code = np.divmod(best["label"].to_numpy(), kinds)
+    names = np.array([UNNAMED, *activity.events["name"].cat.categories, NOTHING], dtype=object)
+    whats = np.array([*what.categories, None], dtype=object)
+    return pd.DataFrame(
+        {"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": best["ns"].to_numpy()}
+    )
+
+
+def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
+    answer = np.full(len(times), NONE, dtype=np.int64)
+    of_thread = ranges["thread"].to_numpy()
+    for thread in np.intersect1d(of_thread, threads):
+        own, asked = np.flatnonzero(of_thread == thread), np.flatnonzero(threads == thread)
+        held = ranges.iloc[own]
+        position = innermost_at(held["start_ns"].to_numpy(), held["end_ns"].to_numpy(), times[asked])
+        answer[asked] = np.where(position == NONE, NONE, own[position])
+    return answer
+
+
+def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Name of the innermost event of the same thread that holds each time; `None` where none does."""
+    row = range_around(events, threads, times)
+    names = np.full(len(events) + 1, None, dtype=object)
+    names[:-1] = events["name"].astype("object")
+    around: np.ndarray = names[row]
+    return around
+
+
+def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.ndarray) -> np.ndarray:
+    """The same at the start of API calls, given by their rows; `None` for row -1."""
+    answer = np.full(len(launch), None, dtype=object)
+    has = launch != NONE
+    calls = trace.api_calls.iloc[launch[has]]
+    answer[has] = names_around(events, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
+    return answer
+
+
+def user_ranges(trace: RankTrace) -> pd.DataFrame:
+    """Ranges that say where in the program the host is: neither steps nor communication calls."""
+    is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
+    is_step = trace.ranges["name"].isin(trace.steps["name"].cat.categories).to_numpy()
+    return trace.ranges[is_place & ~is_step].reset_index(drop=True)
+
+
+def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Position of the innermost interval that holds each time, -1 where none does."""
+    stretch_starts, stretch_ends, row = innermost(starts, ends)
+    if not len(stretch_starts):
+        return np.full(len(times), NONE, dtype=np.int64)
+    at = np.searchsorted(stretch_starts, times, side="right") - 1
+    return np.where((at >= 0) & (times < stretch_ends[at]), row[at], NONE)
+
+
+def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> pd.DataFrame:
+    rows = np.flatnonzero(frame["thread"].to_numpy() == thread)
+    starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
+    return frame[["start_ns", "end_ns", "name"]].iloc[rows[busy.covered_ns(starts, ends) > 0]]
+
+
+def _last_started_at_depth(depth: np.ndarray, event_row: np.ndarray) -> np.ndarray:
+    """After each event, the last interval that was started at the depth that is left; -1 at depth 0."""
+    order = stable_order(depth)
+    started = np.where(event_row[order] != NONE, np.arange(len(order)), 0)
+    last = np.maximum.accumulate(started)
+    row = np.empty(len(order), dtype=np.int64)
+    row[order] = event_row[order][last]
+    return np.where(depth == 0, NONE, row)
+
+
+def _overlapping_pairs(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    first = np.searchsorted(activity.ends, starts, side="right")
+    past = np.searchsorted(activity.starts, ends, side="left")
+    count = np.maximum(past - first, 0)
+    query = np.repeat(np.arange(len(starts)), count)
+    offset = np.arange(len(query)) - np.repeat(np.cumsum(count) - count, count)
+    return query, np.repeat(first, count) + offset

@@ -1,0 +1,89 @@
+"""Why each rank's GPU is idle, in the whole window and in each step: causes that add up to idle exactly."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
+from traceanalyzer.model import RankTrace
+
+
+class Idle(Result):
+    """One row for each rank's window (`step` absent) and for each step's GPU window; the parts add up to idle."""
+
+    title: ClassVar[str] = "Why the GPU is idle"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step; absent for the whole window.",
+        "window_ns": "Length of the window.",
+        "idle_ns": "Time in which nothing runs on the GPU.",
+        "sync_ns": "Host inside a synchronising call before it launched the next operation.",
+        "data_ns": "Host in the data loader or a data range before it launched the next operation.",
+        "host_ns": "Host in anything else before it launched the next operation: Python, operators, API calls.",
+        "launch_ns": "Next operation already launched: latency and ordering, up to 50 µs a gap.",
+        "unknown_ns": "Longer than that, or the operation has no launch in the trace.",
+        "between_kernels_ns": "Gaps shorter than 5 µs, whatever their cause.",
+        "gaps": "Gaps of 5 µs and more that begin in the window.",
+        "longest_ns": "The longest part of a gap inside the window; absent without gaps.",
+        "idle_pct": "100 · idle / window.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(idle_pct=percent(table["idle_ns"], table["window_ns"]))
+
+
+def per_rank(
+    trace: RankTrace,
+    breakdown: pd.DataFrame,
+    steps: pd.DataFrame,
+    idle_short_ns: int = SHORT_NS,
+    idle_launch_ns: int = LAUNCH_NS,
+) -> pd.DataFrame:
+    """The gaps of each window, clipped to it and cut by cause; checked against the breakdown's idle time."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    windows = _windows(trace, breakdown, steps)
+    gaps = idle_causes.find(trace)
+    window, gap = _pairs(windows, gaps)
+    pieces = gaps.take(gap)
+    start_ns, end_ns = windows["start_ns"].to_numpy()[window], windows["end_ns"].to_numpy()[window]
+    causes = idle_causes.parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
+    facts = causes.assign(
+        length=np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns),
+        gaps=(pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns),
+    )
+    grouped = facts.groupby(window)
+    sums = grouped[[*PARTS, "gaps"]].sum().reindex(windows.index, fill_value=0).astype("int64")
+    table = windows[["step", "window_ns"]].join(sums)
+    table["idle_ns"] = table[list(PARTS)].sum(axis=1)
+    table["longest_ns"] = grouped["length"].max().reindex(windows.index).astype("Int64")
+    assert (table["idle_ns"] == windows["idle_ns"]).all(), "the causes must add up to the breakdown's idle time"
+    return table
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Idle:
+    """The ranks' rows under each other."""
+    return Idle(stack(parts, tuple(Idle.columns)))
+
+
+def _windows(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """The whole window and every step's, with their known idle time."""
+    whole = breakdown[["window_ns", "idle_ns"]].assign(step=pd.NA, start_ns=trace.window.start_ns)
+    own = steps.loc[steps["start_ns"].notna(), list(whole)] if len(steps) else whole.iloc[:0]
+    table = pd.concat([typed(frame, dict.fromkeys(whole, "Int64")) for frame in (whole, own)], ignore_index=True)
+    table = typed(table, {name: "int64" for name in whole if name != "step"})
+    return table.assign(end_ns=table["start_ns"] + table["window_ns"])
+
+
+def _pairs(windows: pd.DataFrame, gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of every window and gap that overlap."""
+    first = np.searchsorted(gaps.ends, windows["start_ns"].to_numpy(), side="right")
+    past = np.searchsorted(gaps.starts, windows["end_ns"].to_numpy(), side="left")
+    count = np.maximum(past - first, 0)
+    window = np.repeat(np.arange(len(windows)), count)
+    return window, np.arange(len(window)) - np.repeat(np.cumsum(count) - count - first, count)

@@ -1,0 +1,212 @@
+"""Every stretch in which a rank's GPU runs nothing, cut into the causes of DEFINITIONS, exactly."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+CAUSES = ("sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns")
+
+PARTS = (*CAUSES, "between_kernels_ns")
+"""Columns that add up to idle time."""
+
+SHORT_NS = 5_000
+"""Shorter gaps are `between kernels`: the GPU's own turnaround."""
+
+LAUNCH_NS = 50_000
+"""What launch latency and ordering can explain; longer, the operation waited for something that was not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Stretches without any GPU operation, in order, as parallel arrays.
+
+    Attributes:
+        starts: end of the operation before.
+        ends: start of the operation after.
+        ended_by: that operation's row in `gpu_ops`.
+        launch: row in `api_calls` of the call that launched it, or -1.
+        launched: when that call had returned, held inside [start, end]; the start when there is no launch.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    ended_by: np.ndarray
+    launch: np.ndarray
+    launched: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """End minus start."""
+        lengths: np.ndarray = self.ends - self.starts
+        return lengths
+
+    def take(self, rows: np.ndarray) -> "Gaps":
+        """The gaps at these positions (or under this mask)."""
+        return Gaps(self.starts[rows], self.ends[rows], self.ended_by[rows], self.launch[rows], self.launched[rows])
+
+
+def find(trace: RankTrace) -> Gaps:
+    """All gaps of the capture. Where two operations end one together, the shorter counts as the one that does.
+
+    Operations without duration end none, except at the capture's end.
+    """
+    ops = trace.gpu_ops
+    starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    gap_starts, gap_ends = _free(starts, ends)
+    lasting = np.append(np.flatnonzero(ends > starts), len(ops) - 1)
+    ended_by = lasting[np.searchsorted(starts[lasting[:-1]], gap_ends)]
+    launch = ops["launch"].to_numpy()[ended_by]
+    returned = gap_starts
+    if len(trace.api_calls):
+        returned = np.where(launch == NONE, gap_starts, trace.api_calls["end_ns"].to_numpy()[launch])
+    return Gaps(gap_starts, gap_ends, ended_by, launch, np.clip(returned, gap_starts, gap_ends))
+
+
+def _free(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stretches between first start and last end that no operation covers."""
+    if not len(starts):
+        return starts, ends
+    free = Intervals.of([starts.min()], [ends.max()]) - Intervals.of(starts, ends)
+    return free.starts, free.ends
+
+
+def parts(
+    trace: RankTrace,
+    gaps: Gaps,
+    start_ns: int | np.ndarray,
+    end_ns: int | np.ndarray,
+    *,
+    short_ns: int = SHORT_NS,
+    launch_ns: int = LAUNCH_NS,
+) -> pd.DataFrame:
+    """For each gap its part inside [start_ns, end_ns) by cause: columns `PARTS`, that add up to that part.
+
+    Before the launch (until the call that launched the operation that ends the gap had returned) the launching
+    thread decides, in this order: `sync` inside a synchronising call, `data` inside a data range, else `host`. For
+    the time in which that thread records neither call nor operator (autograd's thread waits for the main one) the
+    other threads that launch work on this GPU decide in the same order. After it, the first `launch_ns` are `launch`
+    and the rest is `unknown`; without a recorded launch all of it is `unknown`. A gap shorter than `short_ns` is
+    `between kernels`, whatever caused it.
+    """
+    starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
+    launched = np.clip(gaps.launched, starts, ends)
+    latest = np.clip(gaps.launched + launch_ns, launched, ends)
+    has_launch = gaps.launch != NONE
+    sync, data = _before_launch(trace, gaps, starts, launched)
+    table = pd.DataFrame(
+        {
+            "sync_ns": sync,
+            "data_ns": data,
+            "host_ns": launched - starts - sync - data,
+            "launch_ns": np.where(has_launch, latest - launched, 0),
+            "unknown_ns": np.where(has_launch, ends - latest, ends - starts),
+        }
+    )
+    is_short = gaps.lengths < short_ns
+    table = table.mul(~is_short, axis=0).assign(between_kernels_ns=np.where(is_short, ends - starts, 0))
+    assert (table.sum(axis=1).to_numpy() == ends - starts).all(), "the causes must add up to the gap"
+    return table
+
+
+def launching_threads(trace: RankTrace) -> np.ndarray:
+    """Host threads that launched at least one of the rank's GPU operations."""
+    launch = trace.gpu_ops["launch"].to_numpy()
+    return np.unique(trace.api_calls["thread"].to_numpy()[launch[launch != NONE]])
+
+
+def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
+    """Thread of each launching call; -1 where there is none."""
+    if not len(trace.api_calls):
+        return np.full(len(launch), NONE, dtype=np.int64)
+    return np.where(launch == NONE, NONE, trace.api_calls["thread"].to_numpy()[launch])
+
+
+def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
+    """Calls that block the host until the GPU is done: their rows in `api_calls`, and since when each one blocks.
+
+    They are the synchronising calls, and copies that return only when done: those without `Async`, and those
+    that touch pageable memory. A copy call blocks from its copy's start: before, it is launching it.
+    """
+    calls, ops = trace.api_calls, trace.gpu_ops
+    since = calls["start_ns"].to_numpy().copy()
+    is_blocking = host_names.matches(calls["name"], host_names.is_sync)
+    is_plain = host_names.matches(calls["name"], host_names.is_plain_copy)
+    pageable = (ops["source_memory"] == "pageable") | (ops["target_memory"] == "pageable")
+    launch = ops["launch"].to_numpy()
+    is_copy = (ops["activity"] == "memcpy").to_numpy() & (launch != NONE)
+    if is_copy.any():
+        waits = is_copy & (pageable.to_numpy() | is_plain[launch])
+        since[launch[waits]] = np.maximum(since[launch[waits]], ops["start_ns"].to_numpy()[waits])
+        is_blocking[launch[waits]] = True
+    rows = np.flatnonzero(is_blocking)
+    return rows, since[rows]
+
+
+def _before_launch(
+    trace: RankTrace, gaps: Gaps, starts: np.ndarray, launched: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Time of each stretch [start, launched) spent in synchronising calls, and in data ranges outside them."""
+    sync, data = np.zeros(len(gaps), dtype=np.int64), np.zeros(len(gaps), dtype=np.int64)
+    stretches = Intervals.of(starts, launched)
+    threads = thread_of_launch(trace, gaps.launch)
+    host = {int(thread): _thread(trace, int(thread), stretches) for thread in launching_threads(trace)}
+    for thread in np.unique(threads[threads != NONE]):
+        of_thread = threads == thread
+        in_sync, in_data = _decided(host, int(thread))
+        sync[of_thread] = in_sync.covered_ns(starts[of_thread], launched[of_thread])
+        data[of_thread] = in_data.covered_ns(starts[of_thread], launched[of_thread])
+    return sync, data
+
+
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    sync: Intervals
+    data: Intervals
+    recorded: Intervals
+    """Time inside a call, an operator or a data range."""
+
+
+def _decided(host: dict[int, _Thread], thread: int) -> tuple[Intervals, Intervals]:
+    """Synchronising and data time as the thread sees it; the other threads speak where it records nothing."""
+    own = host[thread]
+    sync, data = own.sync, own.data
+    for other in (events for number, events in host.items() if number != thread):
+        sync = sync | (other.sync - own.recorded)
+        data = data | (other.data - own.recorded)
+    return sync, data - sync
+
+
+def _thread(trace: RankTrace, thread: int, stretches: Intervals) -> _Thread:
+    calls, operators, ranges = (_of_thread(frame, thread) for frame in (trace.api_calls, trace.host_ops, trace.ranges))
+    rows, since = blocking(trace)
+    own = trace.api_calls["thread"].to_numpy()[rows] == thread
+    sync = Intervals.of(since[own], trace.api_calls["end_ns"].to_numpy()[rows[own]])
+    # The loader's own range is an operator in some versions.
+    data = _named_data(ranges) | _named_data(operators)
+    recorded = _touching(calls, stretches) | _touching(operators, stretches) | data
+    return _Thread(sync, data, recorded)
+
+
+def _of_thread(frame: pd.DataFrame, thread: int) -> pd.DataFrame:
+    return frame[["start_ns", "end_ns", "name"]][frame["thread"].to_numpy() == thread]
+
+
+def _named_data(frame: pd.DataFrame) -> Intervals:
+    return of_rows(frame, host_names.matches(frame["name"], host_names.is_data))
+
+
+def _touching(frame: pd.DataFrame, stretches: Intervals) -> Intervals:
+    """Union of the events that overlap the stretches: there are far fewer of them when the GPU is busy."""
+    if not len(stretches):
+        return EMPTY
+    touches = stretches.covered_ns(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()) > 0
+    return of_rows(frame, touches)

@@ -1,0 +1,111 @@
+"""How far each rank's host runs ahead of its GPU: launch delays, launch queue, short kernels."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+
+class Launches(Result):
+    """One row for each rank."""
+
+    title: ClassVar[str] = "Launches"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "operations": "GPU operations.",
+        "operations_without_launch": "Those whose host call the capture does not have: in none of the figures below.",
+        "graph_operations": "Operations launched as parts of a CUDA graph.",
+        "delay_median_ns": "Median time from the launching call's start to the operation's start.",
+        "delay_p95_ns": "Its 95th percentile.",
+        "delay_max_ns": "Its maximum.",
+        "window_ns": "Length of the window.",
+        "queue_mean": "Launched operations that wait to start: mean over time.",
+        "queue_median": "Median over time.",
+        "queue_max": "Largest number.",
+        "empty_queue_ns": "Time in which no launched operation waits to start.",
+        "host_bound_pct": "100 · that time / window: the share in which the host is not ahead of the GPU.",
+        "kernels": "Kernels, communication among them.",
+        "kernels_under_5us": "Kernels shorter than 5 µs.",
+        "kernels_under_10us": "Kernels shorter than 10 µs.",
+        "kernels_under_5us_pct": "100 · kernels under 5 µs / kernels.",
+        "kernels_under_10us_pct": "100 · kernels under 10 µs / kernels.",
+        "kernels_under_10us_ns": "Sum of the durations of kernels shorter than 10 µs.",
+        "kernels_ns": "Sum of the durations of all kernels.",
+        "kernel_median_ns": "Median duration of a kernel.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(
+            queue_mean=ratio(table["waiting_ns"], table["window_ns"]),
+            host_bound_pct=percent(table["empty_queue_ns"], table["window_ns"]),
+            kernels_under_5us_pct=percent(table["kernels_under_5us"], table["kernels"]),
+            kernels_under_10us_pct=percent(table["kernels_under_10us"], table["kernels"]),
+        )
+
+
+_MAYBE = ("delay_median_ns", "delay_p95_ns", "delay_max_ns", "queue_median", "queue_max", "empty_queue_ns",
+          "waiting_ns", "kernel_median_ns")  # fmt: skip
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's counted operations; the queue over its window."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    ops = trace.gpu_ops[trace.counted]
+    row = {
+        "operations": len(ops),
+        "operations_without_launch": int((ops["launch"] == NONE).sum()),
+        "graph_operations": int(ops["graph_node"].notna().sum()),
+        "window_ns": trace.window.length_ns,
+        **_delays(trace, ops),
+        **_queue(trace),
+        **_kernels(ops),
+    }
+    return typed(pd.DataFrame([row]), dict.fromkeys(_MAYBE, "Int64"))
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Launches:
+    """The ranks' rows under each other."""
+    return Launches(stack(parts, (*Launches.columns, "waiting_ns")))
+
+
+def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
+    held = ops[ops["launch"] != NONE]
+    if held.empty:
+        return dict.fromkeys(("delay_median_ns", "delay_p95_ns", "delay_max_ns"))
+    launched = trace.api_calls["start_ns"].to_numpy()[held["launch"].to_numpy()]
+    delay = held["start_ns"].to_numpy() - launched
+    median, p95 = (round(float(value)) for value in np.percentile(delay, (50, 95)))
+    return {"delay_median_ns": median, "delay_p95_ns": p95, "delay_max_ns": int(delay.max())}
+
+
+def _queue(trace: RankTrace) -> dict[str, int | None]:
+    queue = launch_queue(trace)
+    if not len(queue.depth) or (trace.gpu_ops["launch"] == NONE).all():
+        return dict.fromkeys(("queue_median", "queue_max", "empty_queue_ns", "waiting_ns"))
+    return {
+        "queue_median": queue.median(),
+        "queue_max": int(queue.depth.max()),
+        "empty_queue_ns": queue.empty_ns,
+        "waiting_ns": queue.waiting_ns,
+    }
+
+
+def _kernels(ops: pd.DataFrame) -> dict[str, int | None]:
+    kernels = ops[ops["activity"] == "kernel"]
+    durations = (kernels["end_ns"] - kernels["start_ns"]).to_numpy()
+    return {
+        "kernels": len(durations),
+        "kernels_under_5us": int((durations < 5_000).sum()),
+        "kernels_under_10us": int((durations < 10_000).sum()),
+        "kernels_under_10us_ns": int(durations[durations < 10_000].sum()),
+        "kernels_ns": int(durations.sum()),
+        "kernel_median_ns": round(float(np.median(durations))) if len(durations) else None,
+    }

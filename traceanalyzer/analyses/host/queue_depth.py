@@ -1,0 +1,55 @@
+"""How many launched operations wait to start, over time: a small series for a chart."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+
+class QueueDepth(Result):
+    """One row for each rank and bin of its window."""
+
+    title: ClassVar[str] = "Launch queue over time"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "bin")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "bin": "Position of the bin in the window.",
+        "start_ns": "Its start.",
+        "length_ns": "Its length.",
+        "mean_depth": "Launched operations that wait to start, mean over the bin's time.",
+        "max_depth": "Largest number in the bin.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(mean_depth=ratio(table["waiting_ns"], table["length_ns"]))
+
+
+def per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:
+    """The window in `queue_bins` equal bins (fewer when it is shorter than that many ns); none without launches."""
+    window = trace.window
+    if not window.length_ns or (trace.gpu_ops["launch"] == NONE).all():
+        return pd.DataFrame()
+    bins = min(queue_bins, window.length_ns)
+    edges = window.start_ns + np.arange(bins + 1) * window.length_ns // bins
+    waiting_ns, highest = launch_queue(trace).binned(edges)
+    return pd.DataFrame(
+        {
+            "bin": np.arange(bins),
+            "start_ns": edges[:-1],
+            "length_ns": np.diff(edges),
+            "waiting_ns": waiting_ns,
+            "max_depth": highest,
+        }
+    )
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> QueueDepth:
+    """The ranks' bins under each other."""
+    return QueueDepth(stack(parts, (*QueueDepth.columns, "waiting_ns")))

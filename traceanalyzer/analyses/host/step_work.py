@@ -1,0 +1,64 @@
+"""What each step of a rank consists of by name, on the GPU and on the host: to name what is longer than elsewhere."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.host.host_activity import innermost
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+from traceanalyzer.selection import step_at
+
+COMPUTE, COPY, RANGE, OPERATOR = "compute", "copy", "range", "operator"
+
+_MOST_NAMES = 40
+
+
+def step_work(trace: RankTrace) -> pd.DataFrame:
+    """Rows `what`, `step`, `name`, `total_ns`: the longest names of each step.
+
+    Kernels and copies count in the step that launched them; user ranges, without those inside them, and outermost
+    operators in the one in which they began. Without steps, all is of step -1.
+    """
+    ops = trace.gpu_ops.assign(row=trace.op_step)
+    tables = [
+        _named(ops[ops["kind"] == COMPUTE], COMPUTE),
+        _named(ops[ops["kind"] == COPY], COPY),
+        _named(_on_host(trace, _without_steps(trace)), RANGE),
+        _named(_on_host(trace, _outermost(trace.host_ops)), OPERATOR),
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    numbers = np.append(trace.steps["step"].to_numpy(), NONE)
+    return table.assign(step=numbers[table["step"].to_numpy()])
+
+
+def _named(events: pd.DataFrame, what: str) -> pd.DataFrame:
+    durations = (events["end_ns"] - events["start_ns"]).groupby([events["row"], events["name"]], observed=True).sum()
+    table = typed(durations.rename("total_ns").rename_axis(["step", "name"]).reset_index(), {"name": "str"})
+    table = table.sort_values("total_ns", ascending=False).groupby("step").head(_MOST_NAMES)
+    return table.assign(what=what)
+
+
+def _on_host(trace: RankTrace, events: pd.DataFrame) -> pd.DataFrame:
+    starts, ends = (trace.steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
+    return events.assign(row=step_at(starts, ends, events["start_ns"].to_numpy()))
+
+
+def _without_steps(trace: RankTrace) -> pd.DataFrame:
+    """The stretches of every thread by the innermost of the user's ranges, steps aside."""
+    ranges = trace.ranges[~trace.ranges["name"].isin(trace.steps["name"])]
+    parts = [_innermost_of(own.reset_index(drop=True)) for _, own in ranges.groupby("thread")]
+    return typed(pd.concat([ranges.iloc[:0], *parts], ignore_index=True), {"name": "str"})
+
+
+def _innermost_of(ranges: pd.DataFrame) -> pd.DataFrame:
+    starts, ends, row = innermost(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy())
+    held = row != NONE
+    own = ranges.take(row[held]).reset_index(drop=True)
+    return own.assign(start_ns=starts[held], end_ns=ends[held])
+
+
+def _outermost(events: pd.DataFrame) -> pd.DataFrame:
+    """Operators that no other one of their thread contains."""
+    reach = events.groupby("thread")["end_ns"].cummax().groupby(events["thread"]).shift()
+    return events[reach.isna() | (events["start_ns"] >= reach)]

@@ -1,0 +1,87 @@
+"""Which synchronising calls make the GPU run dry, and what each one costs."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.gaps import step_of_time
+from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
+from traceanalyzer.analyses.host.idle_causes import Gaps
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+
+
+class SyncCalls(Result):
+    """One row for each rank, step, synchronising call, operator and range around it; costliest first within a rank."""
+
+    title: ClassVar[str] = "Synchronising calls"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name", "operator", "range")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step in whose GPU window the calls return; absent for none.",
+        "name": "The call: cudaStreamSynchronize, …, or a copy that blocks.",
+        "operator": "The innermost operator around it; absent outside operators.",
+        "range": "The user's innermost range around it.",
+        "calls": "How often.",
+        "host_ns": "Time that the host was blocked.",
+        "idle_in_call_ns": "GPU idle time inside the calls.",
+        "idle_after_ns": "Rest of the gaps that were open when the calls returned: the queue was empty, the GPU waited "
+        "until the host launched again.",
+        "cost_ns": "Idle in the calls + idle after them.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(cost_ns=table["idle_in_call_ns"] + table["idle_after_ns"])
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's blocking calls that return inside its window, grouped.
+
+    A gap counts with the last call that returned in it, until the operation that ends the gap starts.
+    """
+    rows, since = idle_causes.blocking(trace)
+    ends = trace.api_calls["end_ns"].to_numpy()[rows]
+    inside = (ends > trace.window.start_ns) & (ends <= trace.window.end_ns)
+    rows, since, ends = rows[inside], since[inside], ends[inside]
+    if not len(rows):
+        return pd.DataFrame()
+    calls = trace.api_calls.iloc[rows]
+    gaps = idle_causes.find(trace)
+    table = pd.DataFrame(
+        {
+            "step": step_of_time(trace, ends),
+            "name": calls["name"].astype("object").to_numpy(),
+            "operator": names_around_launches(trace.host_ops, trace, rows),
+            "range": names_around_launches(user_ranges(trace), trace, rows),
+            "host_ns": ends - since,
+            "idle_in_call_ns": _idle_within(gaps, since, ends),
+            "idle_after_ns": _idle_after(gaps, ends),
+        }
+    )
+    groups = table.groupby(["step", "name", "operator", "range"], dropna=False)
+    total = groups.sum().assign(calls=groups.size()).reset_index()
+    cost = -(total["idle_in_call_ns"] + total["idle_after_ns"])
+    return total.iloc[np.lexsort((-total["host_ns"], cost))].reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> SyncCalls:
+    """The ranks' rows under each other."""
+    return SyncCalls(stack(parts, tuple(SyncCalls.columns)))
+
+
+def _idle_within(gaps: Gaps, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    return Intervals(gaps.starts, gaps.ends).covered_ns(starts, ends)
+
+
+def _idle_after(gaps: Gaps, ends: np.ndarray) -> np.ndarray:
+    """From each call's return to the end of the gap that is open then; once a gap, for its last call."""
+    if not len(gaps):
+        return np.zeros(len(ends), dtype=np.int64)
+    at = np.searchsorted(gaps.starts, ends, side="right") - 1
+    is_open = (at >= 0) & (ends < gaps.ends[at])
+    latest = pd.Series(np.where(is_open, ends, -1)).groupby(np.where(is_open, at, -1)).transform("max").to_numpy()
+    return np.where(is_open & (ends == latest), gaps.ends[at] - ends, 0)

@@ -1,0 +1,1 @@
+"""What of a capture cannot be trusted."""

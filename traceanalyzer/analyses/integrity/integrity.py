@@ -1,0 +1,164 @@
+"""What is wrong with the traces, and which figures it makes unreliable."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import islice
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.integrity import integrity_checks as checks
+from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, Defect
+from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.model import RankTrace
+
+_MOST_NAMED = 8
+
+_SEVERITIES = (HIGH, MEDIUM, LOW, INFO)
+
+_COLUMNS = ("check", "severity", "count", "total", "sentence", "affects")
+
+
+class Integrity(Result):
+    """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
+
+    title: ClassVar[str] = "Integrity"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "check")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank; absent for what concerns the set of ranks.",
+        "check": "What was looked for.",
+        "severity": "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
+        "affect. low: slightly, or only figures of the whole capture; info: know it.",
+        "count": "How many events, steps or ranks.",
+        "total": "Of how many; absent where that says nothing.",
+        "sentence": "What it is.",
+        "affects": "Results whose figures it makes unreliable, by name.",
+    }
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """All checks of one rank."""
+    if trace.gpu_ops.empty:
+        text = "No GPU operations: was the profiler recording CUDA activity?"
+        return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("headline", "breakdown", "steps"))])
+    return _table(
+        [
+            *checks.file_damage(trace),
+            *checks.dropped_events(trace),
+            *checks.launches_without_operation(trace),
+            *checks.operations_without_launch(trace),
+            *checks.communication_without_arguments(calls),
+            *checks.inferred_arguments(calls),
+            *checks.overlaps_on_a_stream(trace),
+            *checks.operations_without_duration(trace),
+            *checks.operations_before_their_launch(trace),
+            *checks.partial_steps(trace),
+            *checks.cuda_graphs(trace),
+        ]
+    )
+
+
+def across(
+    parts: Mapping[int, pd.DataFrame],
+    ranks: Ranks,
+    steps: Steps,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
+) -> Integrity:
+    """The ranks' defects, and those of the set: ranks that are missing, captures and steps that differ."""
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    shared = shared_steps(complete, set(ranks.table["rank"]))
+    has_shared = bool(shared)
+    of_set = [
+        *_missing_ranks(ranks.table),
+        *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
+        *_different_steps(steps.table, ranks.table, has_shared=has_shared),
+        *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
+    ]
+    own = stack(parts, ("rank", *_COLUMNS))
+    frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
+    table = pd.concat(frames, ignore_index=True) if frames else own
+    grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
+    return Integrity(
+        table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True)
+    )
+
+
+def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defect]:
+    """Ranks that exchange gradients take the same time for the same steps, to a few per cent in real captures."""
+    lengths = shared.groupby("rank")["window_ns"].sum() if len(shared) else pd.Series(dtype="int64")
+    if len(lengths) < 2 or 100 * (lengths.max() - lengths.min()) < least_pct * lengths.max():
+        return []
+    text = (
+        f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f} % shorter on rank {lengths.idxmin()} than "
+        f"on rank {lengths.idxmax()}: operations that start ahead of their step's others (copies on a stream of their "
+        "own) shift its window, or the ranks do not work in step; compare their times with care."
+    )
+    affects = ("headline", "balance", "steps", "stragglers")
+    return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, affects)]
+
+
+_DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
+
+
+def _table(defects: list[Defect]) -> pd.DataFrame:
+    rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects]
+    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"total": "Int64"})
+
+
+def _missing_ranks(ranks: pd.DataFrame) -> list[Defect]:
+    sizes = ranks["world_size"].dropna() if len(ranks) else pd.Series(dtype="Int64")
+    if sizes.empty or len(ranks) >= sizes.max():
+        return []
+    size = int(sizes.max())
+    count, here = size - len(ranks), set(ranks["rank"])
+    missing = islice((rank for rank in range(size) if rank not in here), _MOST_NAMED)
+    listed = ", ".join(map(str, missing)) + (", …" if count > _MOST_NAMED else "")
+    text = (
+        f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and "
+        "waits for the others cannot be told from transfers."
+    )
+    affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+    return [Defect("missing_ranks", MEDIUM, count, size, text, affects)]
+
+
+def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> list[Defect]:
+    """Compares by the hosts' clocks, which may differ by milliseconds between hosts.
+
+    Headlines are of the steps that all ranks share; without any they are of those different windows.
+    """
+    known = ranks[ranks["window_start_ns"].notna()] if len(ranks) else ranks
+    if len(known) < 2:
+        return []
+    starts = known["window_start_ns"].astype("int64")
+    ends = starts + known["window_ns"].astype("int64")
+    common, longest = max(int(ends.min() - starts.max()), 0), int((ends - starts).max())
+    if not longest or 100 * common >= common_pct * longest:
+        return []
+    text = (
+        f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "
+        "compare ranks by the steps that they share, not by whole captures."
+    )
+    whole = ("breakdown", "overlap", "nccl", "kernels", "idle")
+    if has_shared:
+        return [Defect("different_windows", LOW, len(known), None, text, whole)]
+    return [Defect("different_windows", MEDIUM, len(known), None, text, ("headline", "balance", *whole))]
+
+
+def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> list[Defect]:
+    numbered = steps[steps["step"].notna()] if len(steps) else steps
+    if numbered.empty:
+        return []
+    holders = numbered.groupby("step")["rank"].nunique()
+    uncommon = holders.index[holders < len(ranks)]
+    if not len(uncommon):
+        return []
+    text = f"{len(uncommon)} of {len(holders)} steps are not in every rank's capture: "
+    if has_shared:
+        text += "the headline is of those that are."
+        return [Defect("different_steps", LOW, len(uncommon), len(holders), text, ("steps",))]
+    text += "no complete one is, so that the headline is of whole captures."
+    return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps", "headline", "balance"))]

@@ -1,0 +1,251 @@
+"""What can be wrong with one rank's trace, check by check."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.communication.inferred import INFERRED
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.time.steps import is_complete
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+from traceanalyzer.selection import is_lost_launch
+
+HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
+
+_MANY, _SOME = 0.1, 0.01
+"""Shares from which a defect is medium, and low."""
+
+_HEADLINE = ("headline", "breakdown", "overlap", "steps", "balance")
+_COMMUNICATION = ("nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+_CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One thing that is wrong.
+
+    Attributes:
+        check: name of the check.
+        severity: high, medium, low or info.
+        count: how many events it concerns.
+        total: of how many; `None` where that says nothing.
+        sentence: what it is, for people.
+        affects: Results whose figures it makes unreliable.
+    """
+
+    check: str
+    severity: str
+    count: int
+    total: int | None
+    sentence: str
+    affects: tuple[str, ...]
+
+
+def file_damage(trace: RankTrace) -> list[Defect]:
+    """Files cut off while they were written, and events that could not be read."""
+    found = []
+    if trace.meta.is_truncated:
+        text = (
+            "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can "
+            "be shown to be complete, so that headlines are of all that is left."
+        )
+        found.append(Defect("truncated", HIGH, 1, None, text, (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")))
+    if trace.meta.events_skipped:
+        count = trace.meta.events_skipped
+        text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."
+        affects = (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")
+        found.append(Defect("unreadable_events", MEDIUM, count, None, text, affects))
+    return found
+
+
+def dropped_events(trace: RankTrace) -> list[Defect]:
+    """Events that the profiler itself says it dropped, beyond the launches whose operation is missing."""
+    count = trace.meta.events_dropped
+    missing = int(is_lost_launch(trace.api_calls).sum())
+    text = f"The profiler dropped {_many(count, 'event')}"
+    if count <= missing:
+        text += ": launches without an operation say where."
+        return [Defect("dropped_events", INFO, count, None, text, ("breakdown", "kernels"))] if count else []
+    text += f", of which {_many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
+    affects = (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")
+    return [Defect("dropped_events", MEDIUM, count, None, text, affects)]
+
+
+def launches_without_operation(trace: RankTrace) -> list[Defect]:
+    """Kernel launches that no GPU operation of the process answers. Their steps are partial: headlines lack those."""
+    calls = trace.api_calls
+    is_launch = host_names.matches(calls["name"], host_names.is_launch)
+    if trace.gpu_ops.empty or not is_launch.any():
+        return []
+    lost, total = int(is_lost_launch(calls).sum()), int(is_launch.sum())
+    text = (
+        f"{_many(lost, 'launch', 'launches')} of {total:,} on the host {_have(lost)} no GPU operation in the capture: "
+        "work is missing, or was recorded elsewhere; "
+    )
+    has_complete = not _complete_steps(trace).empty
+    text += "the steps concerned are partial and left out of means." if has_complete else "no step is complete."
+    severity = _by_share(lost, total) if has_complete else MEDIUM
+    affects = (*_HEADLINE, *_CAUSES, "kernels")
+    return [Defect("launches_without_operation", severity, lost, total, text, affects)] if lost else []
+
+
+def operations_without_launch(trace: RankTrace) -> list[Defect]:
+    """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
+    total = len(trace.gpu_ops)
+    is_without = (trace.gpu_ops["launch"] == NONE).to_numpy()
+    count = int(is_without.sum())
+    if not count:
+        return []
+    held = _in_headline(trace)
+    inside = int((is_without & held).sum())
+    text = (
+        f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture (queued before it "
+        "began): they belong to no step and no phase, and idle time before them has no known cause"
+    )
+    if not _complete_steps(trace).empty:
+        text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
+    severity = _by_share(inside, int(held.sum()))
+    return [Defect("operations_without_launch", severity, count, total, f"{text}.", ("steps", *_CAUSES))]
+
+
+def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
+    """Communication kernels without arguments, of their own or of a host operation."""
+    if calls.empty:
+        return []
+    kernels = calls[calls["collective"] != "peer_copy"]
+    count, total = int(kernels["arguments"].isna().sum()), len(kernels)
+    text = (
+        f"{_many(count, 'communication operation')} of {total:,} {_have(count)} no arguments: process group and sizes "
+        "are unknown, bandwidths leave them out."
+    )
+    affects = ("nccl", "calls", "collectives")
+    return (
+        [Defect("communication_without_arguments", _by_share(count, total), count, total, text, affects)]
+        if count
+        else []
+    )
+
+
+def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
+    """Communication kernels whose arguments are those of the same position in a later step."""
+    count = int((calls["arguments"] == INFERRED).sum()) if len(calls) else 0
+    text = f"The arguments of {_many(count, 'communication operation')} are inferred from later steps."
+    return [Defect("inferred_arguments", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
+
+
+def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
+    """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
+    ops = trace.gpu_ops[["start_ns", "end_ns", "stream"]].sort_values(["stream", "start_ns", "end_ns"], kind="stable")
+    reach = ops.groupby("stream")["end_ns"].cummax().groupby(ops["stream"]).shift()
+    count = int((ops["start_ns"] < reach).sum())
+    text = (
+        f"{_many(count, 'operation')} {_start(count)} before an earlier one on the same stream has ended (programmatic "
+        "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
+    )
+    severity = _by_share(count, len(ops))
+    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))] if count else []
+
+
+def operations_without_duration(trace: RankTrace) -> list[Defect]:
+    """Operations that end where they start, or before (a reader takes negative durations for none)."""
+    count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
+    text = f"{_many(count, 'GPU operation')} {_have(count)} no duration, or had a negative one: their time is missing."
+    total = len(trace.gpu_ops)
+    affects = (*_HEADLINE, "kernels")
+    return (
+        [Defect("operations_without_duration", _by_share(count, total), count, total, text, affects)] if count else []
+    )
+
+
+def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
+    """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
+    launch = trace.gpu_ops["launch"].to_numpy()
+    held = launch != NONE
+    if not held.any():
+        return []
+    early = trace.gpu_ops["start_ns"].to_numpy()[held] < trace.api_calls["start_ns"].to_numpy()[launch[held]]
+    count = int(early.sum())
+    text = (
+        f"{_many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and "
+        "GPU disagree, and causes of idle time are inexact."
+    )
+    total = int(held.sum())
+    return (
+        [Defect("operations_before_their_launch", _by_share(count, total), count, total, text, _CAUSES)]
+        if count
+        else []
+    )
+
+
+def partial_steps(trace: RankTrace) -> list[Defect]:
+    """Steps that the capture cuts; those of a file that is cut off go with that."""
+    if trace.meta.is_truncated:
+        return []
+    count, total = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0, len(trace.steps)
+    text = f"{_many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
+    if _complete_steps(trace).empty:
+        text += "; none is complete, so that headlines are of the whole capture"
+        return [Defect("partial_steps", MEDIUM, count, total, f"{text}.", ("steps", *_HEADLINE))] if count else []
+    return [Defect("partial_steps", LOW, count, total, f"{text}.", ("steps",))] if count else []
+
+
+def cuda_graphs(trace: RankTrace) -> list[Defect]:
+    """CUDA graphs: captured during the recording, replayed, or recorded as one operation of unknown content."""
+    calls, ops = trace.api_calls, trace.gpu_ops
+    found = []
+    captures = int(host_names.matches(calls["name"], host_names.is_graph_capture).sum())
+    if captures:
+        text = f"{_many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
+        found.append(Defect("graph_captures", INFO, captures, None, text, ("launches",)))
+    unknown = int((ops["activity"] == "graph").sum())
+    if unknown:
+        text = f"{_many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
+        affects = (*_HEADLINE, *_COMMUNICATION, "kernels")
+        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, affects))
+    nodes = int(ops["graph_node"].notna().sum())
+    if nodes:
+        text = f"{_many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
+        found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))
+    return found
+
+
+def _complete_steps(trace: RankTrace) -> pd.DataFrame:
+    """The complete steps among those that are looked at."""
+    steps = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+    return steps[is_complete(steps)] if len(steps) else steps
+
+
+def _in_headline(trace: RankTrace) -> np.ndarray:
+    """GPU operations that run, at least in part, in what headlines are of: complete steps, else the window."""
+    steps, ops = _complete_steps(trace), trace.gpu_ops
+    starts, ends = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    if steps.empty:
+        mask: np.ndarray = (ends > trace.window.start_ns) & (starts < trace.window.end_ns)
+        return mask
+    first, last = (steps[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+    # The windows are disjoint and in order: those that end after the operation's start begin before its end, or not.
+    following = np.searchsorted(last, starts, side="right")
+    held: np.ndarray = np.append(first, np.iinfo(np.int64).max)[following] < ends
+    return held
+
+
+def _by_share(count: int, total: int) -> str:
+    return MEDIUM if count and count >= _MANY * total else LOW if count and count >= _SOME * total else INFO
+
+
+def _many(count: int, noun: str, plural: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _start(count: int) -> str:
+    return "starts" if count == 1 else "start"

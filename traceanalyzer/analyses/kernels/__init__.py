@@ -1,0 +1,1 @@
+"""Kernels by name, graphs, and what their GPU could do."""

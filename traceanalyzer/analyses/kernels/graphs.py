@@ -1,0 +1,83 @@
+"""CUDA graphs: each kind of graph launch as a unit, with the kernels that ran inside it."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+_LAUNCH = re.compile(r"GraphLaunch")
+_PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+
+
+class Graphs(Result):
+    """One row for each rank and graph, most time first. Graphs that launch the same operations are one."""
+
+    title: ClassVar[str] = "CUDA graphs"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "graph")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "graph": "Ordinal, in order of first launch: traces do not name graphs.",
+        "launches": "Times that it was launched.",
+        "gpu_ops": "GPU operations of all its launches.",
+        "operations_per_launch": "GPU operations / launches.",
+        "is_opaque": "The trace has one operation for the whole graph: what ran inside is unknown.",
+        "gpu_ns": "Sum of the operations' durations.",
+        "host_ns": "Host time in the launching calls.",
+        **{name: DEFINITIONS[name] for name in _PARTS},
+        "window_ns": "Sum over launches of the time from the first operation's start to the last one's end. All that "
+        "runs in it counts below, whoever launched it.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Group graph launches by the names of the operations that they ran, in order of start."""
+    launches = _launches(trace)
+    if launches.empty:
+        return pd.DataFrame()
+    parts = split(trace, launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy())[list(_PARTS)]
+    table = pd.concat([launches, parts], axis=1)
+    groups = table.groupby("signature", sort=False)
+    sums = groups[["gpu_ops", "gpu_ns", "host_ns", *_PARTS]].sum()
+    sums = sums.assign(launches=groups.size(), is_opaque=groups["is_opaque"].first(), graph=np.arange(len(sums)))
+    return sums.sort_values("gpu_ns", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Graphs:
+    """The ranks' rows under each other."""
+    return Graphs(stack(parts, tuple(Graphs.columns)))
+
+
+def _launches(trace: RankTrace) -> pd.DataFrame:
+    """A row for each graph launch whose operations are counted, in order."""
+    ops, calls = trace.gpu_ops, trace.api_calls
+    names = [name for name in calls["name"].cat.categories if _LAUNCH.search(name)]
+    is_graph_call = np.append(calls["name"].isin(names).to_numpy(), False)
+    launch = ops["launch"].to_numpy()
+    held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
+    table = pd.DataFrame(
+        {
+            "launch": launch[held],
+            "start_ns": ops["start_ns"].to_numpy()[held],
+            "end_ns": ops["end_ns"].to_numpy()[held],
+            "code": ops["name"].cat.codes.to_numpy()[held],
+            "is_opaque": (ops["activity"] == "graph").to_numpy()[held],
+        }
+    )
+    table["gpu_ns"] = table["end_ns"] - table["start_ns"]
+    groups = table.groupby("launch")
+    rows = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), gpu_ops=("code", "size"),
+                      gpu_ns=("gpu_ns", "sum"), is_opaque=("is_opaque", "any"))  # fmt: skip
+    # Kernels on parallel branches change their order from launch to launch: what ran identifies a graph.
+    rows["signature"] = groups["code"].agg(lambda codes: tuple(sorted(codes)))
+    own = calls.iloc[rows.index]
+    return rows.assign(host_ns=(own["end_ns"] - own["start_ns"]).to_numpy()).reset_index(drop=True)

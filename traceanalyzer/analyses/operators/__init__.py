@@ -1,0 +1,1 @@
+"""Operators and modules: their tree, time, shapes and arithmetic."""

@@ -1,0 +1,128 @@
+"""How each module and range of the program spends GPU time: a tree with compute, communication, copies and idle."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+_PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+OUTSIDE = "(outside any module or range)"
+
+_LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
+
+
+class Modules(Result):
+    """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
+
+    title: ClassVar[str] = "Modules and ranges"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "path", "autograd")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "path": "nn.Module calls and user ranges from the outermost down, parted by /.",
+        "name": "Last part of the path.",
+        "depth": "Parts before it.",
+        "source": "module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX).",
+        "autograd": "forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
+        "calls": "Calls of the scope that launched GPU operations, themselves or in scopes below.",
+        "host_ns": "Host time of its calls, in the row of the pass in which they ran.",
+        "gpu_ops": "GPU operations that it launched, those of scopes below included.",
+        "gpu_own_ns": "Sum of the durations of those that belong to no scope below. Over all rows, with the one "
+        "outside any scope, this adds up to all GPU operations.",
+        "gpu_total_ns": "Sum of the durations of all of them.",
+        **{name: DEFINITIONS[name] for name in _PARTS},
+        "window_ns": "Sum over calls of the time from the first start to the last end of the operations that the call "
+        "launched. All that runs in it counts below, whoever launched it.",
+    }
+
+
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
+    """Add up the scopes of a rank by path; the parts of each window add up to it."""
+    if scopes.calls.empty or trace.gpu_ops.empty:
+        return pd.DataFrame()
+    backward = np.append(is_backward(tree), False)[np.where(tree.owner >= 0, tree.owner, NONE)]
+    placed = scopes.of_op != NONE
+    held = trace.counted & placed
+    runs_backward = _runs_backward(scopes, tree)
+    passes = [_rows(trace, scopes, held & (backward == wanted), runs_backward == wanted) for wanted in (False, True)]
+    table = pd.concat([rows.assign(autograd=name) for rows, name in zip(passes, ("forward", "backward"), strict=True)])
+    table = pd.concat([table, _outside(trace, trace.counted & ~placed)], ignore_index=True)
+    table["depth"] = table["path"].str.count("/")
+    table["name"] = table["path"].str.rsplit("/", n=1).str[-1]
+    return table.iloc[_tree_order(table)].reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
+    """The ranks' rows under each other."""
+    return Modules(stack(parts, tuple(Modules.columns)))
+
+
+def _tree_order(table: pd.DataFrame) -> list[int]:
+    """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
+    weights = table.groupby("path")["gpu_total_ns"].sum().to_dict()
+
+    def place(row: int) -> tuple[object, ...]:
+        parts = table["path"].iloc[row].split("/")
+        paths = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        return (
+            paths == [OUTSIDE],
+            [(-weights.get(path, 0), path) for path in paths],
+            table["autograd"].iloc[row] == "backward",
+        )
+
+    return sorted(range(len(table)), key=place)
+
+
+def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
+    """Calls of scopes that themselves run inside an autograd node."""
+    around = tree.nesting.innermost_at(scopes.calls["start_ns"].to_numpy(), scopes.calls["thread"].to_numpy())
+    found: np.ndarray = np.append(is_backward(tree), False)[around]
+    return found
+
+
+def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> pd.DataFrame:
+    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
+    calls = _launched(trace, scopes, held)
+    calls["host_ns"] = calls["host_ns"].astype("Int64").where(runs_here)
+    active = calls[calls["gpu_ops"] > 0].reset_index(drop=True)
+    starts, ends = active["first_ns"].to_numpy(), active["last_ns"].to_numpy()
+    parts = split(trace, starts, ends)[list(_PARTS)]
+    groups = pd.concat([active, parts], axis=1).groupby("path", observed=True)
+    table = groups[[*_LAUNCHED, *_PARTS]].sum().assign(calls=groups.size(), host_ns=groups["host_ns"].sum(min_count=1))
+    table["source"] = groups["is_module"].first().map({True: "module", False: "range"})
+    integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")
+    return typed(table.reset_index(), {"path": "str", "source": "str", **integers})
+
+
+def _outside(trace: RankTrace, held: np.ndarray) -> pd.DataFrame:
+    total = int((trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"])[held].sum())
+    row = {"path": OUTSIDE, "gpu_ops": int(held.sum()), "gpu_own_ns": total, "gpu_total_ns": total}
+    return typed(pd.DataFrame([row] if held.any() else [], columns=list(row)), dict.fromkeys(_LAUNCHED, "Int64"))
+
+
+def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> pd.DataFrame:
+    """For each call of a scope what it launched, and when the first began and the last ended."""
+    count = len(scopes.calls)
+    owner = scopes.of_op[held]
+    starts, ends = (trace.gpu_ops[name].to_numpy()[held] for name in ("start_ns", "end_ns"))
+    own = np.zeros(count, dtype=np.int64)
+    np.add.at(own, owner, ends - starts)
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, owner, starts)
+    np.maximum.at(last, owner, ends)
+    return scopes.calls[["path", "is_module"]].assign(
+        host_ns=scopes.calls["end_ns"] - scopes.calls["start_ns"],
+        gpu_ops=scopes.nesting.summed_up(np.bincount(owner, minlength=count)),
+        gpu_own_ns=own,
+        gpu_total_ns=scopes.nesting.summed_up(own),
+        first_ns=scopes.nesting.gathered_up(first, np.minimum),
+        last_ns=scopes.nesting.gathered_up(last, np.maximum),
+    )

@@ -1,0 +1,85 @@
+"""Which kernels each operator launched, by place in the program: the tree module → operator → kernel."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
+from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.analyses.operators.source_lines import source_lines
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+_KEYS = ("path", "operator", "autograd", "kernel", "kind")
+
+
+class OperatorKernels(Result):
+    """One row for each rank, path, operator, autograd pass and kernel; the times add up to all GPU operations'."""
+
+    title: ClassVar[str] = "Kernels by module and operator"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", *_KEYS)
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "path": "Modules and ranges around the operator, from the outermost down; absent for none.",
+        "operator": OperatorShapes.columns["operator"],
+        "autograd": OperatorShapes.columns["autograd"],
+        "kernel": "Name of the kernel or copy.",
+        "kind": "compute, comm or copy.",
+        "category": "As in the categories table.",
+        "source": "The user's function around the operator, with file and line; of the longest part when there are "
+        "several, absent without recorded stacks.",
+        "gpu_ops": "GPU operations.",
+        "gpu_ns": "Sum of their durations.",
+    }
+
+
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_op: pd.Categorical) -> pd.DataFrame:
+    """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    table = _rows(trace, tree, scopes, category_of_op)[trace.counted]
+    by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
+    firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
+    total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))
+    return total.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
+    """The ranks' rows under each other."""
+    return OperatorKernels(stack(parts, tuple(OperatorKernels.columns)))
+
+
+def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> pd.DataFrame:
+    """A row for each GPU operation."""
+    ops = trace.gpu_ops
+    return pd.DataFrame(
+        {
+            "path": taken(scopes.calls["path"].array, scopes.of_op),
+            "operator": _operators(trace, tree),
+            "autograd": taken(pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)), tree.owner),
+            "kernel": ops["name"],
+            "kind": ops["kind"],
+            "category": category,
+            "source": taken(source_lines(trace, tree), tree.owner),
+            "gpu_ops": 1,
+            "gpu_ns": ops["end_ns"] - ops["start_ns"],
+        }
+    )
+
+
+def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
+    names = trace.host_ops["name"].array.add_categories([NO_LAUNCH, NO_OPERATOR])
+    last = len(names.categories) - 1
+    found = np.append(names.codes, NONE)[np.where(tree.owner >= 0, tree.owner, len(names))]
+    codes = np.where(tree.owner == NONE, last - 1, np.where(tree.owner < NONE, last, found))
+    return pd.Categorical.from_codes(codes, dtype=names.dtype)
+
+
+def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    groups = table.groupby(keys, observed=True, dropna=False, sort=False)
+    return groups[["gpu_ops", "gpu_ns"]].sum().reset_index()

@@ -1,0 +1,124 @@
+"""What each operator costs on host and GPU, told apart by the shapes and strides that it was called with."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+COSTS: Mapping[str, str] = {
+    "calls": "Times that it ran; absent for GPU operations without an operator.",
+    "host_self_ns": "Host time inside it but in no operator that it called.",
+    "host_total_ns": "Host time from its start to its end; calls inside another of the same name count once.",
+    "gpu_ops": "GPU operations that it launched itself.",
+    "gpu_own_ns": "Sum of their durations. Over all rows this adds up to all GPU operations, each counted once.",
+    "gpu_total_ns": "The same with those of the operators that it called; calls inside another of the same name "
+    "count once.",
+    "backward_gpu_ns": "GPU time of the autograd nodes that these calls created; absent when none is recorded.",
+}
+"""Columns that add up over rows."""
+
+
+class OperatorShapes(Result):
+    """One row for each rank, operator, autograd pass, shapes, strides and dtypes; most GPU time of its own first."""
+
+    title: ClassVar[str] = "Operators by shape"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "operator": "Name; in brackets what GPU operations have instead of one.",
+        "autograd": "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the "
+        "backward pass); absent for all else.",
+        "shapes": "Shapes of the arguments, as recorded; absent when they were not.",
+        "strides": "Their strides in elements, as recorded: a transposed or sliced tensor shows here.",
+        "dtypes": "Their element types.",
+        **COSTS,
+    }
+
+
+def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+    """Add up the rank's operators; GPU operations without one get rows of their own.
+
+    The operator of a GPU operation is the innermost one around its launch, on the launch's thread.
+    """
+    if trace.gpu_ops.empty and trace.host_ops.empty:
+        return pd.DataFrame()
+    table = pd.concat([_operators(trace, tree), _without_operator(trace, tree)], ignore_index=True)
+    table = typed(table, dict.fromkeys(COSTS, "Int64"))
+    counted = trace.gpu_ops[trace.counted]
+    durations = int((counted["end_ns"] - counted["start_ns"]).sum())
+    assert int(table["gpu_own_ns"].sum()) == durations, "own GPU time must add up to the GPU operations'"
+    return table.sort_values("gpu_own_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
+    """The ranks' rows under each other."""
+    return OperatorShapes(stack(parts, tuple(OperatorShapes.columns)))
+
+
+def summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
+    groups = table.groupby(keys, observed=True, dropna=False, sort=False)
+    sums = groups[list(COSTS)].sum(min_count=1).reset_index()
+    return sums.sort_values("gpu_own_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+    keys = ["operator", "autograd", "shapes", "strides", "dtypes"]
+    rows = _costs(trace, tree)
+    kept = rows[tree.is_counted | (rows["gpu_ops"] > 0)]
+    return summed(kept, keys)
+
+
+def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+    """A row for each operator."""
+    ops = trace.host_ops
+    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    gpu_ops, gpu_own = tree.gpu_sums(trace)
+    gpu_total = tree.nesting.summed_up(gpu_own)
+    outermost = tree.is_outermost_of_name(ops["name"])
+    counted = tree.is_counted
+    return pd.DataFrame(
+        {
+            "operator": ops["name"],
+            "autograd": pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)),
+            "shapes": ops["shapes"],
+            "strides": ops["strides"],
+            "dtypes": ops["dtypes"],
+            "calls": counted.astype(np.int64),
+            "host_self_ns": np.where(counted, length - tree.nesting.children_ns(), 0),
+            "host_total_ns": np.where(counted & outermost, length, 0),
+            "gpu_ops": gpu_ops,
+            "gpu_own_ns": gpu_own,
+            "gpu_total_ns": np.where(outermost, gpu_total, 0),
+            "backward_gpu_ns": _backward(tree, gpu_total),
+        }
+    )
+
+
+def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.array:
+    """For each operator the GPU time of the autograd nodes that it created."""
+    # A node is recorded twice, as the engine's call and as the function inside it: the outer one counts.
+    outer = (tree.forward != NONE) & (tree.nesting.handed_down(tree.forward != NONE, including_self=False) == NONE)
+    total = np.zeros(len(gpu_total), dtype=np.int64)
+    np.add.at(total, tree.forward[outer], gpu_total[outer])
+    linked = np.zeros(len(gpu_total), dtype=bool)
+    linked[tree.forward[outer]] = True
+    return pd.arrays.IntegerArray(total, ~linked)
+
+
+def _without_operator(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+    durations = (trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]).to_numpy()
+    rows = []
+    for name, code in ((NO_LAUNCH, NONE), (NO_OPERATOR, NONE - 1)):
+        mask = trace.counted & (tree.owner == code)
+        if mask.any():
+            spent = int(durations[mask].sum())
+            rows.append({"operator": name, "gpu_ops": int(mask.sum()), "gpu_own_ns": spent, "gpu_total_ns": spent})
+    return pd.DataFrame(rows, columns=["operator", *COSTS])

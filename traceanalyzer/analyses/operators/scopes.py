@@ -1,0 +1,104 @@
+"""Where in the model or the training loop each operator and GPU operation belongs: modules and ranges as paths."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.operators.nesting import Nesting
+from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+MODULE = "nn.Module: "
+
+_OWN_RANGES = ("nccl:", "ProfilerStep#")
+"""Ranges that the profiler and process groups record about themselves: they place nothing in the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """A rank's `nn.Module` calls and user ranges as one forest.
+
+    Attributes:
+        calls: a row for each: `start_ns`, `end_ns`, `thread`, `name`, `is_module`, and `path`, the names from the
+            outermost scope down, parted by `/`.
+        nesting: of `calls`.
+        of_operator: for each host operator the row of its scope: the innermost around it, for a backward operator
+            without one that of the forward operator which created its autograd node; -1 for none.
+        of_op: the same for each GPU operation, by its operator, else by the scope around its launch.
+    """
+
+    calls: pd.DataFrame
+    nesting: Nesting
+    of_operator: np.ndarray
+    of_op: np.ndarray
+
+    @classmethod
+    def of(cls, trace: RankTrace, tree: OperatorTree) -> "Scopes":
+        """Gather the scopes of a rank; steps are not scopes, so that a path is the same in every step."""
+        calls = _calls(trace)
+        nesting = Nesting.of(calls)
+        calls = calls.assign(path=_paths(calls["name"], nesting))
+        of_operator = _of_operators(trace, tree, nesting)
+        return cls(calls, nesting, of_operator, _of_ops(trace, tree, nesting, of_operator))
+
+
+def is_backward(tree: OperatorTree) -> np.ndarray:
+    """Operators that run in the backward pass, recomputation included."""
+    return tree.autograd >= PASSES.index("backward")
+
+
+def _calls(trace: RankTrace) -> pd.DataFrame:
+    frames, ranges = trace.frames, trace.ranges
+    modules = frames[frames["name"].isin(_starting(frames, (MODULE,)))]
+    own = [*_starting(ranges, _OWN_RANGES), *trace.steps["name"].astype("object").unique()]
+    users = ranges[~ranges["name"].isin(own)]
+    columns = ["start_ns", "end_ns", "thread", "name"]
+    table = pd.concat([typed(frame[columns], {"name": "str"}) for frame in (modules, users)])
+    table["is_module"] = np.arange(len(table)) < len(modules)
+    table["name"] = pd.Categorical(table["name"].str.removeprefix(MODULE))
+    order = np.lexsort((-table["end_ns"].to_numpy(), table["start_ns"].to_numpy()))
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _starting(table: pd.DataFrame, prefixes: tuple[str, ...]) -> list[str]:
+    return [name for name in table["name"].cat.categories if name.startswith(prefixes)]
+
+
+def _paths(names: pd.Series, nesting: Nesting) -> pd.Categorical:
+    """Paths, level by level; each distinct pair of parent path and name is joined once."""
+    codes = names.cat.codes.to_numpy().astype(np.int64)
+    texts = names.cat.categories
+    path_code, paths = np.full(len(codes) + 1, NONE, dtype=np.int64), [""]
+    known: dict[str, int] = {}
+    for level in range(nesting.depth.max(initial=-1) + 1):
+        rows = np.flatnonzero(nesting.depth == level)
+        pairs = path_code[nesting.parent[rows]] * len(texts) + codes[rows]
+        distinct, place = np.unique(pairs, return_inverse=True)
+        joined = [_joined(paths[1:], pair // len(texts), texts[pair % len(texts)]) for pair in distinct]
+        for path in joined:
+            if known.setdefault(path, len(known)) == len(paths) - 1:
+                paths.append(path)
+        path_code[rows] = np.array([known[path] for path in joined], dtype=np.int64)[place]
+    return pd.Categorical.from_codes(path_code[:-1], categories=pd.Index(paths[1:], dtype="str"))
+
+
+def _joined(paths: list[str], parent: int, name: str) -> str:
+    return name if parent == NONE else f"{paths[parent]}/{name}"
+
+
+def _of_operators(trace: RankTrace, tree: OperatorTree, nesting: Nesting) -> np.ndarray:
+    ops = trace.host_ops
+    return tree.inherited(nesting.innermost_at(ops["start_ns"].to_numpy(), ops["thread"].to_numpy()))
+
+
+def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator: np.ndarray) -> np.ndarray:
+    found = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    by_operator = tree.owner >= 0
+    found[by_operator] = of_operator[tree.owner[by_operator]]
+    rest = np.flatnonzero(tree.owner == NONE - 1)
+    launches = trace.api_calls.iloc[trace.gpu_ops["launch"].to_numpy()[rest]]
+    found[rest] = nesting.innermost_at(launches["start_ns"].to_numpy(), launches["thread"].to_numpy())
+    return found

@@ -1,0 +1,1 @@
+"""Forward, backward, optimizer, data: of operations, time and communication."""

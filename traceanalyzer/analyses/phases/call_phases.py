@@ -1,0 +1,55 @@
+"""Phase, range and exposed time of each communication call."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
+from traceanalyzer.analyses.phases.op_phases import NAMES
+from traceanalyzer.analyses.phases.phase_parts import Share
+from traceanalyzer.model import RankTrace
+
+
+class CallPhases(Result):
+    """One row for each communication call, by the number that `calls` gives it."""
+
+    title: ClassVar[str] = "Phases of communication calls"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "call": "Position among the rank's communication operations.",
+        "phase": "Phase in which the host launched it.",
+        "range": "The user's innermost range around the launch.",
+        "exposed_ns": "Part of the rank's exposed communication that belongs to the call: no compute runs, and no "
+        "communication that started earlier.",
+    }
+
+
+def per_rank(
+    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
+) -> pd.DataFrame:
+    """Phase and exposed time inside the window of the rank's calls; the times add up to exposed communication."""
+    if calls.empty:
+        return pd.DataFrame()
+    rows = calls["gpu_op"].to_numpy()
+    window = trace.window
+    own, times = shares["exposed_comm_ns"].inside(window.start_ns, window.end_ns)
+    exposed = np.zeros(len(trace.gpu_ops), dtype=np.int64)
+    exposed[own] = times
+    return pd.DataFrame(
+        {
+            "call": calls["call"].to_numpy(),
+            "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],
+            "range": names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows]),
+            "exposed_ns": exposed[rows],
+        }
+    )
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> CallPhases:
+    """The ranks' rows under each other."""
+    return CallPhases(stack(parts, tuple(CallPhases.columns)))

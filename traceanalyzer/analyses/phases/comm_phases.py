@@ -1,0 +1,55 @@
+"""Communication by phase, range and process group: which part of training communicates, how often, how exposed."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.phases.call_phases import CallPhases
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+
+_KEYS = ("rank", "phase", "range", "group", "collective")
+
+
+class CommPhases(Result):
+    """One row for each rank, phase, range, process group and collective."""
+
+    title: ClassVar[str] = "Communication by phase"
+    keys: ClassVar[tuple[str, ...]] = _KEYS
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "phase": "Phase in which the host launched it.",
+        "range": "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
+        "group": "Process group; absent when the trace does not say.",
+        "collective": "Collective or point-to-point operation.",
+        "calls": "Communication operations on the GPU.",
+        "size_bytes": "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
+        "total_ns": "Sum of their durations, waiting for other ranks included.",
+        "exposed_ns": "Part of the rank's exposed communication that belongs to them; the rows add up to it.",
+        "exposed_wait_ns": "Part of that in which a call waits for another rank and none moves data.",
+    }
+
+
+def across(
+    _parts: Mapping[int, pd.DataFrame],
+    calls: Calls,
+    call_phases: CallPhases,
+    exposed_calls: ExposedCalls,
+) -> CommPhases:
+    """Join the calls with their phases and add them up."""
+    if not len(call_phases):
+        return CommPhases(pd.DataFrame(columns=list(CommPhases.columns)))
+    columns = ["rank", "call", "group", "collective", "size_bytes", "start_ns", "end_ns"]
+    table = call_phases.table.merge(calls.table[columns], on=["rank", "call"], validate="one_to_one")
+    table["range"] = table["range"].astype("str").where(table["range"].notna()).str.replace(r"\d+", "#", regex=True)
+    waits = exposed_calls.table.groupby(["rank", "call"])["wait_ns"].sum().rename("exposed_wait_ns")
+    table = table.join(waits, on=["rank", "call"]).fillna({"exposed_wait_ns": 0}).astype({"exposed_wait_ns": "int64"})
+    table["total_ns"] = table["end_ns"] - table["start_ns"]
+    table["is_unknown"] = table["size_bytes"].isna()
+    groups = table.groupby(list(_KEYS), dropna=False, sort=False)
+    summed = groups[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
+    summed["size_bytes"] = summed["size_bytes"].where(~groups["is_unknown"].any()).astype("Int64")
+    summed = summed.assign(calls=groups.size()).reset_index()
+    return CommPhases(summed.sort_values(["rank", "total_ns"], ascending=[True, False], ignore_index=True))

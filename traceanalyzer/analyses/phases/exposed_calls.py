@@ -1,0 +1,110 @@
+"""Which communication call, and which phase, each stretch of exposed communication belongs to."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.exposed_comm import transfer_and_wait
+from traceanalyzer.analyses.phases.op_phases import NAMES
+from traceanalyzer.analyses.phases.phase_parts import Share
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
+"""Columns that add up to a stretch's length."""
+
+
+class ExposedCalls(Result):
+    """One row for each stretch in which communication but no compute runs, cut by call and at the steps' limits."""
+
+    title: ClassVar[str] = "Exposed communication by call"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "stretch")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "stretch": "Position among the rank's stretches.",
+        "call": "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
+        "launched outside the chosen steps and still runs in their window.",
+        "phase": "Phase in which the host launched that call.",
+        "step": "Step in whose GPU window it lies; absent for none.",
+        "start_ns": "Its start.",
+        "end_ns": "Its end.",
+        "transfer_ns": "Time in it in which one of the rank's calls moves data.",
+        "wait_ns": "Time in it in which a call waits for another rank and none moves data.",
+        "unmatched_ns": "The remainder.",
+    }
+
+
+def per_rank(
+    trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
+) -> pd.DataFrame:
+    """The rank's exposed communication inside its window."""
+    share = shares["exposed_comm_ns"]
+    if not len(share.row):
+        return pd.DataFrame()
+    cuts = _cuts(trace, steps)
+    owned = Intervals(share.starts, share.ends)
+    exposed = Intervals.of(share.starts, share.ends) - share.hidden
+    # Between two neighbouring edges nothing changes: neither call, nor step, nor whether it is exposed.
+    edges = np.unique(np.concatenate([owned.starts, owned.ends, exposed.starts, exposed.ends, cuts]))
+    starts, ends = edges[:-1], edges[1:]
+    held = (exposed.covered_ns(starts, ends) > 0) & (starts >= trace.window.start_ns) & (ends <= trace.window.end_ns)
+    starts, ends = starts[held], ends[held]
+    row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
+    phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
+    table = pd.DataFrame({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
+    return table.assign(stretch=np.arange(len(table)), step=_step_of(steps, starts))
+
+
+def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
+    """Split each stretch in the order transfer, wait, remainder."""
+    waits = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
+    split = {rank: _split(part, waits.get(rank)) for rank, part in parts.items() if len(part)}
+    return ExposedCalls(stack(split, tuple(ExposedCalls.columns)))
+
+
+def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.array:
+    """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
+    numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    if not calls.empty:
+        numbers[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
+    return pd.arrays.IntegerArray(numbers[row], numbers[row] == NONE)
+
+
+def _cuts(trace: RankTrace, steps: pd.DataFrame) -> np.ndarray:
+    """Limits of the window and of the steps' windows."""
+    starts, ends = _step_windows(steps)
+    return np.concatenate([[trace.window.start_ns, trace.window.end_ns], starts, ends])
+
+
+def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    if steps.empty:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty
+    held = steps[steps["start_ns"].notna()]
+    starts = held["start_ns"].to_numpy(dtype=np.int64)
+    return starts, starts + held["window_ns"].to_numpy(dtype=np.int64)
+
+
+def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.array:
+    starts, ends = _step_windows(steps)
+    if not len(starts):
+        return pd.array([pd.NA] * len(times), dtype="Int64")
+    row = np.searchsorted(starts, times, side="right") - 1
+    is_inside = (row >= 0) & (times < ends[row])
+    numbers = steps.loc[steps["start_ns"].notna(), "step"].to_numpy(dtype=np.int64)
+    return pd.arrays.IntegerArray(numbers[row], ~is_inside)
+
+
+def _split(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
+    starts, ends = part["start_ns"].to_numpy(), part["end_ns"].to_numpy()
+    if calls is None:
+        return part.assign(transfer_ns=0, wait_ns=0, unmatched_ns=ends - starts)
+    transfer, wait = transfer_and_wait(Intervals.of(starts, ends), calls)
+    moving, waiting = transfer.covered_ns(starts, ends), wait.covered_ns(starts, ends)
+    return part.assign(transfer_ns=moving, wait_ns=waiting, unmatched_ns=ends - starts - moving - waiting)

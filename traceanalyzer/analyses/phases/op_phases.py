@@ -1,0 +1,92 @@
+"""Which phase of training launched each GPU operation: forward, backward, optimizer, data, communication."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
+from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+NAMES = (*PHASES, UNATTRIBUTED)
+
+_UNKNOWN = len(PHASES)
+_FORWARD, _BACKWARD = PHASES.index("forward"), PHASES.index("backward")
+
+
+def op_phases(trace: RankTrace) -> np.ndarray:
+    """For each GPU operation the position of its phase in `NAMES`.
+
+    The first of these that speaks decides:
+
+    1. the innermost range named after a phase, or autograd node, around the launch on its thread; a forward range
+       inside a node is recomputation, hence backward;
+    2. the innermost phase range of another thread at that time: the main thread's `backward` around autograd's;
+    3. forward, when an operator around the launch made a node that the backward pass of the capture ran.
+
+    Otherwise, and without a recorded launch, the operation is unattributed.
+    """
+    phase = np.full(len(trace.gpu_ops), _UNKNOWN, dtype=np.int64)
+    launch = trace.gpu_ops["launch"].to_numpy()
+    has_launch = launch != NONE
+    if has_launch.any():
+        calls, back = np.unique(launch[has_launch], return_inverse=True)
+        phase[has_launch] = phases_of_calls(trace, calls)[back]
+    return phase
+
+
+def phases_of_calls(trace: RankTrace, calls: np.ndarray) -> np.ndarray:
+    """The same for rows of `api_calls`."""
+    times = trace.api_calls["start_ns"].to_numpy()[calls]
+    threads = trace.api_calls["thread"].to_numpy()[calls]
+    named = _phase_ranges(trace)
+    phase = _of_own_thread(trace, named, threads, times)
+    open_calls = np.flatnonzero(phase == _UNKNOWN)
+    around = innermost_at(named["start_ns"].to_numpy(), named["end_ns"].to_numpy(), times[open_calls])
+    codes = np.append(named["phase"].to_numpy(np.int64), _UNKNOWN)
+    phase[open_calls] = codes[around]
+    open_calls = np.flatnonzero(phase == _UNKNOWN)
+    is_forward = range_around(_forward_operators(trace), threads[open_calls], times[open_calls]) != NONE
+    phase[open_calls[is_forward]] = _FORWARD
+    return phase
+
+
+def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
+    """Ranges (and the loader's operator, which older versions record as one) that name a phase."""
+    frames = [_named(frame) for frame in (trace.ranges, trace.host_ops)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    known = {name: _code(name) for name in frame["name"].cat.categories if "::" not in name or name.startswith("FSDP")}
+    codes = np.array([known.get(name, _UNKNOWN) for name in frame["name"].cat.categories] + [_UNKNOWN], dtype=np.int64)
+    phase = codes[frame["name"].cat.codes.to_numpy()]
+    return frame[["start_ns", "end_ns", "thread"]].assign(phase=phase)[phase != _UNKNOWN]
+
+
+def _code(name: str) -> int:
+    phase = host_names.phase(name)
+    return _UNKNOWN if phase is None else PHASES.index(phase)
+
+
+def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
+    nodes = trace.host_ops.loc[is_node, ["start_ns", "end_ns", "thread"]].assign(phase=_BACKWARD)
+    events = pd.concat([named, nodes], ignore_index=True)
+    codes = np.append(events["phase"].to_numpy(np.int64), _UNKNOWN)
+    phase = codes[range_around(events, threads, times)]
+    in_node = range_around(nodes.reset_index(drop=True), threads, times) != NONE
+    return np.where(in_node & (phase == _FORWARD), _BACKWARD, phase)
+
+
+def _forward_operators(trace: RankTrace) -> pd.DataFrame:
+    """Operators that made a node which autograd ran.
+
+    Every operator notes the number that the next node will get, whether it makes one or not; the last one that
+    notes a number made its node.
+    """
+    ops = trace.host_ops[trace.host_ops["sequence"].notna()]
+    is_autograds = (ops["forward_thread"].fillna(0) != 0).to_numpy()
+    makers = ops[~is_autograds].drop_duplicates(["thread", "sequence"], keep="last")
+    return makers[makers["sequence"].isin(ops.loc[is_autograds, "sequence"])].reset_index(drop=True)

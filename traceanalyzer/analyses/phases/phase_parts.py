@@ -1,0 +1,62 @@
+"""The GPU operations that stand for each instant of busy time, so that shares by phase add up to the breakdown."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.model import RankTrace
+
+PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Disjoint, sorted stretches [start, end) of one part of the breakdown, less what `hidden` covers.
+
+    `row` is the `gpu_ops` row that each belongs to.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    row: np.ndarray
+    hidden: Intervals
+
+    def inside(self, start_ns: int, end_ns: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and times, ns, of the stretches that reach into [start, end), cut to it."""
+        first = np.searchsorted(self.ends, start_ns, side="right")
+        past = np.searchsorted(self.starts, end_ns, side="left")
+        starts, ends = np.maximum(self.starts[first:past], start_ns), np.minimum(self.ends[first:past], end_ns)
+        times = ends - starts
+        return self.row[first:past], times - self.hidden.covered_ns(starts, ends) if len(self.hidden) else times
+
+
+def shares(trace: RankTrace) -> dict[str, Share]:
+    """For each part of the breakdown the operation that every instant of it belongs to.
+
+    An instant belongs to a compute kernel if one runs, else to a communication operation, else to a copy; of several
+    of that kind to the one that started first (and, of those, ends first). Idle time belongs to the operation that
+    ends the gap: the host had not launched it.
+    """
+    ops = trace.gpu_ops
+    compute, comm = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm"))
+    gaps = idle_causes.find(trace)
+    return {
+        "compute_ns": _first_started(ops, "compute", EMPTY),
+        "exposed_comm_ns": _first_started(ops, "comm", compute),
+        "exposed_copy_ns": _first_started(ops, "copy", compute | comm),
+        "idle_ns": Share(gaps.starts, gaps.ends, gaps.ended_by, EMPTY),
+    }
+
+
+def _first_started(ops: pd.DataFrame, kind: str, hidden: Intervals) -> Share:
+    rows = np.flatnonzero((ops["kind"] == kind).to_numpy())
+    starts, ends = ops["start_ns"].to_numpy()[rows], ops["end_ns"].to_numpy()[rows]
+    if not len(rows):
+        return Share(starts, ends, rows, hidden)
+    reach = np.maximum.accumulate(ends)
+    own_starts = np.maximum(starts, np.append(starts[0], reach[:-1]))
+    held = ends > own_starts
+    return Share(own_starts[held], ends[held], rows[held], hidden)

@@ -1,0 +1,110 @@
+"""How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.phases.op_phases import NAMES
+from traceanalyzer.analyses.phases.phase_parts import PARTS, Share
+from traceanalyzer.model import RankTrace
+
+
+class Phases(Result):
+    """One row for each rank, window (`step` absent: the whole) and phase; the rows of a window add up to it."""
+
+    title: ClassVar[str] = "Phases"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "phase")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step; absent for the whole window.",
+        "phase": "Phase in which the host launched the operation that the time belongs to; unattributed when neither "
+        "the user's ranges nor autograd tell.",
+        "total_ns": "Time of the window that belongs to the phase: the sum of the four parts.",
+        "compute_ns": "Compute. Of kernels that run together the first to start counts.",
+        "exposed_comm_ns": "Communication while no compute runs: the sum of the next three.",
+        "exposed_transfer_ns": "Part of it in which data moves.",
+        "exposed_wait_ns": "Part of it in which a call waits for another rank and none moves data.",
+        "exposed_unmatched_ns": "The remainder: it cannot be told.",
+        "exposed_copy_ns": "Copies while neither runs.",
+        "idle_ns": "Idle time before an operation of the phase.",
+        "operations": "GPU operations of the phase that start in the window.",
+        "share_pct": "100 · total / window.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        total = table[list(PARTS)].sum(axis=1).astype("int64")
+        return table.assign(total_ns=total, share_pct=percent(total, table["window_ns"]))
+
+
+def per_rank(
+    trace: RankTrace,
+    breakdown: pd.DataFrame,
+    steps: pd.DataFrame,
+    phase_of_op: np.ndarray,
+    shares: Mapping[str, Share],
+) -> pd.DataFrame:
+    """Each window's parts by the phase that launched what they belong to; checked against the breakdown.
+
+    Phases that hold no time and no operation are left out.
+    """
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    whole = breakdown.assign(step=pd.NA, start_ns=trace.window.start_ns)
+    windows = pd.concat([whole, steps[steps["start_ns"].notna()]]) if len(steps) else whole
+    table = _parts(trace, windows, phase_of_op, shares)
+    asked = np.repeat(np.arange(len(windows)), len(NAMES))
+    table["step"] = windows["step"].astype("Int64").array[asked]
+    table["window_ns"] = windows["window_ns"].astype("int64").array[asked]
+    return table[(table[[*PARTS, "operations"]] != 0).any(axis=1)].reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
+    """The ranks' rows under each other, with their exposed communication split into transfer and wait."""
+    table = stack(parts, (*Phases.columns, "window_ns"))
+    if table.empty:
+        return Phases(table)
+    split = _by_phase(exposed_calls.table) if len(exposed_calls) else _by_phase(_NO_STRETCHES)
+    table = table.merge(split, on=list(Phases.keys), how="left")
+    table = table.fillna(dict.fromkeys(_COMM_PARTS, 0)).astype(dict.fromkeys(_COMM_PARTS, "int64"))
+    assert (table[list(_COMM_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
+    return Phases(table)
+
+
+_COMM_PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+
+_NO_STRETCHES = pd.DataFrame(columns=["rank", "step", "phase", "transfer_ns", "wait_ns", "unmatched_ns"])
+
+
+def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
+    """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
+    names = ["transfer_ns", "wait_ns", "unmatched_ns"]
+    stretches = stretches.astype({"rank": "int64", "step": "Int64", "phase": "object", **dict.fromkeys(names, "int64")})
+    in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
+    whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
+    whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")
+    table = pd.concat([whole, in_steps], ignore_index=True) if len(in_steps) else whole
+    return table.rename(columns={name: f"exposed_{name}" for name in names})
+
+
+def _parts(trace: RankTrace, windows: pd.DataFrame, phase: np.ndarray, shares: Mapping[str, Share]) -> pd.DataFrame:
+    """A row for each window and phase: the window's parts that belong to the phase, and its operations."""
+    starts = windows["start_ns"].to_numpy(np.int64)
+    ends = starts + windows["window_ns"].to_numpy(np.int64)
+    table = {"phase": np.tile(NAMES, len(windows))}
+    for part in PARTS:
+        times = [_by_phase_of(phase, *shares[part].inside(start, end)) for start, end in zip(starts, ends, strict=True)]
+        assert (np.sum(times, axis=1) == windows[part]).all(), "the phases must add up to the breakdown"
+        table[part] = np.concatenate(times)
+    begins = trace.gpu_ops["start_ns"].to_numpy()
+    first, past = np.searchsorted(begins, starts), np.searchsorted(begins, ends)
+    counts = [np.bincount(phase[a:b], minlength=len(NAMES)) for a, b in zip(first, past, strict=True)]
+    return pd.DataFrame({**table, "operations": np.concatenate(counts)})
+
+
+def _by_phase_of(phase: np.ndarray, rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+    # Weighted bincount works on floats: exact up to 2⁵³ ns, 104 days.
+    return np.bincount(phase[rows], weights=times, minlength=len(NAMES)).astype(np.int64)

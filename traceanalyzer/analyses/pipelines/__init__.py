@@ -1,0 +1,1 @@
+"""Pipeline stages: shape, schedule, bubble."""

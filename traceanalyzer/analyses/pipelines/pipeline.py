@@ -1,0 +1,113 @@
+"""How long each stage of a pipeline waits: the bubble as measured."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.pipelines import pipeline_shape
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.steps import Steps
+
+
+class Pipeline(Result):
+    """One row for each rank that is a stage of a pipeline; none without send and receive calls that name peers."""
+
+    title: ClassVar[str] = "Pipeline stages"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "pipeline": "Ranks that send to each other, directly or not, form one pipeline.",
+        "stage": "Position in it: the first stage sends before it receives; else order of rank.",
+        "basis": "What the row is of: complete steps that all ranks share, or the whole capture.",
+        "steps": "Number of those steps; absent for a whole capture.",
+        "window_ns": "Length of that window.",
+        "compute_ns": "Time in which at least one compute kernel runs.",
+        "idle_ns": "Time in which nothing runs on the GPU.",
+        "p2p_calls": "Send and receive kernels of the window's steps.",
+        "p2p_ns": "Sum of their durations, waiting included.",
+        "p2p_exposed_ns": "Exposed communication in the window that belongs to them.",
+        "p2p_wait_ns": "Part of it in which they wait for a peer; absent where some could not be matched.",
+        "bubble_ns": "Idle + wait of point-to-point calls.",
+        "bubble_pct": "100 · bubble / window.",
+        "microbatches": "Sends from the first stage to its successor in a step; absent where that is no whole number.",
+        "expected_bubble_pct": "Expected, not measured: 100 · (S−1)/(M+S−1) of GPipe and 1F1B for S stages, M "
+        "microbatches.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        bubble = (table["idle_ns"] + table["p2p_wait_ns"]).astype("Int64")
+        stages = table.groupby("pipeline")["stage"].transform("max") + 1
+        # (S−1)/(M+S−1)
+        expected = percent(stages - 1, table["microbatches"] + stages - 1)
+        return table.assign(
+            bubble_ns=bubble, bubble_pct=percent(bubble, table["window_ns"]), expected_bubble_pct=expected
+        )
+
+
+def across(
+    _parts: Mapping[int, pd.DataFrame],
+    calls: Calls,
+    exposed_calls: ExposedCalls,
+    steps: Steps,
+    breakdown: Breakdown,
+) -> Pipeline:
+    """Order the stages, and measure each over the complete steps that they share (else the whole window)."""
+    moves = pipeline_shape.transfers(calls.table)
+    table = pipeline_shape.stages(moves, sorted(breakdown.table["rank"]))
+    if table.empty:
+        return Pipeline(_EMPTY)
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    shared = shared_steps(
+        complete[complete["rank"].isin(table["rank"])] if len(steps) else complete, set(table["rank"])
+    )
+    table = table.merge(_windows(steps.table, breakdown.table, shared), on="rank")
+    table = table.merge(_p2p(calls.table, exposed_calls.table, shared), on="rank", how="left")
+    table["microbatches"] = table["pipeline"].map(_microbatches(moves, table, shared)).astype("Int64")
+    return Pipeline(table.sort_values(["pipeline", "stage"], ignore_index=True))
+
+
+_EMPTY = pd.DataFrame({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
+
+
+def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
+    figures = ["window_ns", "compute_ns", "idle_ns"]
+    if not shared:
+        return breakdown[["rank", *figures]].assign(basis="whole capture", steps=pd.NA).astype({"steps": "Int64"})
+    chosen = steps[steps["step"].isin(shared)]
+    table = chosen.groupby("rank")[figures].sum().astype("Int64").reset_index()
+    return table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)).astype({"steps": "Int64"})
+
+
+def _p2p(calls: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
+    """Point-to-point figures of each rank. Waits are those inside the windows; unknown when one stretch's are."""
+    own = pipeline_shape.point_to_point(calls)[["rank", "call", "step", "start_ns", "end_ns"]]
+    stretches = stretches.merge(own[["rank", "call"]], on=["rank", "call"])
+    if shared:
+        own, stretches = own[own["step"].isin(shared)], stretches[stretches["step"].isin(shared)]
+    by_rank, exposed = own.groupby("rank"), stretches.groupby("rank")[["transfer_ns", "wait_ns", "unmatched_ns"]].sum()
+    exposed = exposed.reindex(by_rank.size().index, fill_value=0)
+    return pd.DataFrame(
+        {
+            "p2p_calls": by_rank.size(),
+            "p2p_ns": by_rank["end_ns"].sum() - by_rank["start_ns"].sum(),
+            "p2p_exposed_ns": exposed.sum(axis=1).astype("Int64"),
+            "p2p_wait_ns": exposed["wait_ns"].astype("Int64").where(exposed["unmatched_ns"] == 0),
+        }
+    ).reset_index()
+
+
+def _microbatches(moves: pd.DataFrame, table: pd.DataFrame, shared: list[int]) -> dict[int, int | None]:
+    """By pipeline: sends from the first stage to the second in a step, when every step has as many."""
+    answer: dict[int, int | None] = {}
+    for pipeline, members in table.groupby("pipeline"):
+        ranks = members.sort_values("stage")["rank"].tolist()
+        sends = moves[(moves["rank"] == ranks[0]) & (moves["peer"] == ranks[min(1, len(ranks) - 1)]) & moves["is_send"]]
+        counts = sends[sends["step"].isin(shared)].groupby("step").size()
+        is_known = len(counts) == len(shared) and counts.min() == counts.max()
+        answer[int(pipeline)] = int(counts.iloc[0]) if is_known else None
+    return answer

@@ -1,0 +1,67 @@
+"""Each pipeline as a whole: how even its stages are, and which one the others wait for."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+
+
+class Pipelines(Result):
+    """One row for each pipeline."""
+
+    title: ClassVar[str] = "Pipelines"
+    keys: ClassVar[tuple[str, ...]] = ("pipeline",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "pipeline": "Number.",
+        "ranks": "Its ranks in order of stage.",
+        "stages": "Stages whose traces there are.",
+        "microbatches": "Microbatches in a step.",
+        "basis": "Window of the figures.",
+        "bubble_pct": "100 · sum of the stages' bubbles / sum of their windows; absent without waits.",
+        "expected_bubble_pct": "Expected, not measured: 100 · (S−1)/(M+S−1).",
+        "compute_cv": "Coefficient of variation of the stages' compute (population, ddof = 0).",
+        "compute_max_over_mean": "Largest compute of a stage / mean.",
+        "bottleneck_stage": "The stage with the most compute.",
+        "bottleneck_rank": "Its rank.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(
+            bubble_pct=percent(table["bubble_ns"], table["window_ns"]),
+            compute_cv=ratio(table["compute_std_ns"], table["compute_mean_ns"]),
+            compute_max_over_mean=ratio(table["compute_max_ns"], table["compute_mean_ns"]),
+        )
+
+
+_STORED = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
+
+
+def across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:
+    """Summarise the stages of each pipeline."""
+    if not len(pipeline):
+        return Pipelines(pd.DataFrame(columns=[*Pipelines.columns, *_STORED]))
+    frame = pipeline.to_frame()
+    return Pipelines(pd.DataFrame([_row(int(number), own) for number, own in frame.groupby("pipeline")]))
+
+
+def _row(number: int, stages: pd.DataFrame) -> dict[str, object]:
+    compute = stages["compute_ns"].astype("int64")
+    slowest = stages.loc[compute.idxmax()]
+    return {
+        "pipeline": number,
+        "ranks": ",".join(map(str, stages["rank"])),
+        "stages": len(stages),
+        "microbatches": stages["microbatches"].iloc[0],
+        "basis": stages["basis"].iloc[0],
+        "expected_bubble_pct": stages["expected_bubble_pct"].iloc[0],
+        "bottleneck_stage": int(slowest["stage"]),
+        "bottleneck_rank": int(slowest["rank"]),
+        "bubble_ns": stages["bubble_ns"].sum() if stages["bubble_ns"].notna().all() else pd.NA,
+        "window_ns": int(stages["window_ns"].sum()),
+        "compute_std_ns": float(compute.std(ddof=0)),
+        "compute_mean_ns": float(compute.mean()),
+        "compute_max_ns": int(compute.max()),
+    }

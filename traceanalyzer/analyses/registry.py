@@ -1,0 +1,145 @@
+"""Every analysis, and what they share.
+
+An analysis is a module with `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and
+usually `per_rank(trace, …) -> table`. Further parameters name what it needs: of `per_rank` other analyses'
+tables of the same rank or what is `SHARED`, of `across` other analyses' Results. Thresholds are keyword arguments
+with defaults.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication import (
+    call_waits,
+    calls,
+    clocks,
+    collectives,
+    exposed_comm,
+    instances,
+    matches,
+    members,
+    nccl,
+    stragglers,
+    waits,
+)
+from traceanalyzer.analyses.host import cuda_api, gaps, idle, launches, nvtx_projection, queue_depth, sync_calls
+from traceanalyzer.analyses.integrity import integrity
+from traceanalyzer.analyses.kernels import fusions, graphs, kernels
+from traceanalyzer.analyses.memory import memory
+from traceanalyzer.analyses.operators import (
+    categories,
+    efficiency,
+    mfu,
+    modules,
+    operator_kernels,
+    operator_shapes,
+    operators,
+)
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.operator_work import OperatorWork
+from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.analyses.phases import call_phases, comm_phases, exposed_calls, micro_steps, phase_parts, phases
+from traceanalyzer.analyses.phases.op_phases import op_phases
+from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, pipelines
+from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
+from traceanalyzer.analyses.time import (
+    balance,
+    breakdown,
+    gpu_gaps,
+    gpu_utilization,
+    headline,
+    overlap,
+    steps,
+)
+from traceanalyzer.analyses.timeline import timeline
+from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The two halves of an analysis; `per_rank` is absent when it only combines other Results."""
+
+    across: Callable[..., Result]
+    per_rank: Callable[..., pd.DataFrame] | None = None
+
+
+ANALYSES: Mapping[str, Analysis] = MappingProxyType(
+    {
+        "integrity": Analysis(integrity.across, integrity.per_rank),
+        "ranks": Analysis(ranks.across, ranks.per_rank),
+        "headline": Analysis(headline.across),
+        "breakdown": Analysis(breakdown.across, breakdown.per_rank),
+        "overlap": Analysis(overlap.across, overlap.per_rank),
+        "steps": Analysis(steps.across, steps.per_rank),
+        "phases": Analysis(phases.across, phases.per_rank),
+        "balance": Analysis(balance.across, balance.per_rank),
+        "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
+        "nccl": Analysis(nccl.across, nccl.per_rank),
+        "comm_phases": Analysis(comm_phases.across),
+        "idle": Analysis(idle.across, idle.per_rank),
+        "launches": Analysis(launches.across, launches.per_rank),
+        "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank),
+        "kernels": Analysis(kernels.across, kernels.per_rank),
+        "streams": Analysis(streams.across, streams.per_rank),
+        "stream_pairs": Analysis(stream_pairs.across, stream_pairs.per_rank),
+        "copies": Analysis(copies.across, copies.per_rank),
+        "block_bounds": Analysis(block_bounds.across),
+        "pipelines": Analysis(pipelines.across),
+        "pipeline": Analysis(pipeline.across),
+        "memory": Analysis(memory.across, memory.per_rank),
+        "memory_ops": Analysis(memory_ops.across, memory_ops.per_rank),
+        "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank),
+        "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank),
+        "nvtx_projection": Analysis(nvtx_projection.across, nvtx_projection.per_rank),
+        "gpu_gaps": Analysis(gpu_gaps.across, gpu_gaps.per_rank),
+        "gpu_utilization": Analysis(gpu_utilization.across, gpu_utilization.per_rank),
+        "gpu_metrics": Analysis(gpu_metrics.across, gpu_metrics.per_rank),
+        "categories": Analysis(categories.across, categories.per_rank),
+        "mfu": Analysis(mfu.across, mfu.per_rank),
+        "modules": Analysis(modules.across, modules.per_rank),
+        "fusions": Analysis(fusions.across, fusions.per_rank),
+        "graphs": Analysis(graphs.across, graphs.per_rank),
+        "operators": Analysis(operators.across, operators.per_rank),
+        "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank),
+        "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank),
+        "efficiency": Analysis(efficiency.across, efficiency.per_rank),
+        "calls": Analysis(calls.across, calls.per_rank),
+        "call_phases": Analysis(call_phases.across, call_phases.per_rank),
+        "exposed_calls": Analysis(exposed_calls.across, exposed_calls.per_rank),
+        "gaps": Analysis(gaps.across, gaps.per_rank),
+        "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
+        "blocks": Analysis(blocks.across, blocks.per_rank),
+        "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
+        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
+        "timeline": Analysis(timeline.across, timeline.per_rank),
+        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
+        "stragglers": Analysis(stragglers.across, stragglers.per_rank),
+        "collectives": Analysis(collectives.across),
+        "matches": Analysis(matches.across),
+        "clocks": Analysis(clocks.across),
+        "instances": Analysis(instances.across),
+        "members": Analysis(members.across, members.per_rank),
+        "call_waits": Analysis(call_waits.across),
+        "waits": Analysis(waits.across, waits.per_rank),
+    }
+)
+"""In the order in which reports show them."""
+
+
+SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "tree": OperatorTree.of,
+        "work": OperatorWork.of,
+        "scopes": Scopes.of,
+        "category_of_op": categories.op_categories,
+        "phase_of_op": op_phases,
+        "shares": phase_parts.shares,
+    }
+)
+"""What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it
+needs itself."""

@@ -1,0 +1,1 @@
+"""Streams, copies and the blocks of an offloaded model."""

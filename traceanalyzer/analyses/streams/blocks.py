@@ -1,0 +1,184 @@
+"""The repeated blocks of a rank's work: what each one uploads, computes, exchanges and offloads, and what bounds it."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_activity import range_around
+from traceanalyzer.analyses.streams import traffic
+from traceanalyzer.analyses.streams.repeats import repetitions
+from traceanalyzer.analyses.streams.traffic import CLASSES
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+PARTS = ("compute", "communication", "upload", "exchange", "download")
+"""Classes of work that can bound a block."""
+
+_NS = tuple(f"{name}_ns" for name in PARTS)
+_BYTES = ("upload_bytes", "exchange_bytes", "download_bytes")
+
+_BLOCK_RANGE = re.compile(
+    r"^[#\s]*(?:[\w ]*[ _.])?(?:block|layer|segment|chunk|slice)s?[ ._#:\[-]*\d+[\]#\s]*$", re.IGNORECASE
+)
+
+
+class Blocks(Result):
+    """One row for each block: a numbered range (`block_3`), else a repetition of the same sequence of kernels."""
+
+    title: ClassVar[str] = "Repeated blocks"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "block")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "block": "Position among the rank's blocks.",
+        "name": "The range; absent when the block was found by its kernels.",
+        "source": "`range` or `kernel sequence`.",
+        "start_ns": "Start of its first compute kernel.",
+        "pitch_ns": "From there to the next block's; absent for the last one of a row of blocks.",
+        "compute_ns": "Time in which a compute kernel of the block runs.",
+        "communication_ns": "The same for its communication kernels.",
+        "upload_ns": "The same for its copies from host to device.",
+        "exchange_ns": "The same for its copies between GPUs.",
+        "download_ns": "The same for its copies from device to host.",
+        "upload_bytes": "Bytes uploaded for it.",
+        "exchange_bytes": "Bytes exchanged for it.",
+        "download_bytes": "Bytes offloaded by it.",
+        "exposed_ns": "Time in its pitch in which no compute kernel runs, whosever.",
+        "idle_ns": "Time in its pitch in which nothing runs.",
+        "bound": "What bounds it: the part that takes 80 % or more of the pitch; `serial` when none does, but all "
+        "together fill 80 %: they run one after another; else `waiting`.",
+    }
+
+
+def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 80) -> pd.DataFrame:
+    """Blocks of the rank's counted operations; `block_repeats` repetitions make a sequence of kernels a block.
+
+    A copy or exchange belongs to the block range that launched it, and what a range without compute launched
+    (`upload block_3`) to the nearest range of that number with compute. Without such ranges, the copies of one
+    direction are dealt out in order of launch when their number is a multiple of the blocks' (uploads run ahead of the
+    compute that needs them); else each belongs to the last block that had begun to launch.
+    """
+    ops = _in_launch_order(trace)
+    if ops.empty:
+        return pd.DataFrame()
+    block, names = _by_range(trace, ops, block_repeats)
+    source = "range"
+    if not names:
+        block, names = _by_sequence(ops, block_repeats), []
+        source = "kernel sequence"
+    if not (block != NONE).any():
+        return pd.DataFrame()
+    table = _measured(ops.assign(block=block))
+    table["name"] = np.array(names, dtype=object)[table.index] if names else None
+    table = table.sort_values("start_ns", ignore_index=True)
+    table = _within_pitch(trace, table)
+    bound = _bound(table, block_bound_pct)
+    return table.assign(block=np.arange(len(table)), source=source, bound=bound)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
+    """The ranks' blocks under each other."""
+    return Blocks(stack(parts, tuple(Blocks.columns)))
+
+
+def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
+    ops = trace.gpu_ops[["start_ns", "end_ns", "name", "launch", "bytes"]].assign(
+        place=traffic.op_classes(trace.gpu_ops)
+    )
+    ops = ops[trace.counted & (ops["launch"] != NONE)]
+    return ops.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
+    is_block = host_names.matches(trace.ranges["name"], _BLOCK_RANGE.match)
+    ranges = trace.ranges[is_block].reset_index(drop=True)
+    if len(ranges) < least:
+        return np.full(len(ops), NONE), []
+    calls = trace.api_calls.iloc[ops["launch"]]
+    block = range_around(ranges, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
+    owner = _owners(ranges, block[(ops["place"] == CLASSES.index("compute")).to_numpy()])
+    return np.append(owner, NONE)[block], list(ranges["name"].astype("str"))
+
+
+def _owners(ranges: pd.DataFrame, computing: np.ndarray) -> np.ndarray:
+    """For each range the nearest one of its number that is among the `computing`; itself where it is, or none is."""
+    owner = np.arange(len(ranges))
+    computes = np.isin(owner, computing)
+    starts, number = ranges["start_ns"].to_numpy(), ranges["name"].astype("str").str.extract(r"(\d+)\D*$")[0]
+    for rows in number.groupby(number).indices.values():
+        with_compute, others = rows[computes[rows]], rows[~computes[rows]]
+        if len(with_compute):
+            distance = np.abs(starts[others][:, None] - starts[with_compute])
+            owner[others] = with_compute[distance.argmin(axis=1)]
+    return owner
+
+
+def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:
+    block = np.full(len(ops), NONE, dtype=np.int64)
+    compute = np.flatnonzero(ops["place"] == CLASSES.index("compute"))
+    codes = ops["name"].cat.codes.to_numpy()[compute].astype(np.int64)
+    durations = (ops["end_ns"] - ops["start_ns"]).to_numpy()[compute]
+    starts, period = repetitions(codes, durations, least)
+    if not period:
+        return block
+    members = starts[:, None] + np.arange(period)
+    block[compute[members]] = np.arange(len(starts))[:, None]
+    for place in set(ops["place"]) - {CLASSES.index("compute")}:
+        own = np.flatnonzero(ops["place"] == place)
+        if len(own) % len(starts) == 0:
+            block[own] = np.arange(len(own)) // (len(own) // len(starts))
+        else:
+            block[own] = np.searchsorted(compute[starts], own, side="right") - 1
+    return block
+
+
+def _measured(ops: pd.DataFrame) -> pd.DataFrame:
+    """Start, times and bytes of each block by class; blocks without compute are left out."""
+    held = ops[ops["block"] != NONE].sort_values(["block", "place", "start_ns"], kind="stable")
+    groups = held.groupby(["block", "place"])
+    reach = groups["end_ns"].cummax().groupby([held["block"], held["place"]]).shift().fillna(held["start_ns"])
+    busy = (held["end_ns"] - np.maximum(held["start_ns"], reach.astype("int64"))).clip(lower=0)
+    # A Series has no pivot_table.
+    times = busy.groupby([held["block"], held["place"]]).sum().unstack(fill_value=0)  # noqa: PD010 - sums of a group, nothing is aggregated again
+    moved = groups["bytes"].sum(min_count=1).unstack()  # noqa: PD010 - the same
+    compute = held[held["place"] == CLASSES.index("compute")]
+    table = pd.DataFrame({"start_ns": compute.groupby("block")["start_ns"].min()})
+    for name in PARTS:
+        place = CLASSES.index(name)
+        table[f"{name}_ns"] = times[place].reindex(table.index) if place in times else 0
+        if f"{name}_bytes" in _BYTES:
+            table[f"{name}_bytes"] = moved[place].reindex(table.index).astype("Int64") if place in moved else pd.NA
+    return typed(table, dict.fromkeys(_BYTES, "Int64"))
+
+
+def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
+    """Pitch, and what happens in it; a pitch of more than ten times the median is a pause between rows of blocks."""
+    starts = table["start_ns"].to_numpy()
+    ends = np.append(starts[1:], starts[-1:])
+    pitch = ends - starts
+    typical = np.median(pitch[:-1]) if len(pitch) > 1 else 0
+    is_known = (pitch > 0) & (pitch <= 10 * typical)
+    ops = trace.gpu_ops
+    compute = of_rows(ops, (ops["kind"] == "compute").to_numpy())
+    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    return table.assign(
+        pitch_ns=pd.arrays.IntegerArray(pitch, ~is_known),
+        exposed_ns=pd.arrays.IntegerArray(pitch - compute.covered_ns(starts, ends), ~is_known),
+        idle_ns=pd.arrays.IntegerArray(pitch - busy.covered_ns(starts, ends), ~is_known),
+    )
+
+
+def _bound(table: pd.DataFrame, least_pct: float) -> np.ndarray:
+    times = table[list(_NS)].to_numpy()
+    needed = table["pitch_ns"].to_numpy(dtype=np.float64, na_value=np.nan) * least_pct / 100
+    largest = np.array(PARTS, dtype=object)[times.argmax(axis=1)]
+    together = np.where(times.sum(axis=1) >= needed, "serial", "waiting")
+    bound: np.ndarray = np.where(times.max(axis=1) >= needed, largest, together).astype("object")
+    bound[np.isnan(needed)] = None
+    return bound

@@ -1,0 +1,68 @@
+"""Which streams, and which classes of work, really run at the same time."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.streams import traffic
+from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.model import RankTrace
+
+
+class StreamPairs(Result):
+    """One row for each rank and pair of streams (`of` stream), and pair of classes of work (`of` class)."""
+
+    title: ClassVar[str] = "What runs at the same time"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "of", "first", "second")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "of": "`stream` or `class`.",
+        "first": "Stream number, or class: compute, communication, upload, download, exchange, device memory.",
+        "second": "The other one.",
+        "both_ns": "Time in the window in which both run.",
+        "first_ns": "Time in which the first runs.",
+        "second_ns": "Time in which the second runs.",
+        "overlap_pct": "100 · both / the shorter of the two times: 100 when one always hides under the other.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        shorter = table["first_ns"].where(table["first_ns"] < table["second_ns"], table["second_ns"])
+        return table.assign(overlap_pct=percent(table["both_ns"], shorter))
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Pairs of what runs in the rank's window; no rows for a single stream or class."""
+    ops = trace.gpu_ops
+    if ops.empty:
+        return pd.DataFrame()
+    stream = ops["stream"].to_numpy()
+    streams = {str(number): of_rows(ops, stream == number) for number in np.unique(stream)}
+    classes = traffic.unions(ops, traffic.op_classes(ops))
+    tables = []
+    for of, unions in (("stream", streams), ("class", classes)):
+        held = {name: own for name, own in unions.items() if len(own)}
+        both = traffic.pair_times(list(held.values()), trace.window.start_ns, trace.window.end_ns)
+        tables.append(_pairs(both, list(held)).assign(of=of))
+    return pd.concat(tables, ignore_index=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> StreamPairs:
+    """The ranks' rows under each other."""
+    return StreamPairs(stack(parts, tuple(StreamPairs.columns)))
+
+
+def _pairs(both: np.ndarray, names: list[str]) -> pd.DataFrame:
+    first, second = np.triu_indices(len(names), k=1)
+    label = np.array(names, dtype=object)
+    return pd.DataFrame(
+        {
+            "first": label[first],
+            "second": label[second],
+            "both_ns": both[first, second],
+            "first_ns": both[first, first],
+            "second_ns": both[second, second],
+        }
+    )

@@ -1,0 +1,93 @@
+"""What each CUDA stream of a rank carries: busy time, kinds, bytes, and the role that follows from them."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.streams import dependencies, traffic
+from traceanalyzer.analyses.streams.dependencies import Dependency
+from traceanalyzer.analyses.streams.traffic import CLASSES
+from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.model import RankTrace
+
+_NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
+
+
+class Streams(Result):
+    """One row for each rank and stream that ran something in the window, busiest first within a rank."""
+
+    title: ClassVar[str] = "Streams"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "stream")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "stream": "Number in the trace.",
+        "role": "The class that makes up 90 % or more of its operations' time (`mixed` when none does): compute, "
+        "communication, upload, download, exchange (copies between GPUs), device memory.",
+        "operations": "GPU operations in the window.",
+        "busy_ns": "Time in which the stream runs something.",
+        "busy_pct": "100 · busy / window.",
+        "compute_ns": "Time in which it runs compute kernels.",
+        "communication_ns": "Time in which it runs communication kernels.",
+        "upload_ns": "Time in which it copies from host to device.",
+        "download_ns": "Time in which it copies from device to host.",
+        "exchange_ns": "Time in which it copies between two GPUs.",
+        "device_memory_ns": "Time of memsets and of copies within the GPU.",
+        "copied_bytes": "Bytes of its copies and memsets; absent without any, or when one does not say.",
+        "dependency_ns": "Time in which its next operation was launched and the stream was free, but others ran and it "
+        "waited for an event of another stream; stretches under 5 µs are left out.",
+        "dependency_by": "`recorded`: the capture has the events that streams waited for; `inferred`: it has none, and "
+        "all such time counts; `partly inferred`: some of its waits name no event.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(busy_pct=percent(table["busy_ns"], table["window_ns"]))
+
+
+def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
+    """The rank's operations by stream, clipped to its window."""
+    ops = trace.gpu_ops
+    if ops.empty:
+        return pd.DataFrame()
+    classes, stream = traffic.op_classes(ops), ops["stream"].to_numpy()
+    waited = dependencies.of_streams(trace)
+    rows = [_row(trace, classes, stream == number, stream_role_pct, waited[number]) for number in waited]
+    table = typed(pd.DataFrame(rows), {"copied_bytes": "Int64"})
+    table = table[table["operations"] > 0].sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
+    return table.assign(window_ns=trace.window.length_ns)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Streams:
+    """The ranks' rows under each other."""
+    return Streams(stack(parts, (*Streams.columns, "window_ns")))
+
+
+def _row(
+    trace: RankTrace, classes: np.ndarray, mask: np.ndarray, role_pct: float, dependency: Dependency
+) -> dict[str, object]:
+    window, ops = trace.window, trace.gpu_ops
+    inside = mask & (ops["end_ns"] > window.start_ns).to_numpy() & (ops["start_ns"] < window.end_ns).to_numpy()
+    times = [
+        of_rows(ops, inside & (classes == number)).clip(window.start_ns, window.end_ns).total_ns
+        for number in range(len(CLASSES))
+    ]
+    busy = of_rows(ops, inside).clip(window.start_ns, window.end_ns)
+    held = ops[inside]
+    moved = held.loc[held["activity"].isin(["memcpy", "memset"]), "bytes"]
+    return {
+        "stream": int(ops["stream"].to_numpy()[np.argmax(mask)]),
+        "role": _role(times, role_pct),
+        "operations": int(inside.sum()),
+        "busy_ns": busy.total_ns,
+        **dict(zip(_NS, times, strict=True)),
+        "copied_bytes": int(moved.sum()) if len(moved) and moved.notna().all() else None,
+        "dependency_ns": dependency.time_ns,
+        "dependency_by": dependency.known_by,
+    }
+
+
+def _role(times: list[int], role_pct: float) -> str:
+    largest = int(np.argmax(times))
+    return CLASSES[largest] if 100 * times[largest] >= role_pct * sum(times) else "mixed"

@@ -1,0 +1,53 @@
+"""What a GPU operation does for data movement: compute, communication, upload, download, exchange or on-device."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+
+CLASSES = ("compute", "communication", "upload", "download", "exchange", "device memory")
+"""Upload is host to device, download device to host, exchange a copy between two GPUs; `device memory` is memset and
+copies within the GPU (and within the host)."""
+
+_OF_DIRECTION = {"HtoD": "upload", "DtoH": "download", "PtoP": "exchange"}
+
+
+def op_classes(ops: pd.DataFrame) -> np.ndarray:
+    """Position in `CLASSES` of each GPU operation."""
+    of_direction = [CLASSES.index(_OF_DIRECTION.get(str(name), "device memory"))
+                    for name in ops["direction"].cat.categories]  # fmt: skip
+    copies = np.array([*of_direction, CLASSES.index("device memory")])[ops["direction"].cat.codes.to_numpy()]
+    is_kernel = ops["activity"].isin(["kernel", "graph"]).to_numpy()
+    kernels = np.where((ops["kind"] == "comm").to_numpy(), CLASSES.index("communication"), CLASSES.index("compute"))
+    return np.where(is_kernel, kernels, copies)
+
+
+def unions(ops: pd.DataFrame, classes: np.ndarray) -> dict[str, Intervals]:
+    """Union of the operations of each class."""
+    return {name: of_rows(ops, classes == number) for number, name in enumerate(CLASSES)}
+
+
+def pair_times(unions_of: list[Intervals], start_ns: int, end_ns: int) -> np.ndarray:
+    """Matrix of the time, ns, in which each two of the unions both run inside [start, end); the diagonal is busy time.
+
+    One sweep over all edges; sums of integers in float64 are exact up to 2⁵³ ns.
+    """
+    clipped = [own.clip(start_ns, end_ns) for own in unions_of]
+    count = len(clipped)
+    times = np.concatenate([edge for own in clipped for edge in (own.starts, own.ends)] or [np.empty(0, np.int64)])
+    matrix = np.zeros((count, count))
+    if not len(times):
+        return matrix.astype(np.int64)
+    change = np.concatenate([np.repeat([1, -1], len(own)) for own in clipped])
+    owner = np.repeat(np.arange(count), [2 * len(own) for own in clipped])
+    order = np.argsort(times, kind="stable")
+    lengths = np.diff(times[order], append=times[order][-1])
+    depth = np.zeros(count, dtype=np.int64)
+    for part in np.array_split(np.arange(len(order)), max(1, len(order) // 65_536)):
+        steps = np.zeros((len(part), count), dtype=np.int64)
+        steps[np.arange(len(part)), owner[order[part]]] = change[order[part]]
+        active = depth + np.cumsum(steps, axis=0)
+        depth = active[-1]
+        runs = (active > 0).astype(np.float64)
+        matrix += (runs * lengths[part][:, None]).T @ runs
+    return np.rint(matrix).astype(np.int64)

@@ -1,0 +1,1 @@
+"""How a rank's time splits: intervals, breakdown, overlap, steps."""

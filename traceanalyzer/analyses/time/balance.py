@@ -1,0 +1,104 @@
+"""How evenly the ranks are loaded: variation of their times over the same steps, and of their memory."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.model import RankTrace
+
+_TIMES = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "window_ns")
+
+PEAKS: Mapping[str, str] = {
+    "peak_allocated_bytes": "memory_allocated_bytes",
+    "peak_reserved_bytes": "memory_reserved_bytes",
+}
+"""Figure → the trace's counter whose largest value it is."""
+
+OF_RUN, OF_EVENTS = "run.json: whole run", "[memory] events of the capture"
+
+
+class Balance(Result):
+    """One row for each of the headline's times, and for peak memory where it is known of every rank."""
+
+    title: ClassVar[str] = "Balance across ranks"
+    keys: ClassVar[tuple[str, ...]] = ("figure",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "figure": "What is compared: a column of the headline, or the most memory that PyTorch's allocator had given "
+        "out (allocated), and held (reserved), at once.",
+        "basis": "What the headline is of; for memory its source: the run's own record, else the capture's events.",
+        "ranks": "Number of ranks.",
+        "mean_ns": "Mean over ranks; absent for memory.",
+        "std_ns": "Standard deviation over ranks (population, ddof = 0); absent for memory.",
+        "mean_bytes": "Mean over ranks; absent for times.",
+        "std_bytes": "Standard deviation over ranks (population, ddof = 0); absent for times.",
+        "cv": "Coefficient of variation: standard deviation / mean; absent when the mean is 0.",
+        "max_ns": "Largest; absent for memory.",
+        "max_bytes": "Largest; absent for times.",
+        "max_rank": "Rank that has it (the lowest of several).",
+        "min_ns": "Smallest; absent for memory.",
+        "min_bytes": "Smallest; absent for times.",
+        "min_rank": "Rank that has it (the lowest of several).",
+        "max_over_mean": "Largest / mean.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        mean, std, most = (table[f"{what}_ns"].fillna(table[f"{what}_bytes"]) for what in ("mean", "std", "max"))
+        return table.assign(cv=ratio(std, mean), max_over_mean=ratio(most, mean))
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's peak memory in the capture; no row without memory events."""
+    names, values = trace.counters["name"], trace.counters["value"]
+    peaks = {figure: values[names == counter].max() for figure, counter in PEAKS.items()}
+    table = pd.DataFrame([peaks]).astype("Float64").round().astype("Int64")
+    return table.dropna(how="all")
+
+
+def across(
+    parts: Mapping[int, pd.DataFrame],
+    headline: Headline,
+    run_memory: Mapping[int, Mapping[str, int]] | None = None,
+) -> Balance:
+    """Compare the ranks' headline times and peak memory; no rows with fewer than two ranks.
+
+    `run_memory` is what the run itself recorded: rank → figure → bytes.
+    """
+    table = headline.table.sort_values("rank").set_index("rank") if len(headline) else headline.table
+    if len(table) < 2:
+        return Balance(pd.DataFrame(columns=list(Balance.columns)))
+    basis = str(table["basis"].iloc[0])
+    rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES]
+    recorded = pd.DataFrame.from_dict({rank: dict(values) for rank, values in (run_memory or {}).items()}, "index")
+    counted = stack(parts, ("rank", *PEAKS)).set_index("rank")
+    for figure in PEAKS:
+        for source, memory in ((OF_RUN, recorded), (OF_EVENTS, counted)):
+            known = memory[figure].reindex(table.index) if figure in memory else pd.Series(pd.NA, index=table.index)
+            if known.notna().all():
+                rows.append(_row(figure, source, known, "bytes"))
+                break
+    return Balance(pd.DataFrame(rows).reindex(columns=list(_DTYPES)).astype(_DTYPES))
+
+
+_DTYPES = {
+    "figure": "str", "basis": "str", "ranks": "int64", "max_rank": "int64", "min_rank": "int64",
+    **{f"{what}_{unit}": "Float64" for what in ("mean", "std") for unit in ("ns", "bytes")},
+    **{f"{what}_{unit}": "Int64" for what in ("max", "min") for unit in ("ns", "bytes")},
+}  # fmt: skip
+
+
+def _row(figure: str, basis: str, values: pd.Series, unit: str) -> dict[str, object]:
+    values = values.astype("int64")
+    return {
+        "figure": figure,
+        "basis": basis,
+        "ranks": len(values),
+        f"mean_{unit}": float(values.mean()),
+        f"std_{unit}": float(values.std(ddof=0)),
+        f"max_{unit}": int(values.max()),
+        "max_rank": int(values.idxmax()),
+        f"min_{unit}": int(values.min()),
+        "min_rank": int(values.idxmin()),
+    }

@@ -1,0 +1,77 @@
+"""How each rank's GPU time splits into compute, exposed communication, exposed copies and idle."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.model import RankTrace
+
+PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+"""Columns that add up to `window_ns`."""
+
+DEFINITIONS: Mapping[str, str] = {
+    "window_ns": "First start to last end of the rank's GPU operations (or of the steps looked at).",
+    "compute_ns": "Time in which at least one compute kernel runs: |∪compute|.",
+    "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
+    "exposed_copy_ns": "Time in which a copy or memset but no compute or communication runs.",
+    "idle_ns": "Time in which nothing runs on the GPU.",
+    "comm_ns": "Time in which at least one communication operation runs: |∪comm|.",
+    "overlapped_comm_ns": "Communication time that is hidden under compute: comm − exposed comm.",
+    "overlap_pct": "100 · overlapped communication / communication; n/a without communication.",
+}
+
+
+class Breakdown(Result):
+    """One row for each rank; compute, exposed communication, exposed copy and idle add up to the window."""
+
+    title: ClassVar[str] = "GPU time of each rank's window by kind"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, str]] = {"rank": "Global rank.", **DEFINITIONS}
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return with_overlap(table)
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Split the rank's window; no row without GPU operations."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    window = trace.window
+    return split(trace, np.array([window.start_ns]), np.array([window.end_ns]))
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:
+    """The ranks' rows under each other."""
+    return Breakdown(stack(parts, tuple(DEFINITIONS)))
+
+
+def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
+    """The breakdown of each window [start, end): operations are clipped to it.
+
+    Communication is exposed while no compute runs; a copy while neither does.
+    """
+    ops = trace.gpu_ops
+    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    parts = {
+        "compute_ns": compute,
+        "exposed_comm_ns": comm - compute,
+        "exposed_copy_ns": copy - (compute | comm),
+    }
+    table = pd.DataFrame({"window_ns": ends - starts})
+    for name, intervals in parts.items():
+        table[name] = intervals.covered_ns(starts, ends)
+    busy: Intervals = compute | comm | copy
+    table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
+    table["comm_ns"] = comm.covered_ns(starts, ends)
+    assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
+    return table
+
+
+def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns that follow from `comm_ns` and `exposed_comm_ns`."""
+    overlapped = table["comm_ns"] - table["exposed_comm_ns"]
+    return table.assign(overlapped_comm_ns=overlapped, overlap_pct=percent(overlapped, table["comm_ns"]))

@@ -1,0 +1,97 @@
+"""The longest stretches in which nothing runs on each rank's GPU, and what stands on both sides."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+SHORTEST_NS = 100_000
+MOST = 50
+
+
+class GpuGaps(Result):
+    """One row for each gap, longest first within a rank; `min_gap_ns` and `most_gaps` limit how many."""
+
+    title: ClassVar[str] = "Longest GPU gaps"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "start_ns": "End of the last GPU operation before the gap.",
+        "gap_ns": "Length: to the start of the next operation.",
+        "share_pct": "100 · gap / window.",
+        "step": "Step that launched the operation which ends the gap; absent for none.",
+        "before": "The operation that ended last before the gap.",
+        "after": "The operation that ends the gap.",
+        "launch": "API call that launched it; absent when the capture has none.",
+        "launched_after_ns": "Gap's start to that call's return; negative when it had been launched before the gap.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(share_pct=percent(table["gap_ns"], table["window_ns"]))
+
+
+def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = MOST) -> pd.DataFrame:
+    """Gaps between the union of the rank's GPU operations, inside its window."""
+    ops, window = trace.gpu_ops, trace.window
+    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    busy = busy.clip(window.start_ns, window.end_ns)
+    lengths = busy.starts[1:] - busy.ends[:-1]
+    rows = np.flatnonzero(lengths >= min_gap_ns)
+    rows = rows[np.argsort(-lengths[rows], kind="stable")][:most_gaps]
+    if not len(rows):
+        return pd.DataFrame()
+    starts, ends = busy.ends[rows], busy.starts[rows + 1]
+    after = np.searchsorted(ops["start_ns"].to_numpy(), ends, side="left")
+    table = pd.DataFrame(
+        {
+            "start_ns": starts,
+            "gap_ns": ends - starts,
+            "window_ns": window.length_ns,
+            "before": _names(ops, _ending_at(ops, starts)),
+            "after": _names(ops, after),
+        }
+    )
+    return pd.concat([table, _steps(trace, after), _launches(trace, after, starts)], axis=1)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> GpuGaps:
+    """The ranks' rows under each other."""
+    return GpuGaps(stack(parts, (*GpuGaps.columns, "window_ns")))
+
+
+def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    order = np.argsort(ops["end_ns"].to_numpy(), kind="stable")
+    return order[np.searchsorted(ops["end_ns"].to_numpy()[order], times, side="left")]
+
+
+def _names(ops: pd.DataFrame, rows: np.ndarray) -> pd.Series:
+    return ops["name"].iloc[rows].astype("str").reset_index(drop=True)
+
+
+def _steps(trace: RankTrace, rows: np.ndarray) -> pd.DataFrame:
+    step = trace.op_step[rows]
+    if not len(trace.steps):
+        return pd.DataFrame({"step": pd.array([pd.NA] * len(rows), dtype="Int64")})
+    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
+    return pd.DataFrame({"step": pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)})
+
+
+def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.DataFrame:
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    is_unknown = launch == NONE
+    if is_unknown.all():
+        nothing = pd.array([pd.NA] * len(rows), dtype="Int64")
+        return pd.DataFrame({"launch": [None] * len(rows), "launched_after_ns": nothing})
+    calls = trace.api_calls.iloc[np.maximum(launch, 0)].reset_index(drop=True)
+    return pd.DataFrame(
+        {
+            "launch": calls["name"].astype("object").where(~is_unknown, None),
+            "launched_after_ns": (calls["end_ns"] - starts).astype("Int64").where(~is_unknown, pd.NA),
+        }
+    )

@@ -1,0 +1,52 @@
+"""How busy each rank's GPU is over time: the window in equal stretches."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.model import RankTrace
+
+BINS = 60
+
+
+class GpuUtilization(Result):
+    """One row for each rank and stretch, in order of time; the parts add up to the stretch."""
+
+    title: ClassVar[str] = "GPU utilisation over time"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "bin")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "bin": "Position of the stretch.",
+        "start_ns": "Its start.",
+        "bin_ns": "Its length: the rank's window divided by the number of stretches, to the nanosecond.",
+        "busy_ns": "Time in it in which anything runs on the GPU.",
+        "busy_pct": "100 · busy / length. Says that something ran, not how much of the GPU it used.",
+        "compute_ns": breakdown.DEFINITIONS["compute_ns"],
+        "exposed_comm_ns": breakdown.DEFINITIONS["exposed_comm_ns"],
+        "exposed_copy_ns": breakdown.DEFINITIONS["exposed_copy_ns"],
+        "idle_ns": breakdown.DEFINITIONS["idle_ns"],
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        busy = table["bin_ns"] - table["idle_ns"]
+        return table.assign(busy_ns=busy, busy_pct=percent(busy, table["bin_ns"]))
+
+
+def per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:
+    """The breakdown of each stretch of the rank's window; fewer stretches when it has fewer nanoseconds."""
+    window = trace.window
+    if trace.gpu_ops.empty or window.length_ns == 0:
+        return pd.DataFrame()
+    bins = min(bins, window.length_ns)
+    edges = window.start_ns + np.arange(bins + 1) * window.length_ns // bins
+    table = breakdown.split(trace, edges[:-1], edges[1:]).rename(columns={"window_ns": "bin_ns"})
+    return table.assign(bin=np.arange(bins), start_ns=edges[:-1])
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> GpuUtilization:
+    """The ranks' rows under each other."""
+    return GpuUtilization(stack(parts, tuple(GpuUtilization.columns)))

@@ -1,0 +1,64 @@
+"""The figures that speak for a rank: its complete steps, or the whole capture when there are none."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.selection import steps_text
+
+_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns")
+
+
+class Headline(Result):
+    """One row for each rank, over the steps that are complete on every rank that has steps."""
+
+    title: ClassVar[str] = "Headline figures"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "basis": "What the row is of: complete steps that all ranks share; without any, what is looked at.",
+        "steps": "Number of those steps; absent for a whole capture.",
+        "step_mean_ns": "Mean length of the steps' GPU windows.",
+        "step_std_ns": "Sample standard deviation of the same; absent with fewer than two steps.",
+        **breakdown.DEFINITIONS,
+        "window_ns": "Sum of the steps' GPU windows, or the capture's window.",
+        "compute_pct": "100 · compute / window.",
+        "exposed_comm_pct": "100 · exposed communication / window.",
+        "exposed_copy_pct": "100 · exposed copies / window.",
+        "idle_pct": "100 · idle / window.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
+        mean = ratio(table["window_ns"], table["steps"])
+        return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
+
+
+def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
+    """Sum the complete steps that every rank has; without such steps take the breakdown of what is looked at."""
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    shared = shared_steps(complete, set(breakdown.table["rank"]))
+    if not shared:
+        window = ranks.table.set_index("rank")["window"]
+        table = breakdown.table.assign(basis=breakdown.table["rank"].map(window), steps=pd.NA, step_std_ns=pd.NA)
+        return Headline(table.astype({"steps": "Int64", "step_std_ns": "Float64"}))
+    chosen = complete[complete["step"].isin(shared)]
+    by_rank = chosen.groupby("rank")
+    table = by_rank[list(_SUMMED)].sum().astype("int64")
+    table["steps"] = by_rank.size().astype("Int64")
+    table["step_std_ns"] = by_rank["window_ns"].std(ddof=1).astype("Float64")
+    return Headline(table.reset_index().assign(basis=steps_text(shared)))
+
+
+def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
+    """Numbers of the steps that are complete on every rank."""
+    if complete.empty:
+        return []
+    holders = complete.groupby("step")["rank"].nunique()
+    return sorted(int(step) for step in holders.index[holders == len(ranks)])

@@ -1,0 +1,54 @@
+"""How much of communication and of copies is hidden, and under what: for every pair of kinds the time both run."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.time.intervals import union
+from traceanalyzer.model import RankTrace
+
+
+class Overlap(Result):
+    """One row for each rank."""
+
+    title: ClassVar[str] = "Overlap"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "comm_ns": "Time in which communication runs: |∪comm|.",
+        "comm_with_compute_ns": "Time in which communication and compute both run.",
+        "overlap_pct": "100 · communication under compute / communication; n/a without communication.",
+        "copy_ns": "Time in which a copy or memset runs: |∪copy|.",
+        "copy_with_compute_ns": "Time in which a copy and compute both run.",
+        "copy_with_comm_ns": "Time in which a copy and communication both run.",
+        "copy_overlap_pct": "100 · copies under compute or communication / copies; n/a without copies.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(
+            overlap_pct=percent(table["comm_with_compute_ns"], table["comm_ns"]),
+            copy_overlap_pct=percent(table["hidden_copy_ns"], table["copy_ns"]),
+        )
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Intersections of the unions of kinds, clipped to the window."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    compute, comm, copy = (union(trace, kind) for kind in ("compute", "comm", "copy"))
+    row = {
+        "comm_ns": comm.total_ns,
+        "comm_with_compute_ns": (comm & compute).total_ns,
+        "copy_ns": copy.total_ns,
+        "copy_with_compute_ns": (copy & compute).total_ns,
+        "copy_with_comm_ns": (copy & comm).total_ns,
+        "hidden_copy_ns": (copy & (compute | comm)).total_ns,
+    }
+    return pd.DataFrame([row])
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Overlap:
+    """The ranks' rows under each other."""
+    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns")))

@@ -1,0 +1,89 @@
+"""What each training step of each rank consists of, and what belongs to no step."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+
+class Steps(Result):
+    """One row for each rank and step, and one for the operations of no step (`step` absent)."""
+
+    title: ClassVar[str] = "Steps"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Number in the step's name, else its position; absent for operations of no step.",
+        "name": "The range that marks the step on the host.",
+        "is_complete": "Neither open nor partial: counts in means.",
+        "is_open": "The capture's last step: its window ends with its own last operation.",
+        "is_partial": "The capture misses operations that this step launched, or may: its file is cut off.",
+        "start_ns": "Start of the step's first GPU operation.",
+        **breakdown.DEFINITIONS,
+        "window_ns": "The step's first GPU operation's start to the next step's first one's start.",
+        "operations": "GPU operations that the host launched in the step.",
+        "operations_ns": "Time in which at least one of them runs, wherever it lies.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return breakdown.with_overlap(table)
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Breakdown of each step's GPU window.
+
+    A step belongs to the host range in which its operations were launched; everything that runs inside its
+    window counts in the breakdown, whoever launched it. Steps outside the selection are left out.
+    """
+    if trace.gpu_ops.empty or trace.steps.empty:
+        return pd.DataFrame()
+    owned = _owned(trace)
+    chosen = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+    table = pd.concat([chosen, _windows(trace, chosen), owned.loc[chosen.index]], axis=1)
+    table["is_complete"] = is_complete(table)
+    if trace.window.steps is None:
+        table = pd.concat([table, _of_no_step(owned)], ignore_index=True)
+    flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
+    return typed(table, {"step": "Int64", "name": "str", **flags})
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
+    """The ranks' steps under each other."""
+    return Steps(stack(parts, tuple(Steps.columns)))
+
+
+def is_complete(steps: pd.DataFrame) -> pd.Series:
+    """Steps that count in means: they have a window, and the capture neither opens nor cuts it."""
+    return steps["start_ns"].notna() & ~steps["is_open"] & ~steps["is_partial"]
+
+
+def _windows(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    held = steps[steps["start_ns"].notna()]
+    starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+    table = breakdown.split(trace, starts, ends).set_index(held.index)
+    return table.reindex(steps.index).astype("Int64")
+
+
+def _owned(trace: RankTrace) -> pd.DataFrame:
+    """For each row of `steps`, and for -1 (no step), how many operations it owns and the time that they cover."""
+    starts, ends = trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy()
+    row = trace.op_step + 1
+    # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
+    stretch = int(ends.max() - starts.min()) + 1
+    shift = row * stretch - starts.min()
+    union = Intervals.of(starts + shift, ends + shift)
+    covered = np.zeros(len(trace.steps) + 1, dtype=np.int64)
+    np.add.at(covered, union.starts // stretch, union.ends - union.starts)
+    counts = np.bincount(row, minlength=len(covered))
+    return pd.DataFrame({"operations": counts, "operations_ns": covered}, index=np.arange(NONE, len(trace.steps)))
+
+
+def _of_no_step(owned: pd.DataFrame) -> pd.DataFrame:
+    return owned.loc[[NONE]].assign(step=pd.NA, name="(no step)")

@@ -1,0 +1,1 @@
+"""Operations in the form that a timeline draws."""

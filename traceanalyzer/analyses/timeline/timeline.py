@@ -1,0 +1,102 @@
+"""Every GPU operation of every rank, in order: what a timeline draws."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from traceanalyzer.analyses.base import Result, taken
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+MOST_OPERATIONS = 600_000
+"""Beyond this a page would open slowly: reports leave ranks out, those with the least idle and communication first."""
+
+_NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
+
+
+class Timeline(Result):
+    """One row for each GPU operation of the selected steps (all operations without a selection), by start."""
+
+    title: ClassVar[str] = "Timeline"
+    is_detail: ClassVar[bool] = True
+    is_event_copy: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "operation": "Position among the rank's GPU operations, in order of start.",
+        "start_ns": "Start on the GPU.",
+        "end_ns": "End on the GPU.",
+        "name": "Name as the trace has it.",
+        "kind": "compute, comm or copy.",
+        "activity": "kernel, memcpy, memset or graph.",
+        "stream": "Stream that it ran on.",
+        "step": "Step that launched it; absent for none.",
+        "call": "Its position among the rank's communication operations (as in `calls`); absent for other kinds.",
+        "size_bytes": "Bytes of a copy or memset.",
+        "launch": "Host call that launched it; absent when the capture does not have it.",
+        "launch_start_ns": "Start of that call on the host.",
+        "operator": "Innermost operator around that call; absent for none.",
+        "shapes": "Shapes of its arguments, as recorded; absent when they were not.",
+        "path": "Modules and ranges around the operator, from the outermost down; absent for none.",
+    }
+
+
+def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:
+    """The rank's counted operations with their step, communication call, launch and operator, names categorical."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    ops = trace.gpu_ops
+    table = ops[["start_ns", "end_ns", "name", "kind", "activity", "stream"]].assign(
+        operation=np.arange(len(ops)),
+        step=_steps(trace),
+        call=_calls(ops),
+        size_bytes=ops["bytes"],
+        launch=_launch_names(trace),
+        launch_start_ns=_at_launch(trace, trace.api_calls["start_ns"].to_numpy()),
+        operator=taken(trace.host_ops["name"].array, tree.owner),
+        shapes=taken(trace.host_ops["shapes"].array, tree.owner),
+        path=taken(scopes.calls["path"].array, scopes.of_op),
+    )
+    return table[trace.counted].reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
+    """The ranks' operations under each other; names stay categorical, so that a million rows stay small."""
+    frames = [part.assign(rank=np.int64(rank)) for rank, part in sorted(parts.items()) if len(part)]
+    if not frames:
+        return Timeline(pd.DataFrame(columns=list(Timeline.columns)))
+    names = {name: union_categoricals([frame[name] for frame in frames]) for name in _NAMES}
+    others = [name for name in Timeline.columns if name not in _NAMES]
+    table = pd.concat([frame[others] for frame in frames], ignore_index=True)
+    return Timeline(table.assign(**{name: pd.Series(values) for name, values in names.items()}))
+
+
+def _steps(trace: RankTrace) -> pd.Series:
+    if trace.steps.empty:
+        return pd.Series(pd.array([pd.NA] * len(trace.gpu_ops), dtype="Int64"))
+    numbers = trace.steps["step"].to_numpy(dtype=np.int64)[np.maximum(trace.op_step, 0)]
+    return pd.Series(pd.arrays.IntegerArray(numbers, trace.op_step == NONE))
+
+
+def _calls(ops: pd.DataFrame) -> pd.Series:
+    is_comm = (ops["kind"] == "comm").to_numpy()
+    return pd.Series(pd.arrays.IntegerArray((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm))
+
+
+def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.Series:
+    """A column of `api_calls` for the operations' launches; absent where there is none."""
+    launch = trace.gpu_ops["launch"].to_numpy()
+    if not len(values):
+        return pd.Series(pd.array([pd.NA] * len(launch), dtype="Int64"))
+    return pd.Series(pd.arrays.IntegerArray(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE))
+
+
+def _launch_names(trace: RankTrace) -> pd.Categorical:
+    names = trace.api_calls["name"].cat
+    codes = _at_launch(trace, names.codes.to_numpy()).fillna(NONE).to_numpy(dtype=np.int64)
+    return pd.Categorical.from_codes(codes, categories=names.categories)

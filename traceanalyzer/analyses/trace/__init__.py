@@ -1,0 +1,1 @@
+"""What a capture holds beside operations: who recorded it, counters, ranges."""

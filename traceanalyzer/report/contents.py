@@ -1,0 +1,38 @@
+"""What a report holds: all that a writer sees."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.findings import Finding
+from traceanalyzer.model import Skipped
+from traceanalyzer.run_info import RunInfo
+
+FORMAT_VERSION = 1
+"""Of `summary.json`; rises when a reader of it must change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a writer sees.
+
+    Attributes:
+        label: name of the run.
+        results: by analysis, in the order in which a report shows them.
+        skipped: files, ranks and parts that were left out, and why.
+        notes: sentences that a reader of the figures must know.
+        run_info: the run.json beside the traces.
+        command: the command line that makes this report again.
+        created: when it was made, ISO 8601.
+        version: of traceanalyzer.
+    """
+
+    label: str
+    results: Mapping[str, Result]
+    findings: tuple[Finding, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+    run_info: RunInfo | None = None
+    command: str | None = None
+    created: str | None = None
+    version: str | None = None

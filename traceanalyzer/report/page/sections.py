@@ -1,0 +1,100 @@
+"""Which Result stands where on the page, and with which template."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.report import assets
+
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "time": "Where each rank’s time goes",
+        "findings": "Findings",
+        "communication": "Communication",
+        "idle": "Idle and launches",
+        "kernels": "Kernels and operators",
+        "streams": "Streams and copies",
+        "pipeline": "Pipeline",
+        "memory": "Memory",
+        "more": "More figures",
+        "about": "Integrity, window, definitions",
+    }
+)
+"""The page's parts in order, with their headings."""
+
+PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "time": ("headline", "steps", "breakdown", "phases", "balance", "gpu_utilization"),
+        "communication": (
+            "nccl",
+            "calls",
+            "stragglers",
+            "collectives",
+            "overlap",
+            "comm_phases",
+            "exposed_comm",
+            "matches",
+        ),
+        "idle": ("queue_depth", "idle", "launches", "sync_calls", "sync_copies", "cuda_api", "gpu_gaps", "gaps"),
+        "kernels": (
+            "kernels",
+            "nvtx_projection",
+            "categories",
+            "mfu",
+            "modules",
+            "fusions",
+            "graphs",
+            "operators",
+            "operator_kernels",
+            "efficiency",
+        ),
+        "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
+        "pipeline": ("pipeline_schedule", "pipelines", "pipeline"),
+        "memory": ("memory", "gpu_metrics"),
+        "about": ("integrity", "ranks", "clocks"),
+    }
+)
+"""The Results of each part in the order in which they stand there; one that is named nowhere stands under "more"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One Result's place on the page, and the template that draws it.
+
+    `is_folded`: the template has no heading, so it is a folded table; several of a part stand behind one line.
+    """
+
+    name: str
+    template: str
+    part: str
+    is_folded: bool
+
+
+def sections(results: Mapping[str, Result]) -> list[Section]:
+    """A section for each Result with rows; one with a row for each event only where it is given a place."""
+    placed = {name: part for part, names in PLACES.items() for name in names}
+    order = [*placed, *(name for name in results if name not in placed)]
+    return [
+        Section(
+            name, template := _template(name), placed.get(name, "more"), is_folded="<h3" not in assets.read(template)
+        )
+        for name in order
+        if name in results and _is_shown(results[name], is_placed=name in placed)
+    ]
+
+
+def _template(name: str) -> str:
+    own = f"sections/{name}.html"
+    return own if (assets.templates() / own).is_file() else "sections/default.html"
+
+
+def _is_shown(result: Result, *, is_placed: bool) -> bool:
+    return bool(len(result)) and not _says_nothing(result) and (is_placed or not result.is_detail)
+
+
+def _says_nothing(result: Result) -> bool:
+    """Whether a table has but numbers beside its keys, and none that is known and not 0."""
+    own = [column for column in result.columns if column not in result.keys]
+    kinds = [result.to_frame()[column].dtype.kind for column in own]
+    return bool(own) and set(kinds) <= set("iuf") and not result.to_frame()[own].fillna(0).any(axis=None)

@@ -1,0 +1,164 @@
+"""The tiles below the verdict: one figure each, with its spread over ranks and its definition."""
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import care
+from traceanalyzer.report.words.parts import Split
+from traceanalyzer.report.words.quantities import ABSENT, text
+from traceanalyzer.run_info import RunInfo
+
+APART = 0.2
+"""Ranks whose work differs by this share do not do the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure: mean over ranks, spread, and each rank's place on a scale from 0 to 100.
+
+    `sources` are the Results that it comes from; `doubt` says why one of them is to be read with care.
+    """
+
+    name: str
+    kind: str
+    value: str
+    detail: str
+    spread: tuple[str, ...]
+    marks: tuple[tuple[int, float], ...]
+    definition: str
+    sources: tuple[str, ...] = ("headline",)
+    doubt: str | None = None
+
+    @property
+    def places(self) -> list[float]:
+        """Where marks are drawn: of ranks at one place only one, so that 1,024 ranks stay few marks."""
+        return sorted({round(place, 1) for _, place in self.marks})
+
+
+def tiles(report: Report, split: Split | None) -> list[Tile]:
+    """Step time, compute, exposed communication, idle and overlap of the headline's steps; then what else is known."""
+    if split is None:
+        return []
+    frame = report.results["headline"].to_frame().set_index("rank")
+    doubts = care.doubted(report.results)
+    return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in _made(report, frame, split)]
+
+
+def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
+    return [
+        _length(frame, split, report.run_info),
+        _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs."),
+        replace(_share(frame, "exposed_comm", "Exposed communication", _larger_part(split),
+                       "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
+                sources=("headline", "exposed_comm")),
+        _share(frame, "idle", "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
+        _overlap(frame),
+        *_speed(report.run_info),
+        *_mfu(report),
+        *_memory(report.run_info),
+    ]  # fmt: skip
+
+
+def _larger_part(split: Split) -> str:
+    """The kind that stands for exposed communication."""
+    is_wait = split.has_wait and split.table["exposed_wait_ns"].sum() > split.table["exposed_transfer_ns"].sum()
+    return "wait" if is_wait else "transfer"
+
+
+def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
+    each = frame["window_ns"] / split.per
+    deviation = frame["step_std_ns"].dropna()
+    detail = f"± {text(deviation.mean(), '_ns')} between steps" if len(deviation) else split.basis
+    if info is not None and info.unprofiled is not None and info.unprofiled.mean is not None:
+        detail = f"{detail}; {text(info.unprofiled.mean, '_ns')} without the profiler"
+    name = "Step time" if split.steps else "Window"
+    definition = (
+        "From a step's first GPU operation to the next step's: mean over the complete steps that all ranks have."
+        if split.steps
+        else "From the first to the last GPU operation of the capture."
+    )
+    return Tile(name, "plain", text(each.mean(), "_ns"), detail, _spread(each, "_ns"), (), definition)
+
+
+def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
+    share = frame[f"{part}_pct"]
+    if share.isna().all():
+        return Tile(name, kind, ABSENT, "", (), (), definition)
+    marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
+    return Tile(name, kind, text(share.mean(), "_pct"), detail, _spread(share, "_pct"), marks, definition)
+
+
+def _overlap(frame: pd.DataFrame) -> Tile:
+    definition = "Share of the communication time that runs under compute; higher is better."
+    if frame["overlap_pct"].isna().all():
+        return Tile("Overlap", "plain", ABSENT, "no communication", (), (), definition)
+    return _share(frame, "overlap", "Overlap", "plain", definition)
+
+
+def _speed(info: RunInfo | None) -> list[Tile]:
+    if info is None or info.tokens_per_s is None:
+        return []
+    definition = "Tokens of one optimizer step over all ranks / step time without a profiler, as the run recorded it."
+    value = f"{info.tokens_per_s:,.0f}"
+    return [Tile("Tokens per second", "plain", value, "without the profiler", (), (), definition, sources=())]
+
+
+def _mfu(report: Report) -> list[Tile]:
+    """Of the complete steps; none without a known peak."""
+    frame = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
+    known = frame.dropna(subset="mfu_pct")
+    known = known[known["is_complete"].astype(bool)] if len(known) else known
+    if known.empty:
+        return []
+    first = known.iloc[0]
+    mean = known.groupby("rank")["mfu_pct"].mean()
+    peak = f"of {first['peak_tflops_per_s']:,.0f} TFLOP/s {first['element_type']}, {first['step_source']} step"
+    name = "MFU"
+    definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
+    marks = tuple((int(rank), float(value)) for rank, value in mean.items())
+    work = known.groupby("rank")["model_flops"].mean()
+    is_pipeline = "pipeline" in report.results and len(report.results["pipeline"]) > 0
+    if work.max() > (1 + APART) * work.min() and not is_pipeline:
+        # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
+        name = "FLOPs of peak"
+        peak += "; not called MFU: the ranks do not do the same work"
+    value, over_ranks = text(mean.mean(), "_pct"), _spread(mean, "_pct")
+    return [Tile(name, "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
+
+
+def _memory(info: RunInfo | None) -> list[Tile]:
+    rows = [row for row in (info.memory or ()) if row] if info is not None else []
+    peaks = pd.Series({row["rank"]: row.get("peak_allocated_bytes") for row in rows}, dtype="Float64").dropna()
+    if peaks.empty:
+        return []
+    definition = "Most memory that PyTorch's allocator had given out at once, as the run recorded it."
+    value = text(peaks.max(), "_bytes")
+    over_ranks = _spread(peaks, "_bytes")
+    return [Tile("Peak memory", "plain", value, "allocated, largest rank", over_ranks, (), definition, sources=())]
+
+
+def _transfer_and_wait(split: Split) -> str:
+    """Mean shares of transfer and wait, where they are known apart."""
+    if not split.has_wait:
+        return "transfer and wait not told apart"
+    window = split.table["window_ns"]
+    shares = {part.column: (100.0 * split.table[part.column] / window).mean() for part in split.parts}
+    pieces = [
+        f"{part.label.removeprefix('exposed').lstrip(', ')}\u00a0{text(shares[part.column], '_pct')}"
+        for part in split.parts
+        if part.kind in ("transfer", "wait", "unmatched") and split.table[part.column].any()
+    ]
+    return "; ".join(pieces)
+
+
+def _spread(values: pd.Series, column: str) -> tuple[str, ...]:
+    """Least and most, and whose they are."""
+    known = values.dropna()
+    if len(known) < 2:
+        return ()
+    low, high = known.idxmin(), known.idxmax()
+    if text(known[low], column) == text(known[high], column):
+        return ("the same on both ranks" if len(known) == 2 else f"the same on all {len(known)} ranks",)
+    return f"{text(known[low], column)} on rank {low},", f"{text(known[high], column)} on rank {high}"

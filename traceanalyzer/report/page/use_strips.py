@@ -1,0 +1,46 @@
+"""How busy each rank's GPU is over time, as a strip of stacked columns: one path for each kind keeps pages small."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.report.words.quantities import text
+
+KINDS = (("compute_ns", "compute"), ("exposed_comm_ns", "comm"), ("exposed_copy_ns", "copy"))
+"""From the bottom: column and colour; what is left of a stretch is idle."""
+
+HEIGHT = 100
+"""Of a column that is busy throughout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One rank: paths by kind in a box of `bins` by `HEIGHT`, and its lengths in words."""
+
+    rank: int
+    bins: int
+    paths: tuple[tuple[str, str], ...]
+    window: str
+    busy: str
+
+
+def strips(result: Result, ranks: Collection[int]) -> list[Strip]:
+    """A strip for each of the ranks that has any time; each spans its rank's own window."""
+    frame = result.to_frame()
+    return [_strip(int(rank), own) for rank, own in frame[frame["rank"].isin(ranks)].groupby("rank")]
+
+
+def _strip(rank: int, own: pd.DataFrame) -> Strip:
+    shares = own[[column for column, _ in KINDS]].div(own["bin_ns"], axis=0).astype("float64") * HEIGHT
+    tops = HEIGHT - shares.cumsum(axis=1)
+    paths = tuple((kind, _path(own["bin"], tops[column], shares[column])) for column, kind in KINDS)
+    window = int(own["bin_ns"].sum())
+    busy = 100.0 * int(own["busy_ns"].sum()) / max(window, 1)
+    return Strip(rank, len(own), paths, text(window, "_ns"), text(busy, "_pct"))
+
+
+def _path(bins: pd.Series, tops: pd.Series, heights: pd.Series) -> str:
+    columns = zip(bins, tops, heights, strict=True)
+    return "".join(f"M{place} {top:.1f}h1v{height:.1f}h-1z" for place, top, height in columns if height >= 0.05)

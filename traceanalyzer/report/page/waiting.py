@@ -1,0 +1,65 @@
+"""Who makes the others wait, and which waits cannot be measured."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.findings.balance import apart
+from traceanalyzer.findings.basis import Basis
+from traceanalyzer.findings.stragglers import LEAST_COST_PCT
+from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
+from traceanalyzer.report.words.quantities import text
+
+COLUMNS = (
+    "rank", "cost_max_ns", "cost_max_rank", "cost_pct", "cost_mean_ns", "waiting_ranks", "collective",
+    "steps_affected", "cause", "cause_ns", "operation", "operation_ns",
+)  # fmt: skip
+"""Of a straggler's row those that a page shows."""
+
+
+def costly(stragglers: Result) -> pd.DataFrame:
+    """Stragglers for which a rank waits at least as long as a finding asks for."""
+    frame = stragglers.to_frame()
+    return frame[(frame["cost_pct"] >= LEAST_COST_PCT).fillna(value=False)]
+
+
+def too_cheap(stragglers: Result) -> str:
+    """A sentence about the rows that `costly` leaves out; empty without any."""
+    rest = len(stragglers) - len(costly(stragglers))
+    if not rest:
+        return ""
+    who = (
+        "Where waits can be told from transfers, no rank makes another wait"
+        if rest == len(stragglers)
+        else f"The {rest} other ranks make nobody wait"
+    )
+    return f"{who} for {LEAST_COST_PCT:.0f} % of a step; tables/stragglers.csv has all."
+
+
+def not_measured(results: Mapping[str, Result], split: Split | None) -> str:
+    """Which calls of the headline's steps wait in a way that cannot be measured, and how much time that is."""
+    calls = unsplit_calls(results, headline_steps(results))
+    if split is None or calls.empty or "exposed_unmatched_ns" not in split.table:
+        return ""
+    counts = calls.groupby(["why_not_split", "collective"], sort=False).size()
+    whys = [
+        f"{', '.join(f'{count} {name}' for name, count in _named(own))} ({why})"
+        for why, own in counts.groupby("why_not_split", sort=False)
+    ]
+    basis = Basis.of(results["headline"], results["steps"])
+    exposed = split.table.set_index("rank")["exposed_unmatched_ns"] / split.per
+    worst = exposed.idxmax()
+    per = " a step" if split.steps else ""
+    return (
+        f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], '_ns')}{per} of exposed "
+        f"communication, on rank {worst}.{apart(results['instances'], basis)}"
+    )
+
+
+def _named(counts: pd.Series) -> list[tuple[str, int]]:
+    plural = {"peer_copy": "peer copies"}
+    return [
+        (plural.get(key[1], key[1].replace("_", "-") + "s") if count > 1 else key[1].replace("_", "-"), int(count))
+        for key, count in counts.items()
+    ]

@@ -1,0 +1,263 @@
+"""The timeline's operations as bytes for a page: columns of differences, deflated, in base64.
+
+A column is a run of unsigned LEB128 numbers. For each rank come, in this order: start after the previous start,
+duration, name, stream, step, launch delay, launch call, operator and what is around it (0: not known, else one
+more); then for its communication operations call label and bytes (0: not known), wait (0: not known, else one more)
+and why there is no wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the
+previous start, length, cause and what the host did (0: not known).
+The ranks lie one after the other.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.names import short_name
+from traceanalyzer.report.assets import packed
+from traceanalyzer.report.timeline.clocks import Clock, common_clock
+from traceanalyzer.report.words.parts import unsplit_calls, unsplit_part
+from traceanalyzer.report.words.wording import element_types
+
+MOST_OF_SHAPES = 240
+"""Characters of an operator with its shapes: optimizers have hundreds of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineData:
+    """What the page's script reads.
+
+    Attributes:
+        meta: names, ranks, steps, bands and gaps; JSON, deflated, base64.
+        operations: columns as above; deflated, base64.
+        count: operations in them.
+        ranks: ranks in them.
+        left_out: ranks that are not.
+        clock: how the ranks lie beside each other.
+    """
+
+    meta: str
+    operations: str
+    count: int
+    ranks: list[int]
+    left_out: list[int]
+    clock: Clock
+
+
+def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
+    """All ranks' operations, or those of as many as fit; `None` without any."""
+    if "timeline" not in results or not len(results["timeline"]):
+        return None
+    table = results["timeline"].table
+    clock = common_clock(table, results)
+    counts = table.groupby("rank").size()
+    kept = _kept(counts, results)
+    table = table[table["rank"].isin(kept)]
+    names, name_ids = _names(table)
+    table, operators, paths = _with_origins(table)
+    calls, labels, whys = _calls(results)
+    gaps, causes, doings = _gaps(results.get("gaps"))
+    ranks, columns = [], []
+    for rank in kept:
+        own = table[table["rank"] == rank]
+        entry, made = _rank(rank, own, name_ids[(table["rank"] == rank).to_numpy()], calls.get(rank), clock)
+        first, idle = _gap_columns(gaps.get(rank), clock, rank)
+        ranks.append(entry | first)
+        columns += [*made, *idle]
+    meta = {
+        "zero": str(clock.zero_ns),
+        "names": names,
+        "calls": labels,
+        "whys": whys,
+        "unsplit": unsplit_part(unsplit_calls(results)).label,
+        "launches": [str(name) for name in table["launch"].cat.categories],
+        "operators": operators,
+        "paths": paths,
+        "causes": causes,
+        "knows_causes": "gaps" in results,
+        "doings": doings,
+        "ranks": ranks,
+        "steps": _bands(results.get("steps"), clock, kept),
+        "bands": _ranges(results.get("gpu_ranges"), clock, kept),
+    }
+    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
+    left_out = sorted(set(map(int, ran)) - set(kept))
+    return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
+                        len(table), kept, left_out, clock)  # fmt: skip
+
+
+def varints(values: np.ndarray) -> bytes:
+    """Unsigned LEB128 of each value, one after the other.
+
+    Raises:
+        ValueError: a value is negative.
+    """
+    numbers = np.asarray(values, dtype=np.int64)
+    if len(numbers) and numbers.min() < 0:
+        raise ValueError("only values from 0 have an unsigned code")
+    lengths = np.ones(len(numbers), dtype=np.int64)
+    for shift in range(7, 63, 7):
+        lengths += (numbers >> shift) > 0
+    ends = np.cumsum(lengths)
+    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    for place in range(9):
+        held = lengths > place
+        more = np.where(lengths[held] > place + 1, 128, 0)
+        out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
+    return out.tobytes()
+
+
+def _kept(counts: pd.Series, results: Mapping[str, Result]) -> list[int]:
+    """Ranks whose operations are carried: all, or as many as fit, those that lose most time first."""
+    if counts.sum() <= MOST_OPERATIONS:
+        return [int(rank) for rank in counts.index]
+    table = results["headline"].to_frame().set_index("rank")
+    lost = (table["idle_ns"] + table["exposed_comm_ns"]).sort_values(ascending=False)
+    fits = counts.reindex(lost.index).cumsum() <= MOST_OPERATIONS
+    return sorted(int(rank) for rank in (lost.index[fits] if fits.any() else lost.index[:1]))
+
+
+def _names(table: pd.DataFrame) -> tuple[list[list[Any]], np.ndarray]:
+    """Distinct (short name, full name, kind) and each row's place among them."""
+    kinds = table["kind"].cat.codes.to_numpy().astype(np.int64)
+    pair = table["name"].cat.codes.to_numpy().astype(np.int64) * 4 + kinds
+    distinct, ids = np.unique(pair, return_inverse=True)
+    full = table["name"].cat.categories
+    kind_names = table["kind"].cat.categories
+    entries = [(str(full[code // 4]), str(kind_names[code % 4])) for code in distinct.tolist()]
+    return [[short_name(name), name, kind] for name, kind in entries], ids
+
+
+def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """The table with each row's operator (`origin`) and path (`around`), 0 for none, else one more than its text's."""
+    operators, shapes = table["operator"].cat, table["shapes"].cat
+    pair = operators.codes.astype(np.int64) * (len(shapes.categories) + 1) + shapes.codes + 1
+    codes, pairs = pd.factorize(pair.where(operators.codes >= 0))  # -1 where there is no operator
+    texts = [divmod(int(pair), len(shapes.categories) + 1) for pair in pairs]
+    said = [_called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts]
+    path = table["path"].cat
+    around, used = pd.factorize(path.codes.where(path.codes >= 0))
+    paths = [str(path.categories[int(code)]) for code in used]
+    inside = [" › ".join(short_name(part) for part in whole.split("/")) for whole in paths]
+    return table.assign(origin=codes + 1, around=around + 1), said, inside
+
+
+def _called(operator: str, shapes: str) -> str:
+    text = f"{operator} {shapes}".strip()
+    return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
+
+
+def _rank(
+    rank: int, own: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None, clock: Clock
+) -> tuple[dict[str, Any], list[bytes]]:
+    starts = own["start_ns"].to_numpy(dtype=np.int64) - clock.shift_ns(rank)
+    streams, stream_ids = np.unique(own["stream"].to_numpy(), return_inverse=True)
+    delay = (own["start_ns"] - own["launch_start_ns"]).astype("Int64")
+    launch_names = own["launch"].cat.codes.to_numpy().astype(np.int64) + 1
+    kinds = own["kind"].astype("str").to_numpy()
+    columns = [
+        np.diff(starts, prepend=starts[:1]),
+        own["end_ns"].to_numpy() - own["start_ns"].to_numpy(),
+        names,
+        stream_ids,
+        _or_zero(own["step"]),
+        _or_zero(delay.where(delay >= 0)),
+        launch_names,
+        own["origin"].to_numpy(dtype=np.int64),
+        own["around"].to_numpy(dtype=np.int64),
+        *_call_columns(own[kinds == "comm"], calls),
+        _or_zero(own["size_bytes"][kinds == "copy"]),
+    ]
+    entry = {"rank": rank, "count": len(own), "first": int(starts[0] - clock.zero_ns), "streams": streams.tolist()}
+    return entry, [varints(column) for column in columns]
+
+
+def _or_zero(values: pd.Series) -> np.ndarray:
+    """One more than each value, 0 where it is absent."""
+    numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
+    return numbers
+
+
+def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
+    if calls is None:
+        return [np.zeros(len(comm), dtype=np.int64)] * 4
+    rows = calls.reindex(comm["call"].astype("int64"))
+    wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
+    return [_or_zero(rows["label"]), _or_zero(rows["size_bytes"]), _or_zero(wait), _or_zero(rows["why"])]
+
+
+def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+    """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
+    frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
+    if frame.empty:
+        return {}, [], []
+    text = frame["collective"].astype("str").str.replace("_", "-")
+    frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
+    for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
+        text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
+    codes, labels = pd.factorize(text)
+    frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
+    if "call_waits" in results:
+        waits = results["call_waits"].to_frame()[["rank", "call", "wait_ns", "why_not_split"]]
+        frame = frame.merge(waits, on=["rank", "call"], how="left")
+    else:
+        frame = frame.assign(wait_ns=pd.NA, why_not_split=pd.NA)
+    reasons, whys = pd.factorize(frame["why_not_split"])
+    frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64"), why=pd.array(reasons, "Int64"))
+    frame["why"] = frame["why"].where(reasons >= 0)
+    by_rank = {int(rank): own.set_index("call") for rank, own in frame.groupby("rank")}
+    return by_rank, [str(label) for label in labels], [str(why) for why in whys]
+
+
+def _bands(steps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
+    """[rank, step, start, end, complete] of each step's GPU window."""
+    if steps is None or not len(steps):
+        return []
+    frame = steps.to_frame()
+    frame = frame[frame["start_ns"].notna() & frame["rank"].isin(ranks)]
+    return [
+        [rank, step, clock.place(rank, start), clock.place(rank, start) + length, bool(complete)]
+        for rank, step, start, length, complete in zip(
+            *(frame[name].tolist() for name in ("rank", "step", "start_ns", "window_ns", "is_complete")), strict=True
+        )
+    ]
+
+
+def _ranges(ranges: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
+    """[rank, name, start, end, depth] of each of the user's ranges on the GPU."""
+    if ranges is None or not len(ranges):
+        return []
+    frame = ranges.to_frame()
+    frame = frame[frame["rank"].isin(ranks)]
+    return [
+        [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
+        for rank, name, start, end, depth in zip(
+            *(frame[name].tolist() for name in ("rank", "name", "start_ns", "end_ns", "depth")), strict=True
+        )
+    ]
+
+
+def _gaps(gaps: Result | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+    """By rank its gaps with the numbers of their cause and of what the host did, and what those say."""
+    if gaps is None or not len(gaps):
+        return {}, [], []
+    frame = gaps.to_frame()
+    cause, causes = pd.factorize(frame["cause"].astype("str"))
+    doing, doings = pd.factorize(frame["doing"].map(short_name, na_action="ignore"))  # -1 where it is absent
+    frame = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=doing + 1)
+    return {int(rank): own for rank, own in frame.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
+
+
+def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[bytes]]:
+    if gaps is None:
+        return {"gaps": 0, "first_gap": 0}, []
+    gaps = gaps.sort_values("start_ns")
+    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
+    columns = (np.diff(starts, prepend=starts[:1]), gaps["length_ns"], gaps["cause"], gaps["doing"])
+    entry = {"gaps": len(gaps), "first_gap": clock.place(rank, int(starts[0]))}
+    return entry, [varints(np.asarray(column, dtype=np.int64)) for column in columns]

@@ -1,0 +1,124 @@
+"""What a reader must know before trusting the figures, and which figures carry a mark for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.findings import Finding
+from traceanalyzer.report.contents import Report
+
+MARKING = ("high", "medium")
+"""Severities of integrity checks that mark what they affect; graver ones are the first thing that a reader sees."""
+
+MANY_PCT = 10.0
+"""Operations without a step or launch in this share are worth a sentence."""
+
+
+def sentences(report: Report) -> list[str]:
+    """One sentence for each thing; none when the capture is clean."""
+    return [*(f"{item.what}: {item.why}" for item in report.skipped), *of_what_is_here(report)]
+
+
+def of_what_is_here(report: Report) -> list[str]:
+    """The same without what was skipped."""
+    ranks = report.results["ranks"].to_frame()
+    return [
+        *report.notes,
+        *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks)),
+        *(_checks(report.results["integrity"]) if "integrity" in report.results else _of_ranks(ranks)),
+    ]
+
+
+def doubted(results: Mapping[str, Result]) -> dict[str, str]:
+    """Results whose figures the integrity checks make unreliable, by name, and why."""
+    if "integrity" not in results:
+        return {}
+    found: dict[str, list[str]] = {}
+    for sentence, affects in _by_check(results["integrity"]):
+        for name in affects:
+            found.setdefault(name, []).append(sentence)
+    return {name: " ".join(sentences) for name, sentences in found.items()}
+
+
+def doubt_of(names: Iterable[str], doubts: Mapping[str, str]) -> str | None:
+    """Why a figure that comes from these Results is in doubt; `None` when it is not."""
+    reasons = [doubts[name] for name in names if name in doubts]
+    return " ".join(dict.fromkeys(reasons)) or None
+
+
+def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, str]) -> tuple[Finding, ...]:
+    """The findings; those that rest on doubted Results say so in their caveat."""
+    made = []
+    for finding in findings:
+        doubt = doubt_of(finding.sources, doubts)
+        caveat = " ".join(text for text in (finding.caveat, doubt and f"Read with care: {doubt}") if text)
+        made.append(replace(finding, caveat=caveat or None))
+    return tuple(made)
+
+
+def _by_check(integrity: Result) -> list[tuple[str, list[str]]]:
+    """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it affects."""
+    frame = integrity.to_frame()
+    frame = frame[frame["severity"].isin(MARKING)]
+    made = []
+    for _, rows in frame.groupby("check", sort=False):
+        worst = rows.loc[rows["count"].idxmax()]
+        sentence = str(worst["sentence"]) if pd.isna(worst["rank"]) else f"Rank {worst['rank']}: {worst['sentence']}"
+        if len(rows) > 1:
+            sentence += f" The same is found on {len(rows) - 1:,} other rank{'s' if len(rows) > 2 else ''}."
+        affects = sorted({name for text in rows["affects"] for name in str(text).split(", ")})
+        made.append((sentence, affects))
+    return made
+
+
+def _checks(integrity: Result) -> list[str]:
+    """What the integrity checks found, worst first; what marks nothing stays in its table."""
+    return [sentence for sentence, _ in _by_check(integrity)]
+
+
+def _of_some_ranks(noted: pd.DataFrame, ranks: int, most: int = 8) -> list[str]:
+    """Each note of the files once, with the ranks that it is of unless it is of all."""
+    made = []
+    for note, rows in noted.groupby("notes", sort=False):
+        numbers = [str(rank) for rank in rows["rank"][:most]] + (["…"] if len(rows) > most else [])
+        who = f"{'Rank' if len(rows) == 1 else 'Ranks'} {', '.join(numbers)}: "
+        made.append(str(note) if len(rows) == ranks else who + str(note))
+    return made
+
+
+def _of_ranks(ranks: pd.DataFrame) -> list[str]:
+    return [*_damage(ranks), *_missing(ranks), *_without_launch(ranks)]
+
+
+def _damage(ranks: pd.DataFrame) -> list[str]:
+    cut = [str(rank) for rank in ranks["rank"][ranks["truncated"].fillna(value=False).astype(bool)]]
+    skipped = ranks[ranks["events_skipped"].fillna(0) > 0]
+    return [
+        *([f"The files of ranks {', '.join(cut)} are cut off: their last part is missing."] if cut else []),
+        *(
+            f"Rank {rank}: {count:,} events could not be read."
+            for rank, count in zip(skipped["rank"], skipped["events_skipped"], strict=True)
+        ),
+    ]
+
+
+def _missing(ranks: pd.DataFrame) -> list[str]:
+    sizes = ranks["world_size"].dropna()
+    if sizes.empty or len(ranks) >= sizes.max():
+        return []
+    return [f"{len(ranks)} of the job's {int(sizes.max())} ranks are here; figures over ranks are of these."]
+
+
+def _without_launch(ranks: pd.DataFrame) -> list[str]:
+    share = 100.0 * ranks["operations_without_launch"] / ranks["operations"]
+    many = share[share >= MANY_PCT]
+    if many.empty:
+        return []
+    return [
+        (
+            f"Up to {many.max():.0f} % of a rank's GPU operations were queued before the capture began: they belong to "
+            "no step, and the capture does not say what launched them."
+        )
+    ]

@@ -1,0 +1,148 @@
+"""The parts that each rank's time is split into, as the bars, tiles and verdict show them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.time.headline import shared_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a rank's time; `kind` is its colour."""
+
+    column: str
+    label: str
+    kind: str
+    definition: str
+
+
+COMPUTE = Part("compute_ns", "compute", "compute", "At least one compute kernel runs.")
+COPY = Part("exposed_copy_ns", "exposed copy", "copy", "A copy or memset runs, but no compute or communication.")
+COMM = Part(
+    "exposed_comm_ns", "exposed communication", "comm",
+    "Communication runs, but no compute: transfer and waiting for other ranks together.",
+)  # fmt: skip
+IDLE = Part("idle_ns", "idle", "idle", "Nothing runs on the GPU.")
+
+COMM_PARTS = (
+    Part("exposed_transfer_ns", "exposed transfer", "transfer", "Data moves between ranks and no compute hides it."),
+    Part("exposed_wait_ns", "exposed wait", "wait", "A communication kernel waits for a later rank; no compute runs."),
+    Part(
+        "exposed_unmatched_ns", "exposed, unmatched", "unmatched",
+        "Exposed communication whose calls could not be matched between ranks.",
+    ),
+)  # fmt: skip
+
+INSEPARABLE = "transfer + wait, not separable"
+_INSEPARABLE_PART = replace(
+    COMM_PARTS[-1], label=f"exposed {INSEPARABLE}",
+    definition="Exposed communication whose ranks do not wait alike: collectives with one root, uneven all-to-alls.",
+)  # fmt: skip
+UNSPLIT = "exposed, unmatched or not separable"
+"""What exposed communication that is neither transfer nor wait is called where its calls are not at hand."""
+_EITHER_PART = replace(
+    COMM_PARTS[-1], label=UNSPLIT,
+    definition=f"{COMM_PARTS[-1].definition} Or: {_INSEPARABLE_PART.definition}",
+)  # fmt: skip
+
+IDLE_PARTS = (
+    Part("sync_ns", "idle: synchronising call", "idle-sync", "The host was inside a synchronising call."),
+    Part("data_ns", "idle: data loader", "idle-data", "The host was in the data loader."),
+    Part("host_ns", "idle: host", "idle-host", "The host was busy otherwise: Python, operators, other API calls."),
+    Part("launch_ns", "idle: launch latency", "idle-launch", "The next operation was launched and about to start."),
+    Part("unknown_ns", "idle: unknown cause", "idle-unknown", "The capture does not say why nothing ran."),
+    Part("between_kernels_ns", "idle: between kernels", "idle-between", "Gaps under 5 µs."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Each rank's time by part.
+
+    Attributes:
+        basis: what it is of: `steps 2 to 3`, or `whole capture`.
+        steps: number of those steps; `None` for a whole capture.
+        parts: in the order of the bars.
+        table: `rank`, `window_ns` and a column for each part, summed over the basis; the parts add up.
+    """
+
+    basis: str
+    steps: int | None
+    parts: tuple[Part, ...]
+    table: pd.DataFrame
+
+    @property
+    def per(self) -> int:
+        """By what to divide for a mean step; 1 for a whole capture."""
+        return self.steps or 1
+
+    @property
+    def has_wait(self) -> bool:
+        """Whether exposed communication is told apart into transfer and wait."""
+        return any(part.kind == "wait" for part in self.parts)
+
+
+def split(results: Mapping[str, Result]) -> Split | None:
+    """The headline's breakdown with communication and idle in their own parts where Results have them.
+
+    `None` without any rank. Parts that do not add up to what they divide are left out.
+    """
+    headline = results["headline"].to_frame()
+    if headline.empty:
+        return None
+    chosen = headline_steps(results)
+    table = headline[["rank", "window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]]
+    comm_parts = (*COMM_PARTS[:-1], unsplit_part(unsplit_calls(results, chosen)))
+    table, comm = _divided(table, results.get("exposed_comm"), COMM, comm_parts, chosen)
+    table, idle = _divided(table, results.get("idle"), IDLE, IDLE_PARTS, chosen)
+    steps = headline["steps"].iloc[0]
+    return Split(
+        str(headline["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
+        (COMPUTE, *comm, COPY, *idle), table.reset_index(drop=True),
+    )  # fmt: skip
+
+
+def unsplit_calls(results: Mapping[str, Result], steps: Sequence[int] = ()) -> pd.DataFrame:
+    """The calls of these steps, or all, whose transfer and wait are not told apart: rows of `call_waits`."""
+    if "call_waits" not in results:
+        return pd.DataFrame(columns=["rank", "step", "collective", "is_matched", "why_not_split"])
+    frame = results["call_waits"].to_frame()
+    frame = frame[frame["transfer_ns"].isna()]
+    return frame[frame["step"].isin(steps)] if len(steps) else frame
+
+
+def unsplit_part(calls: pd.DataFrame) -> Part:
+    """What exposed communication that is neither transfer nor wait is called, by the calls that it can be of."""
+    is_matched = calls["is_matched"].astype(bool)
+    if is_matched.empty or not is_matched.any():
+        return COMM_PARTS[-1]
+    return _INSEPARABLE_PART if is_matched.all() else _EITHER_PART
+
+
+def headline_steps(results: Mapping[str, Result]) -> list[int]:
+    """Numbers of the steps that the headline is of; none when it is of the whole capture."""
+    headline, steps = results["headline"].to_frame(), results["steps"].to_frame()
+    if headline.empty or steps.empty or headline["steps"].isna().all():
+        return []
+    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)]
+    return shared_steps(complete, set(headline["rank"]))
+
+
+def _divided(
+    table: pd.DataFrame, detail: Result | None, whole: Part, parts: tuple[Part, ...], steps: list[int]
+) -> tuple[pd.DataFrame, tuple[Part, ...]]:
+    """The table with `whole`'s parts as columns when they are there and add up, else as it is."""
+    if detail is None or not len(detail):
+        return table, (whole,)
+    frame = detail.to_frame()
+    columns = [part.column for part in parts if part.column in frame]
+    rows = frame[frame["step"].isin(steps)] if steps else frame[frame["step"].isna()]
+    sums = rows.groupby("rank")[columns].sum(min_count=1)
+    joined = table.join(sums, on="rank")
+    total = joined[columns].sum(axis=1)
+    if joined[columns].isna().all(axis=1).any() or (total != joined[whole.column]).any():
+        return table, (whole,)
+    return joined.fillna(dict.fromkeys(columns, 0)), tuple(part for part in parts if part.column in columns)

@@ -1,0 +1,167 @@
+"""Two or three sentences that say where the step time went: the findings' own words, or the breakdown's."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.findings import Finding
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words.parts import Split
+from traceanalyzer.report.words.quantities import digits, text
+
+NOTABLE_PCT = 10.0
+"""A part that takes less of the time is not worth a sentence."""
+
+APART_PCT = 20.0
+"""Ranks whose shares differ by more than this are called out."""
+
+MOST_FINDINGS = 2
+MOST_SENTENCES = 3
+
+
+def sentences(report: Report, split: Split | None) -> list[str]:
+    """The verdict, most important first; says so when nothing is wrong."""
+    if split is None:
+        return ["No GPU operation was recorded, so there is nothing to split."]
+    shares = _shares(split)
+    found = _said(report.findings)
+    if not found:
+        return [_length(split, shares), *_from_breakdown(report, split, shares)]
+    pair = _one_waits_for_another(report, split, shares)[:1]
+    # The picture that the bars show comes first, unless a finding says the same.
+    is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
+    return [_length(split, shares), *([] if is_said else pair), *_joined(found)]
+
+
+def _said(findings: Sequence[Finding]) -> list[str]:
+    """What the first findings say, each with the first two that it has taken in."""
+    grave = [finding for finding in findings if finding.severity in ("high", "medium")][:MOST_FINDINGS]
+    return [item.title for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
+
+
+def _joined(titles: list[str]) -> list[str]:
+    """Titles that begin alike become one sentence: `Rank 0's host is late: its GPU idles …; rank 1 waits …`."""
+    made: dict[str, str] = {}
+    for title in titles:
+        subject, colon, rest = title.partition(": ")
+        if colon and subject in made:
+            made[subject] = f"{made[subject].removesuffix('.')}; {rest}"
+        else:
+            made[subject if colon else title] = title
+    return list(made.values())
+
+
+def _shares(split: Split) -> pd.DataFrame:
+    """Per cent of each rank's window by part, with communication and idle as wholes."""
+    parts = split.table.set_index("rank")
+    return 100.0 * parts.div(parts["window_ns"], axis=0)
+
+
+def _length(split: Split, shares: pd.DataFrame) -> str:
+    mean_ns = split.table["window_ns"].mean() / split.per
+    compute = shares["compute_ns"]
+    what = f"A step takes {text(mean_ns, '_ns')}" if split.steps else f"The capture spans {text(mean_ns, '_ns')}"
+    if len(shares) == 1:
+        return f"{what}. The GPU computes for {digits(compute.iloc[0])} % of it."
+    spread = (
+        f" ({digits(compute.min())} to {digits(compute.max())} % over ranks)"
+        if compute.max() - compute.min() >= 1
+        else ""
+    )
+    return f"{what}. GPUs compute for {digits(compute.mean())} % of it{spread}."
+
+
+def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
+    idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
+    made = _one_waits_for_another(report, split, shares) if len(shares) > 1 else []
+    if not made:
+        made = [
+            _shared(name, share)
+            for name, share in (("idle", idle), ("in communication that no compute hides", comm))
+            if share.mean() >= NOTABLE_PCT
+        ]
+    return made or [
+        (
+            f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
+            "exposed communication."
+        ),
+        *_of_the_peak(report),
+    ]
+
+
+def _of_the_peak(report: Report) -> list[str]:
+    """How near a run without faults is to what its GPUs and links can do."""
+    mfu = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
+    known = mfu.dropna(subset="mfu_pct")
+    said = []
+    if len(known):
+        first, share = known.iloc[0], known.loc[known["is_complete"].astype(bool), "mfu_pct"].mean()
+        said.append(
+            f"What there is to gain lies in the kernels: model FLOPs are {digits(share)} % of the peak of "
+            f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:,.0f} TFLOP/s)."
+        )
+    return said + _of_the_kernels(report)
+
+
+def _of_the_kernels(report: Report) -> list[str]:
+    """Whether compute is matrix work, or kernels that move data and that fusing shortens."""
+    table = report.results["categories"].to_frame() if "categories" in report.results else pd.DataFrame()
+    compute = table[~table["category"].isin(["communication", "copy"])] if len(table) else table
+    if compute.empty:
+        return []
+    matrix = compute["category"].isin(MATRIX_CATEGORIES)
+    if matrix.all():
+        return []
+    share = 100 * float(compute.loc[~matrix, "gpu_ns"].sum()) / float(compute["gpu_ns"].sum())
+    rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
+    most = " and ".join(str(name) for name in rest.index[:2])
+    said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
+    return [f"{said}: fusing (torch.compile) may shorten it."]
+
+
+def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
+    """The sentence for one rank idle while another sits in a collective."""
+    idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
+    late, waiting = _late_and_waiting(shares)
+    is_apart = idle[late] - idle[waiting] >= APART_PCT and comm[waiting] - comm[late] >= APART_PCT
+    if late == waiting or not is_apart:
+        return []
+    table = split.table.set_index("rank")
+    unit = " a step" if split.steps else ""
+    return [
+        (
+            f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, '_ns')}{unit} "
+            f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(report, waiting)} for "
+            f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, '_ns')}{unit} ({digits(comm[waiting])} %)."
+        ),
+        (
+            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank "
+            f"{late}: look at what keeps rank {late}'s host from launching."
+        ),
+    ]
+
+
+def _late_and_waiting(shares: pd.DataFrame) -> tuple[int, int]:
+    """The rank that idles most, and the one that sits in communication most."""
+    return int(shares["idle_ns"].idxmax()), int(shares["exposed_comm_ns"].idxmax())
+
+
+def _collective(report: Report, rank: int) -> str:
+    """The collective of which most time is exposed on a rank."""
+    nccl = report.results["nccl"].to_frame()
+    own = nccl[nccl["rank"] == rank]
+    if own.empty:
+        return "communication"
+    return str(own.loc[own["exposed_comm_ns"].idxmax(), "collective"]).replace("_", "-")
+
+
+def _shared(name: str, share: pd.Series) -> str:
+    if len(share) == 1:
+        return f"For {digits(share.iloc[0])} % of the time it is {name}."
+    if share.max() - share.min() < APART_PCT:
+        return f"On average {digits(share.mean())} % of the time is spent {name}."
+    return (
+        f"On average {digits(share.mean())} % of the time is spent {name}, unevenly: {digits(share.max())} % on rank "
+        f"{share.idxmax()}, {digits(share.min())} % on rank {share.idxmin()}."
+    )

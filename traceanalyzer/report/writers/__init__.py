@@ -1,0 +1,41 @@
+"""A report as files: each form in which it can be written."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from traceanalyzer.report.contents import Report
+
+Writer = Callable[[Report, Path], list[Path]]
+"""Writes a report into a folder and returns the files it made."""
+
+
+def write_html(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
+    """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside it."""
+    from traceanalyzer.report.writers import html
+
+    return html.write(report, folder, plotlyjs=plotlyjs)
+
+
+def _write_csv(report: Report, folder: Path) -> list[Path]:
+    from traceanalyzer.report.writers import tables
+
+    return tables.write_csv(report, folder)
+
+
+def _write_json(report: Report, folder: Path) -> list[Path]:
+    from traceanalyzer.report.writers import tables
+
+    return tables.write_json(report, folder)
+
+
+def _write_parquet(report: Report, folder: Path) -> list[Path]:
+    from traceanalyzer.report.writers import tables
+
+    return tables.write_parquet(report, folder)
+
+
+WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {"html": write_html, "csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
+)
+"""By the name that `--format` takes."""

@@ -1,0 +1,121 @@
+"""The report as one HTML page that needs no network."""
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from traceanalyzer.report import assets
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
+from traceanalyzer.report.page.charts import Charts
+from traceanalyzer.report.page.figures import FIGURES
+from traceanalyzer.report.page.icicle import icicle
+from traceanalyzer.report.page.schedule import schedule
+from traceanalyzer.report.page.sections import PARTS, sections
+from traceanalyzer.report.timeline.timeline_data import timeline_data
+from traceanalyzer.report.words import care, quantities, verdict, wording
+from traceanalyzer.report.words.parts import headline_steps, split
+from traceanalyzer.report.words.run_facts import headline_facts
+
+
+def write(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
+    """Write `summary.html`.
+
+    Args:
+        report: what to show.
+        folder: where to write.
+        plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
+            `directory` writes `plotly.min.js` beside it once, for many reports in one place.
+    """
+    path = folder / "summary.html"
+    path.write_text(page(report, plotlyjs=plotlyjs), encoding="utf-8")
+    if plotlyjs == "directory":
+        return [path, assets.write_plotly(folder)]
+    return [path]
+
+
+def page(report: Report, *, plotlyjs: str = "inline") -> str:
+    """The page's text."""
+    environment = assets.environment()
+    charts = Charts(plotlyjs)
+    parts = split(report.results)
+    context: dict[str, Any] = {
+        "report": report,
+        "results": report.results,
+        "split": parts,
+        "verdict": verdict.sentences(report, parts),
+        "tiles": tiles.tiles(report, parts),
+        "care": care.sentences(report),
+        "doubted": care.doubted(report.results),
+        "head": _head(report),
+        "timeline": timeline_data(report.results),
+        "parts": PARTS.items(),
+        "sections": sections(report.results),
+        "view": partial(table_view.view, zero_ns=_zero(report)),
+        "view_of": table_view.view_of,
+        "evidence": table_view.evidence,
+        "over_ranks": over_ranks,
+        "by_collective": by_collective,
+        "use_strips": use_strips,
+        "waiting": waiting,
+        "schedule": schedule,
+        "zero_ns": _zero(report),
+        "heat": heat,
+        "plain_rows": table_view.PLAIN_ROWS,
+        "chart": charts.add,
+        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
+        "charts": charts,
+        "scripts": assets.scripts(),
+        "style": Markup(assets.read("styles/report.css")),  # noqa: S704 - our own file
+    }
+    # The body is rendered first: only then is it known which charts there are, and with them which scripts run.
+    body = environment.get_template("page/body.html").render(context)
+    return environment.get_template("page/report.html").render(context, body=Markup(body))  # noqa: S704 - escaped above
+
+
+def _head(report: Report) -> list[str]:
+    """What the run was: strategy and model where a run.json says so, GPUs, world size, steps, window, software."""
+    ranks = report.results["ranks"].to_frame()
+    told = headline_facts(report.run_info) if report.run_info else []
+    if ranks.empty:
+        return told
+    models = ranks["device_name"].dropna().value_counts()
+    gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
+    sizes = ranks["world_size"].dropna().unique().tolist()
+    if not sizes and report.run_info and report.run_info.world_size:
+        sizes = [report.run_info.world_size]
+    steps = report.results["steps"].to_frame()
+    facts = [
+        *told,
+        *gpus,
+        f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        _captured(steps["step"].nunique(), len(headline_steps(report.results))),
+        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
+        *_versions(ranks["versions"].dropna().unique().tolist()),
+    ]
+    return [fact for fact in facts if fact]
+
+
+def _captured(steps: int, complete: int) -> str:
+    if not steps:
+        return "no steps marked"
+    return f"{steps} steps captured{f', {complete} complete' if complete != steps else ''}"
+
+
+def _versions(texts: list[str]) -> list[str]:
+    """The versions if all ranks have the same."""
+    return wording.versions(texts[0]) if len(texts) == 1 else []
+
+
+def _first_rank(report: Report) -> int | None:
+    """The rank that the first finding is about, if it is about one."""
+    named = re.search(r"\brank (\d+)$", report.findings[0].about or "") if report.findings else None
+    return int(named[1]) if named else None
+
+
+def _zero(report: Report) -> int:
+    starts = report.results["ranks"].to_frame()["window_start_ns"].dropna()
+    return int(starts.min()) if len(starts) else 0

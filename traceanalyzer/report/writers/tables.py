@@ -1,0 +1,109 @@
+"""A report as CSV, JSON and Parquet: the same rows and column names as the library's."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from traceanalyzer.findings import Finding
+from traceanalyzer.report.contents import FORMAT_VERSION, Report
+from traceanalyzer.report.words import care
+
+
+def write_csv(report: Report, folder: Path) -> list[Path]:
+    """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
+    summary = folder / "summary.csv"
+    write_frame(report.results["breakdown"].to_frame(), summary)
+    paths = _places(report, folder, "csv")
+    for name, path in paths.items():
+        write_frame(report.results[name].to_frame(), path)
+    return [summary, *paths.values()]
+
+
+def write_json(report: Report, folder: Path) -> list[Path]:
+    """`summary.json`: what the report says, without the tables that have a row for each event."""
+    path = folder / "summary.json"
+    path.write_text(json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+    return [path]
+
+
+def write_parquet(report: Report, folder: Path) -> list[Path]:
+    """`tables/<analysis>.parquet`."""
+    paths = _places(report, folder, "parquet")
+    for name, path in paths.items():
+        report.results[name].to_frame().to_parquet(path, index=False)
+    return list(paths.values())
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "label": report.label,
+        "created": report.created,
+        "version": report.version,
+        "command": report.command,
+        "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
+        "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
+        "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
+        "doubted": care.doubted(report.results),
+        "findings": [_finding(finding) for finding in report.findings],
+        "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
+        "notes": list(report.notes),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    named = {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+    return named | {"also": [_finding(item) for item in finding.also]}
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV that no spreadsheet runs as formulas."""
+    table = pa.Table.from_pandas(frame.assign(**_plain(frame)), preserve_index=False)
+    columns = [_inert(column) for column in table.itercolumns()]
+    with path.open("wb") as file:
+        file.write(_header(table.column_names))
+        if columns:
+            rows = pa.table(columns, names=table.column_names)
+            pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
+
+
+def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Columns of mixed objects, as texts."""
+    return {name: frame[name].map(str, na_action="ignore") for name in frame if frame[name].dtype == object}
+
+
+def _header(names: list[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(names)
+    return text.getvalue().encode()
+
+
+def _inert(column: Any) -> Any:
+    """Texts come from the trace: one that a spreadsheet would run gets an apostrophe."""
+    if pa.types.is_dictionary(column.type):
+        return pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(chunk.indices, _inert(chunk.dictionary)) for chunk in column.chunks],
+            type=column.type,
+        )
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.replace_substring_regex(column, _FORMULA, r"'\1")
+    return column
+
+
+_FORMULA = r"^([\s\v\pZ]*[=+@-])"
+
+
+def _places(report: Report, folder: Path, suffix: str) -> dict[str, Path]:
+    """Files of the tables, by Result."""
+    tables = folder / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    return {name: tables / f"{name}.{suffix}" for name, result in report.results.items() if not result.is_event_copy}

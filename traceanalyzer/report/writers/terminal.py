@@ -1,0 +1,104 @@
+"""The short summary that the command line prints: where each rank's time went, in colour when it can."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import care, parts, verdict
+
+COLOURS: Mapping[str, str] = {
+    "compute": "#0072B2",
+    "exposed_comm": "#56B4E9",
+    "exposed_copy": "#009E73",
+    "idle": "#999999",
+}
+
+_HEADINGS = {"compute": "Compute", "exposed_comm": "Exposed comm", "exposed_copy": "Exposed copy", "idle": "Idle"}
+
+_MOST_RANKS = 16
+
+_AMPLE = 1000
+"""Columns in which every table has room, to measure what it needs."""
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the headline breakdown of every rank, the costliest findings and what was skipped."""
+    rows = report.results["headline"].rows()
+    table = _table(report.label, rows)
+    if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
+        console.print(table)
+    else:
+        for line in _lines(report.label, rows):
+            console.print(line, highlight=False)
+    if "headline" in care.doubted(report.results):
+        console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
+    for finding in report.findings[:5]:
+        console.print(f"[bold]•[/] {escape(finding.title)}")
+        for sign in finding.also[:2]:
+            console.print(f"  – {escape(sign.title)}")
+    if not report.findings:  # what the page says then: where the time went, or that nothing stands out
+        for sentence in verdict.sentences(report, parts.split(report.results)):
+            console.print(f"[bold]•[/] {escape(sentence)}")
+    for sentence in care.of_what_is_here(report):
+        console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
+    for item in report.skipped:
+        console.print(f"[yellow]Skipped[/] {escape(item.what)}: {escape(item.why)}", highlight=False)
+
+
+def _table(label: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
+    table.add_column("Rank", justify="right")
+    table.add_column("Step ms" if _has_steps(rows) else "Window ms", justify="right")
+    for part, heading in _HEADINGS.items():
+        table.add_column(f"{heading} %", justify="right", style=COLOURS[part])
+    table.add_column("Overlap %", justify="right")
+    for row in _shown(rows):
+        shares = [_percent(row[f"{part}_pct"]) for part in _HEADINGS]
+        table.add_row(str(row["rank"]), f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
+    if len(rows) > _MOST_RANKS:
+        table.caption = _left_out(rows)
+    return table
+
+
+def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The table for a terminal that is narrower than it: a sentence for each rank."""
+    yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
+    for row in _shown(rows):
+        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in _HEADINGS.items())
+        overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
+        time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
+        yield f"rank {row['rank']}: {time}, {shares}, overlap {overlap}"
+    if len(rows) > _MOST_RANKS:
+        yield _left_out(rows)
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len(rows) <= _MOST_RANKS:
+        return rows
+    return sorted(rows, key=lambda row: -row["exposed_comm_ns"])[:_MOST_RANKS]
+
+
+def _basis(rows: list[dict[str, Any]]) -> str:
+    return str(rows[0]["basis"]) if rows else "nothing"
+
+
+def _left_out(rows: list[dict[str, Any]]) -> str:
+    return f"{_MOST_RANKS} of {len(rows)} ranks, most exposed communication first; the report has all"
+
+
+def _time_ns(row: dict[str, Any]) -> int:
+    """A step's mean time, the window's where there are no steps."""
+    return int(row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"])
+
+
+def _has_steps(rows: list[dict[str, Any]]) -> bool:
+    return bool(rows) and rows[0]["step_mean_ns"] is not None
+
+
+def _percent(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.1f}"

@@ -1,0 +1,14 @@
+"""A report in the formats asked for."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.writers import WRITERS, Writer, write_html
+
+
+def write(report: Report, folder: Path, formats: Sequence[str], *, plotlyjs: str = "inline") -> list[Path]:
+    """Write the report into the folder in each format; returns the files."""
+    writers: dict[str, Writer] = {**WRITERS, "html": partial(write_html, plotlyjs=plotlyjs)}
+    return [path for name in dict.fromkeys(formats) for path in writers[name](report, folder)]
