@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace'|_GLOBAL__N_\w*)::")
 
@@ -43,7 +44,7 @@ def template_arguments(name: str) -> tuple[str, ...]:
         return ()
     first, last, commas = lists[-1]
     bounds = [first, *commas, last]
-    parts = (text[begin + 1 : end].strip() for begin, end in zip(bounds, bounds[1:], strict=False))
+    parts = (text[begin + 1 : end].strip() for begin, end in pairwise(bounds))
     return tuple(_CAST.sub("", part) for part in parts)
 
 
