@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.blame import episodes, step_needs
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -118,6 +119,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
+        "episodes": Analysis(episodes.across, episodes.per_rank),
+        "step_needs": Analysis(step_needs.across, step_needs.per_rank),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank),
         "collectives": Analysis(collectives.across),
         "matches": Analysis(matches.across),

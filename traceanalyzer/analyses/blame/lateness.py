@@ -1,0 +1,154 @@
+"""By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.step_needs import PARTS
+from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
+
+LEAST_PCT = 2.0
+"""Of a step; less is noise."""
+
+_LEAST_NS = 20_000
+_SIGMAS = 6.0
+_SHARE_OF_OWN = 0.25
+"""A part with less of a rank's excess than this goes to the largest."""
+
+_NAMED = 0.5
+"""A name is said when it explains this much of an excess."""
+
+_WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
+
+_HOST_PARTS = ("sync_ns", "data_ns", "host_ns", "exposed_copy_ns")
+"""What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
+
+CELLS = ("rank", "step", "part", "excess_ns", "what", "name")
+
+
+def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
+
+    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike.
+    Steps that a capture cuts are held against nothing. The excess is never longer than the step.
+    """
+    table = needs.assign(step=needs["step"].astype("Int64").fillna(-1).astype("int64"))
+    table = table[~table["is_partial"].astype(bool)].reset_index(drop=True)
+    alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
+    keys = [table["peers"].mask(alone, "all"), table["step"]]
+    values = table[[*PARTS, "exposed_transfer_ns"]].astype("float64")
+    excess = values - _median_of_others(values, keys)
+    # A late rank's transfers are hidden by its work where its peers' are not, or the other way round: only calls that
+    # move data for longer are a reason.
+    excess["transfer_ns"] = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
+    is_stage = (table["peers"] != "all") & alone
+    for part in PARTS:
+        if part not in _HOST_PARTS:
+            excess[part] = excess[part].mask(is_stage, 0.0)
+    net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
+    return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
+
+
+def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:
+    """For each row and column the median over the other rows of its group; NA→0 excess for a row alone."""
+    made = values.copy()
+    for rows in values.groupby(keys).indices.values():
+        own = values.to_numpy()[rows]
+        made.iloc[rows] = _leave_one_out(own) if len(rows) > 1 else own
+    return made
+
+
+def _leave_one_out(values: np.ndarray) -> np.ndarray:
+    """Medians of each column without one row, for every row: by the two places next to the middle."""
+    count = len(values)
+    order = np.argsort(values, axis=0, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=0)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(count)[:, None] + np.zeros_like(order), axis=0)
+    low, high = (count - 2) // 2, (count - 1) // 2
+    picked = [
+        np.take_along_axis(ranked, np.where(place <= middle, middle + 1, middle), axis=0) for middle in (low, high)
+    ]
+    mean: np.ndarray = (picked[0] + picked[1]) / 2
+    return mean
+
+
+def cells(late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """A row for each rank, step and part that makes the others wait: `CELLS`.
+
+    A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
+    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion.
+    """
+    length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
+    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, _SIGMAS * _jitter(late)))
+    chosen = late[(late["excess_ns"] >= least) & (_waited(late) >= least / 2)]
+    parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0).to_numpy()
+    total = parts.sum(axis=1, keepdims=True)
+    share = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
+    share = np.where(share >= _SHARE_OF_OWN, share, 0)
+    share = np.divide(share, share.sum(axis=1, keepdims=True), out=np.zeros_like(share), where=share.any(axis=1)[:, None])
+    row, column = np.nonzero(share)
+    table = pd.DataFrame(
+        {
+            "rank": chosen["rank"].to_numpy()[row],
+            "step": chosen["step"].to_numpy()[row],
+            "part": np.array(PARTS, dtype=object)[column],
+            "excess_ns": np.round(chosen["excess_ns"].to_numpy()[row] * share[row, column]).astype(np.int64),
+            "peers": chosen["peers"].to_numpy()[row],
+        }
+    )
+    return _named(table, late, work)
+
+
+def _waited(late: pd.DataFrame) -> pd.Series:
+    """What another rank waits in the step, or the next one, at most: no one is late for whom nobody waits."""
+    waited = late[list(_WAITING)].sum(axis=1).astype("float64")
+    most = waited.groupby(late["step"]).max()
+    numbers = most.index.to_numpy()
+    following = most.reindex(numbers + 1, fill_value=0).to_numpy()
+    return late["step"].map(pd.Series(np.maximum(most.to_numpy(), following), index=numbers))
+
+
+def _jitter(late: pd.DataFrame) -> float:
+    """How far ranks' steps differ where nothing is wrong: the median distance below the median, as a deviation."""
+    below = late["excess_ns"][late["excess_ns"] <= 0].abs()
+    nearest = below.groupby(late["step"].reindex(below.index)).quantile(0.5)
+    return float(nearest.median()) * 1.48 if len(nearest) else 0.0
+
+
+def _named(table: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """The name that is longer than on the peers by at least half of the excess, the most telling kind first."""
+    if table.empty or work.empty:
+        return table.assign(what=None, name=None)
+    held = work[work["part"].isin(table["part"]) & work["step"].isin(table["step"])]
+    ranks = late.groupby("step")["rank"].unique()
+    peers = late.drop_duplicates("rank").set_index("rank")["peers"]
+    by_key = {key: rows for key, rows in held.groupby(["step", "part"])}
+    found = [
+        _longest(by_key.get((cell.step, cell.part)), cell.rank, cell.excess_ns, _others(ranks[cell.step], cell.rank, peers))
+        for cell in table.itertuples()
+    ]
+    return table.assign(what=[what for what, _ in found], name=[name for _, name in found])
+
+
+def _others(ranks: np.ndarray, rank: int, peers: pd.Series) -> np.ndarray:
+    alike = np.array([other for other in ranks if other != rank and peers[other] == peers[rank]])
+    others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
+    return others
+
+
+def _longest(
+    rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray
+) -> tuple[str | None, str | None]:
+    if rows is None:
+        return None, None
+    own = rows[rows["rank"] == rank]
+    for what in (OPERATOR, KERNEL, "copy", DOING, RANGE):
+        named = own[own["what"] == what]
+        if named.empty:
+            continue
+        beside = rows[(rows["what"] == what) & rows["rank"].isin(others) & rows["name"].isin(named["name"])]
+        wide = beside.groupby(["name", "rank"])["total_ns"].sum().unstack("rank").reindex(columns=others).fillna(0)  # noqa: PD010
+        extra = named.set_index("name")["total_ns"] - wide.median(axis=1).reindex(named["name"]).fillna(0).to_numpy()
+        if extra.max() >= _NAMED * excess_ns:
+            return what, str(extra.idxmax())
+    return None, None
