@@ -10,11 +10,11 @@ from traceanalyzer.findings import (
     communication,
     copies,
     efficiency,
+    hosts,
     idle,
-    in_turn,
-    late_ranks,
+    lateness,
     pipeline,
-    stragglers,
+    slow_hosts,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
@@ -25,17 +25,15 @@ __all__ = ["RULES", "Finding", "Rule", "find"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    pipeline.pipeline_bubble,
     pipeline.pipeline_imbalance,
-    stragglers.stragglers,
-    in_turn.in_turn,
-    late_ranks.work_of_their_own,
+    pipeline.pipeline_bubble,
+    lateness.late_ranks,
     balance.uneven_compute,
     communication.little_overlap,
     communication.low_bandwidth,
     communication.many_small_collectives,
-    idle.host_bound,
-    late_ranks.slow_hosts,
+    hosts.host_bound,
+    slow_hosts.slow_hosts,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,
@@ -49,13 +47,14 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first."""
+    """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none."""
     found = [finding for rule in RULES for finding in _of_rule(rule, results)]
     return tuple(sorted(folded(found), key=_impact))
 
 
-def _impact(finding: Finding) -> tuple[bool, int, int]:
-    return finding.gain_ns is None, -(finding.gain_ns or 0), SEVERITIES.index(finding.severity)
+def _impact(finding: Finding) -> tuple[int, bool, int]:
+    """Severest first, since severity is by gain; of those what gains most, an unknown gain behind the known ones."""
+    return SEVERITIES.index(finding.severity), finding.gain_ns is None, -(finding.gain_ns or 0)
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:

@@ -6,18 +6,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.blame.episode_gains import cells_of, gains
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.rank_sets import kind_of_set
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.blame.step_parts import step_parts
-from traceanalyzer.analyses.blame.what_ran import what_ran
+from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.instances import Instances
-from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.model import RankTrace
 
 CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
 """What a part is called, unless by its own name."""
@@ -50,39 +50,48 @@ class Episodes(Result):
         "peers_ns": "The peers' median of the same.",
         "cost_ns": "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
         "waiting_ranks": "Ranks that wait.",
-        "collective": "The collective in which they wait most in those steps; absent where none synchronises.",
+        "most_waiting_rank": "The one that waits most in those steps.",
+        "collective": "The collective in which they wait most in those steps; where waits cannot be told from "
+        "transfers, the longest.",
         "step_ns": "Mean length of the steps that were compared.",
-        "gain_ns": "Bound of what mending it gains of a mean complete step: the longest own step less the longest "
-        "without the excess; absent when no complete step has it.",
+        "gain_ns": "What mending it gains of a mean complete step: the job replayed with these ranks' part as their "
+        "peers'; without a replay, a bound. Absent when no complete step has it.",
+        "gain_error_ns": "By how much the replay without a change misses the recording; absent without a replay.",
+        "gain_is_bound": "The gain is the most that can be won: no replay, or one that is over 3 % off the recording.",
+        "bound_ns": "The longest own step less the longest without the excess, over the complete steps.",
         "cost_pct": "100 · cost / step.",
-        "own_host_ns": "What launching a step takes their hosts: median; absent without steps.",
-        "peers_host_ns": "The same of the others.",
+        "own_host_ns": "What launching a step takes their hosts: the least of them, each its median; absent without "
+        "steps.",
+        "peers_host_ns": "The same of the others: the most of them.",
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(cost_pct=percent(table["cost_ns"], table["step_ns"]))
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    """What the rank's steps consist of by name."""
-    return what_ran(trace, step_parts(trace), tree)
-
-
 def across(
-    parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds, instances: Instances, steps: Steps, ranks: Ranks
+    _parts: Mapping[int, pd.DataFrame],
+    what_ran: WhatRan,
+    step_needs: StepNeeds,
+    instances: Instances,
+    call_waits: CallWaits,
+    steps: Steps,
+    ranks: Ranks,
+    replay: Replay,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
     empty = Episodes(pd.DataFrame(columns=[*Episodes.columns]))
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     late = with_excess(step_needs.table)
-    found = cells(late, stack(parts))
-    rows = [_row(group, late, instances.table) for group in _groups(found)]
+    found = cells(late, what_ran.table)
+    rows = [_row(group, late, call_waits.table) for group in _groups(found)]
     if not rows:
         return empty
     table = pd.DataFrame(rows).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     sets = [_kind(row, late, instances.table, ranks.table) for row in table["ranks"]]
-    table = table.assign(set=sets, gain_ns=_gains(table, found, late, steps.table), episode=range(len(table)))
+    table = table.assign(set=sets, bound_ns=_bounds(table, found, late, steps.table), episode=range(len(table)))
+    table = table.assign(**gains(table, found, replay))
     texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
     return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
 
@@ -119,7 +128,7 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
     return len(one & other) / len(one | other)
 
 
-def _row(group: pd.DataFrame, late: pd.DataFrame, instances: pd.DataFrame) -> dict[str, Any]:
+def _row(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
     part = str(group["part"].iloc[0])
     numbers = sorted(group["step"].unique())
     ranks = sorted(group["rank"].unique())
@@ -128,9 +137,10 @@ def _row(group: pd.DataFrame, late: pd.DataFrame, instances: pd.DataFrame) -> di
     own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
     peers = others[others["peers"].isin(own["peers"])]
     peers = peers if len(peers) else others
+    others = others if len(others) else own
     excess_ns = int(group["excess_ns"].median())
     waited = others[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
-    cost_ns = min(excess_ns, int(waited.median())) if len(others) else 0
+    cost_ns = min(excess_ns, int(waited.median()))
     return {
         "ranks": tuple(map(int, ranks)),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -139,34 +149,43 @@ def _row(group: pd.DataFrame, late: pd.DataFrame, instances: pd.DataFrame) -> di
         "is_in_every_step": len(numbers) == every,
         "cause": CAUSES.get(part, part.removesuffix("_ns")),
         "part": part,
-        "what": group["what"].iloc[0],
-        "name": group["name"].iloc[0],
+        "what": _known(group["what"].iloc[0]),
+        "name": _known(group["name"].iloc[0]),
         "excess_ns": excess_ns,
         "own_ns": int(own[part].median()),
         "peers_ns": int(peers[part].median()) if len(peers) else pd.NA,
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
-        "collective": _collective(instances, numbers, set(ranks)),
+        "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
+        "collective": _collective(calls, numbers, set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
-        "own_host_ns": _median(own["host_ns_needed"]),
-        "peers_host_ns": _median(others["host_ns_needed"]),
+        "own_host_ns": _of_hosts(own, "min"),
+        "peers_host_ns": _of_hosts(others, "max"),
         "total_ns": cost_ns * len(numbers),
     }
 
 
-def _median(values: pd.Series) -> object:
-    return round(float(values.median())) if values.notna().any() else pd.NA
+def _known(name: object) -> str | None:
+    return name if isinstance(name, str) else None
 
 
-def _collective(instances: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:
-    """Where the others wait most, first for these ranks."""
-    held = instances[instances["step"].isin(numbers)] if max(numbers) >= 0 else instances
-    held = held[held["mean_wait_ns"].notna()]
-    own = held[held["last_rank"].isin(ranks)]
-    held = own if len(own) else held
+def _of_hosts(rows: pd.DataFrame, which: str) -> object:
+    """The least or the most of the ranks' median host time for a step."""
+    known = rows[rows["host_ns_needed"].notna()]
+    if known.empty:
+        return pd.NA
+    return round(float(known["host_ns_needed"].astype("float64").groupby(known["rank"]).median().agg(which)))
+
+
+def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:
+    """Where these ranks wait most."""
+    held = calls[calls["rank"].isin(ranks)] if len(calls) else calls
+    held = held[held["step"].isin(numbers)] if len(held) and max(numbers) >= 0 else held
     if held.empty:
         return None
-    return str((held["mean_wait_ns"] * held["ranks"]).groupby(held["collective"]).sum().astype("int64").idxmax())
+    waited = held["wait_ns"].fillna(held["end_ns"] - held["start_ns"]).astype("int64")
+    waited = waited.groupby(held["collective"].astype("object")).sum()
+    return str(waited.idxmax()) if len(waited) else None
 
 
 def _kind(chosen: tuple[int, ...], late: pd.DataFrame, instances: pd.DataFrame, ranks: pd.DataFrame) -> str:
@@ -179,20 +198,21 @@ def _kind(chosen: tuple[int, ...], late: pd.DataFrame, instances: pd.DataFrame, 
     return kind_of_set(chosen, sorted(late["rank"].unique()), hosts, groups)
 
 
-def _gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, steps: pd.DataFrame) -> pd.array:
+def _bounds(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, steps: pd.DataFrame) -> pd.array:
     """For each episode by how much the longest own step is shorter without its excess, over complete steps."""
     complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
     numbers = shared_steps(complete, set(late["rank"])) or [-1]
     wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
     waits = late.groupby("step")["exposed_wait_ns"].min()
-    gains = [_gain(row, found, wide, waits, numbers) for row in table.to_dict("records")]
-    return pd.array(gains, dtype="Int64")
+    bounds = [_bound(row, found, wide, waits, numbers) for row in table.to_dict("records")]
+    return pd.array(bounds, dtype="Int64")
 
 
-def _gain(row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int]) -> Any:
-    name = found["name"].isna() if row["name"] is None else found["name"] == row["name"]
-    own = found[(found["part"] == row["part"]) & name & found["rank"].isin(row["ranks"]) & found["step"].isin(numbers)]
-    own = own[own["step"].isin(row["numbers"] or (-1,))]
+def _bound(
+    row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int]
+) -> Any:
+    own = cells_of(row, found)
+    own = own[own["step"].isin(numbers)]
     if own.empty:
         return pd.NA
     less = wide.copy()

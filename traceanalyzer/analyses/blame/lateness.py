@@ -5,12 +5,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
+from traceanalyzer.analyses.host import host_names
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
 
 _LEAST_NS = 20_000
-_SIGMAS = 6.0
+_SIGMAS = 4.0
 _SHARE_OF_OWN = 0.25
 """A part with less of a rank's excess than this goes to the largest."""
 
@@ -21,6 +22,8 @@ _WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
 
 _HOST_PARTS = ("sync_ns", "data_ns", "host_ns", "exposed_copy_ns")
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
+
+_WHOLE_PHASES = ("forward", "backward")
 
 CELLS = ("rank", "step", "part", "excess_ns", "what", "name")
 
@@ -85,7 +88,8 @@ def cells(late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     total = parts.sum(axis=1, keepdims=True)
     share = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
     share = np.where(share >= _SHARE_OF_OWN, share, 0)
-    share = np.divide(share, share.sum(axis=1, keepdims=True), out=np.zeros_like(share), where=share.any(axis=1)[:, None])
+    total = share.sum(axis=1, keepdims=True)
+    share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
     row, column = np.nonzero(share)
     table = pd.DataFrame(
         {
@@ -109,10 +113,18 @@ def _waited(late: pd.DataFrame) -> pd.Series:
 
 
 def _jitter(late: pd.DataFrame) -> float:
-    """How far ranks' steps differ where nothing is wrong: the median distance below the median, as a deviation."""
-    below = late["excess_ns"][late["excess_ns"] <= 0].abs()
-    nearest = below.groupby(late["step"].reindex(below.index)).quantile(0.5)
-    return float(nearest.median()) * 1.48 if len(nearest) else 0.0
+    """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
+
+    What is left of the excess without each rank's and each step's median: what is always slow is no jitter, and of what
+    is slow now and then the median knows nothing. One step alone tells it by the ranks that are not late.
+    """
+    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
+    if len(wide) < 2:
+        low, high = np.nanquantile(wide.to_numpy(), [0.1, 0.4])
+        return float(high - low)
+    left = wide.sub(wide.median(axis=0), axis=1)
+    left = left.sub(left.median(axis=1), axis=0)
+    return float(np.nanmedian(left.abs().to_numpy())) * 1.48
 
 
 def _named(table: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
@@ -122,10 +134,10 @@ def _named(table: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Da
     held = work[work["part"].isin(table["part"]) & work["step"].isin(table["step"])]
     ranks = late.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
-    by_key = {key: rows for key, rows in held.groupby(["step", "part"])}
+    by_key = dict(iter(held.groupby(["step", "part"])))
     found = [
-        _longest(by_key.get((cell.step, cell.part)), cell.rank, cell.excess_ns, _others(ranks[cell.step], cell.rank, peers))
-        for cell in table.itertuples()
+        _longest(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers))
+        for rank, step, part, excess_ns in table[["rank", "step", "part", "excess_ns"]].itertuples(index=False)
     ]
     return table.assign(what=[what for what, _ in found], name=[name for _, name in found])
 
@@ -136,19 +148,22 @@ def _others(ranks: np.ndarray, rank: int, peers: pd.Series) -> np.ndarray:
     return others
 
 
-def _longest(
-    rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray
-) -> tuple[str | None, str | None]:
+def _longest(rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray) -> tuple[str | None, str | None]:
     if rows is None:
         return None, None
     own = rows[rows["rank"] == rank]
     for what in (OPERATOR, KERNEL, "copy", DOING, RANGE):
         named = own[own["what"] == what]
+        if what == RANGE:  # a phase holds all that a host does
+            named = named[~named["name"].map(host_names.phase).isin(_WHOLE_PHASES)]
         if named.empty:
             continue
         beside = rows[(rows["what"] == what) & rows["rank"].isin(others) & rows["name"].isin(named["name"])]
         wide = beside.groupby(["name", "rank"])["total_ns"].sum().unstack("rank").reindex(columns=others).fillna(0)  # noqa: PD010
         extra = named.set_index("name")["total_ns"] - wide.median(axis=1).reindex(named["name"]).fillna(0).to_numpy()
-        if extra.max() >= _NAMED * excess_ns:
-            return what, str(extra.idxmax())
+        longest = extra.idxmax()
+        # A host that is slow at everything is not slow by what it does most.
+        is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * named.set_index("name")["total_ns"][longest]
+        if is_own and extra[longest] >= _NAMED * excess_ns:
+            return what, str(longest)
     return None, None

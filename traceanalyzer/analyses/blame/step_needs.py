@@ -20,7 +20,7 @@ PARTS = (*OWN_PARTS, "transfer_ns")
 
 
 class StepNeeds(Result):
-    """One row for each rank and step (absent without steps), from the end of the step before to its own end."""
+    """One row for each rank and step (absent without steps); they follow each other without a gap."""
 
     title: ClassVar[str] = "What each rank's steps need"
     is_detail: ClassVar[bool] = True
@@ -28,9 +28,9 @@ class StepNeeds(Result):
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "step": "Step; absent for a capture without.",
-        "begin_ns": "End of the last operation of all earlier steps; of the first one where its range begins on the "
-        "host, or where the GPU has done what was queued before.",
-        "end_ns": "End of its own last operation.",
+        "begin_ns": "End of the step before; of the first one where its range begins on the host, or where the GPU has "
+        "done what was queued before.",
+        "end_ns": "End of its last operation, or where the host begins the next step if that is later.",
         "is_partial": "The capture misses operations of it.",
         "is_open": "The capture's last step.",
         "compute_ns": "Time in which a compute kernel runs.",
@@ -42,7 +42,7 @@ class StepNeeds(Result):
         "unknown_ns": "Idle for longer than that, or without a launch.",
         "between_kernels_ns": "Gaps under 5 µs.",
         "transfer_ns": "Time in which a call moves data, hidden by compute or not; it is nobody's own.",
-        "exposed_wait_ns": "Time in which a call waits for another rank and no compute runs, transfers beside it or not.",
+        "exposed_wait_ns": "Time in which a call waits for another rank and no compute runs, beside a transfer or not.",
         "exposed_transfer_ns": "Rest of the exposed communication in which data moves.",
         "exposed_unmatched_ns": "Rest of the exposed communication: may be either.",
         "host_ns_needed": "Time of the step's range on the host less that in calls that block it.",

@@ -19,9 +19,10 @@ COLUMNS = ("step", "begin_ns", "end_ns", "is_partial", "is_open", *OWN_PARTS, "h
 def step_parts(trace: RankTrace) -> pd.DataFrame:
     """A row for each step, or one of step -1 for a capture without: `COLUMNS`.
 
-    A step runs here from the end of the last operation of all earlier steps to the end of its own last one: time in
-    which nothing runs belongs to the step whose operation ends it, and the capture's last step is as whole as the
-    others. The first begins where its range begins on the host, or where the GPU has done what was queued before.
+    A step runs here from the end of the step before to the end of its own last operation, and on while nothing runs
+    until the host begins the next step: time in which nothing runs belongs to the step that the host is in, and the
+    capture's last step is as whole as the others. The first begins where its range begins on the host, or where the
+    GPU has done what was queued before.
     `host_ns_needed` is the time of its range on the host less that in blocking calls: what launching it takes.
     """
     windows = _windows(trace)
@@ -43,7 +44,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
 
 
 def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:
-    """The stretches in which nothing runs, each with the row of the step that it belongs to.
+    """The stretches in which nothing runs with the rows of the steps that they lie in, once for each such step.
 
     The time between the first step's begin and the capture's first operation is one of them.
     """
@@ -52,9 +53,11 @@ def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray
     first_ns = int(trace.gpu_ops["start_ns"].iloc[0])
     if begins[0] < first_ns:
         gaps = _preceded(trace, gaps, int(begins[0]), first_ns)
-    row = np.searchsorted(ends, gaps.ends, side="left")
-    held = (row < len(windows)) & (gaps.ends > begins[np.minimum(row, len(windows) - 1)])
-    return gaps.take(held), row[held]
+    first = np.searchsorted(ends, gaps.starts, side="right")
+    count = np.maximum(np.searchsorted(begins, gaps.ends, side="left") - first, 0)
+    gap = np.repeat(np.arange(len(gaps)), count)
+    row = np.arange(len(gap)) - np.repeat(np.cumsum(count) - count - first, count)
+    return gaps.take(gap), row
 
 
 def _preceded(trace: RankTrace, gaps: Gaps, begin_ns: int, first_ns: int) -> Gaps:
@@ -77,7 +80,7 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
     if not len(held):
         whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated, True)
         return pd.DataFrame([whole], columns=names)
-    ends = np.maximum.accumulate(last[held].to_numpy())
+    ends = _until_the_next(trace, held.to_numpy(), np.maximum.accumulate(last[held].to_numpy()))
     begins = np.append(_first_begin(trace, int(held[0])), ends[:-1])
     table = pd.DataFrame(
         {
@@ -92,6 +95,13 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
     if trace.window.steps is not None:
         table = table[table["step"].isin(trace.window.steps)]
     return table.reset_index(drop=True)
+
+
+def _until_the_next(trace: RankTrace, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Each step's end: of its last operation, or later where the host begins the next one, before its operations."""
+    starts = pd.Series(trace.gpu_ops["start_ns"].to_numpy()).groupby(trace.op_step).min()[rows].to_numpy()
+    begins = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], starts)
+    return np.maximum.accumulate(np.append(np.maximum(ends[:-1], begins[1:]), ends[-1]))
 
 
 def _first_begin(trace: RankTrace, row: int) -> int:
@@ -124,6 +134,6 @@ def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
     blocked, _ = idle_causes.blocking(trace)
     free = np.setdiff1d(np.arange(len(calls)), blocked)
     starts = calls["start_ns"].to_numpy()[free]
-    at = step_at(*(steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns")), starts)
+    at = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), starts)
     longest = pd.Series(calls["end_ns"].to_numpy()[free] - starts).groupby(at).max()
     return longest.reindex(range(len(windows))).astype("Int64").array

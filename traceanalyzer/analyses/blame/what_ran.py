@@ -1,16 +1,16 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
-from traceanalyzer.analyses.blame.step_parts import step_gaps
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.blame.step_parts import step_gaps, step_parts
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, names_around
-from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
@@ -22,6 +22,37 @@ OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "r
 COLUMNS = ("step", "part", "what", "name", "total_ns")
 
 _MOST_NAMES = 30
+
+
+class WhatRan(Result):
+    """One row for each rank, step, part of its time and name; the longest of each."""
+
+    title: ClassVar[str] = "What steps consist of, by name"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "part", "what", "name")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step that launched it; absent without steps.",
+        "part": "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch.",
+        "what": "operator (with its shapes), kernel, copy; of idle time doing (the innermost call, operator, range or "
+        "Python frame) or range (the user's innermost range).",
+        "name": "Its name.",
+        "total_ns": "Summed durations; of idle time only what lies in it.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        step = table["step"].astype("Int64")
+        return table.assign(step=step.where(step != NONE))
+
+
+def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+    """The longest names of each step and part."""
+    return what_ran(trace, step_parts(trace), tree)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
+    """The ranks' rows under each other."""
+    return WhatRan(stack(parts, tuple(WhatRan.columns)))
 
 
 def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
@@ -61,7 +92,8 @@ def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     texts = [_with_shapes(name, shapes) for name, shapes in distinct.itertuples(index=False)]
     keys = pd.MultiIndex.from_frame(held.fillna(""))
     position = pd.MultiIndex.from_frame(distinct.fillna("")).get_indexer(keys)
-    return np.array(texts, dtype=object)[position]
+    called: np.ndarray = np.array(texts, dtype=object)[position]
+    return called
 
 
 def _with_shapes(name: str, shapes: object) -> str:
@@ -75,24 +107,22 @@ def _with_shapes(name: str, shapes: object) -> str:
 def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """What the launching thread did between a gap's start and the launch that ends it."""
     gaps, of_gap = step_gaps(trace, windows)
-    begins = windows["begin_ns"].to_numpy()[of_gap]
-    starts = np.maximum(gaps.starts, begins)
+    starts = np.maximum(gaps.starts, windows["begin_ns"].to_numpy()[of_gap])
+    launched = np.minimum(gaps.launched, windows["end_ns"].to_numpy()[of_gap])
     threads = idle_causes.thread_of_launch(trace, gaps.launch)
-    is_held = (threads != NONE) & (gaps.launched > starts) & (gaps.lengths >= idle_causes.SHORT_NS)
+    is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= idle_causes.SHORT_NS)
     numbers = windows["step"].to_numpy()
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
-        yield from _of_thread(trace, int(thread), starts[rows], gaps.take(rows), numbers[of_gap[rows]])
+        yield from _of_thread(trace, int(thread), starts[rows], launched[rows], numbers[of_gap[rows]])
 
 
 def _of_thread(
-    trace: RankTrace, thread: int, starts: np.ndarray, gaps: Gaps, steps: np.ndarray
+    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
 ) -> Iterator[pd.DataFrame]:
-    activity = activity_of(trace, thread, Intervals.of(starts, gaps.launched))
-    query, stretch = _pairs(activity.starts, activity.ends, starts, gaps.launched)
-    shared = np.minimum(activity.ends[stretch], gaps.launched[query]) - np.maximum(
-        activity.starts[stretch], starts[query]
-    )
+    activity = activity_of(trace, thread, Intervals.of(starts, launched))
+    query, stretch = _pairs(activity.starts, activity.ends, starts, launched)
+    shared = np.minimum(activity.ends[stretch], launched[query]) - np.maximum(activity.starts[stretch], starts[query])
     row = activity.row[stretch]
     events = activity.events
     names = np.append(events["name"].astype("object").to_numpy(), NOTHING)[row]
@@ -100,7 +130,9 @@ def _of_thread(
     middle = np.maximum(activity.starts[stretch], starts[query]) + shared // 2
     inside = names_around(trace.ranges, np.full(len(row), thread), middle)
     operators = names_around(trace.host_ops, np.full(len(row), thread), middle)
-    is_data = np.array([_is_data(outer) or _is_data(inner) for outer, inner in zip(inside, operators, strict=True)], bool)
+    is_data = np.array(
+        [_is_data(outer) or _is_data(inner) for outer, inner in zip(inside, operators, strict=True)], bool
+    )
     part = np.select([is_sync, is_data], ["sync_ns", "data_ns"], "host_ns")
     table = pd.DataFrame({"step": steps[query], "part": part, "total_ns": shared, "name": names, "range": inside})
     for own_part, rows in table.groupby("part"):

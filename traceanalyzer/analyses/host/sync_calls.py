@@ -29,13 +29,13 @@ class SyncCalls(Result):
         "calls": "How often.",
         "host_ns": "Time that the host was blocked.",
         "idle_in_call_ns": "GPU idle time inside the calls.",
-        "idle_after_ns": "Rest of the gaps that were open when the calls returned: the queue was empty, the GPU waited "
-        "until the host launched again.",
-        "cost_ns": "Idle in the calls + idle after them.",
+        "idle_after_ns": "Rest of the gaps that were open when the calls returned: the GPU waited for what the host "
+        "did then. It is no part of the calls' cost.",
+        "cost_ns": "What the calls are charged with: the idle time in them.",
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(cost_ns=table["idle_in_call_ns"] + table["idle_after_ns"])
+        return table.assign(cost_ns=table["idle_in_call_ns"])
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     )
     groups = table.groupby(["step", "name", "operator", "range"], dropna=False)
     total = groups.sum().assign(calls=groups.size()).reset_index()
-    cost = -(total["idle_in_call_ns"] + total["idle_after_ns"])
+    cost = -total["idle_in_call_ns"]
     return total.iloc[np.lexsort((-total["host_ns"], cost))].reset_index(drop=True)
 
 

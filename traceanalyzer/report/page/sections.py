@@ -29,6 +29,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "communication": (
             "nccl",
             "calls",
+            "episodes",
             "stragglers",
             "collectives",
             "overlap",

@@ -7,9 +7,11 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.findings.stragglers import LEAST_COST_PCT
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
 from traceanalyzer.report.words.quantities import text
+
+LEAST_COST_PCT = 2.0
+"""Of a step; stragglers that cost less stay in the CSV."""
 
 COLUMNS = (
     "rank", "cost_max_ns", "cost_max_rank", "cost_pct", "cost_mean_ns", "waiting_ranks", "collective",
