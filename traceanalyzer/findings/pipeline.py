@@ -117,9 +117,10 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Fin
         (rank, mean_ns * (_steps(stages) or 1) / ns) for rank, ns in zip(stages["rank"], compute, strict=True) if ns
     ]
     gain = gain_of(replay, *(Change("compute", float(factor), frozenset({int(rank)})) for rank, factor in even))
+    gain_ns = round(longest_ns - mean_ns) if gain is None else gain.gain_ns
     return Finding(
         rule="pipeline_imbalance",
-        severity=severity(100 * (longest_ns - mean_ns) / step_ns),
+        severity=severity(100 * gain_ns / step_ns),
         title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {milliseconds(longest_ns)} "
         f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess)}.",
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
@@ -127,7 +128,7 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Fin
         "embedding, head and loss.",
         caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
-        gain_ns=round(longest_ns - mean_ns) if gain is None else gain.gain_ns,
+        gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
         gain_is_bound=gain is None,
         table="pipeline",

@@ -61,6 +61,8 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
         return pd.DataFrame(columns=list(COLUMNS))
     tables = [*_on_gpu(trace, tree), *_on_host(trace, windows)]
     table = pd.concat(tables, ignore_index=True)
+    # Several threads may do the same.
+    table = table.groupby(["step", "part", "what", "name"], sort=False)["total_ns"].sum().reset_index()
     table = table[table["total_ns"] > 0].sort_values("total_ns", ascending=False, kind="stable")
     table = table.groupby(["step", "part", "what"], sort=False).head(_MOST_NAMES)
     return typed(table.reset_index(drop=True), {"total_ns": "int64", "step": "int64"})[list(COLUMNS)]
