@@ -46,7 +46,7 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.phases import call_phases, comm_phases, exposed_calls, micro_steps, phase_parts, phases
 from traceanalyzer.analyses.phases.op_phases import op_phases
-from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, pipelines
+from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -116,6 +116,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),

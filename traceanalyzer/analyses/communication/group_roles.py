@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses.communication.group_names import CONTEXT, DATA, EXPERT, PIPELINE, SHARDED, TENSOR
+from traceanalyzer.analyses.communication.group_names import (
+    CONTEXT,
+    DATA,
+    EXPERT,
+    PIPELINE,
+    SHARDED,
+    TENSOR,
+    role_of_description,
+)
 from traceanalyzer.kinds import POINT_TO_POINT
 
 LARGE_BYTES = 64 << 10
@@ -36,6 +44,13 @@ def roles_of_uses(uses: pd.DataFrame) -> tuple[Role, ...]:
     """
     found = [rule(uses) for rule in _RULES]
     return tuple(role for role in found if role is not None)
+
+
+def role_of_messages(uses: pd.DataFrame) -> str | None:
+    """What a rank's group is for that sends and receives, by its description, else by what stands next to them."""
+    described = [role_of_description(text) for text in uses["group_description"].dropna().unique()]
+    found = _messages(uses)
+    return next((role for role in described if role), found.name if found else None)
 
 
 def _messages(uses: pd.DataFrame) -> Role | None:
