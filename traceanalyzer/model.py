@@ -33,7 +33,7 @@ class RankMeta:
     """Where the rank's number comes from: `distributedInfo`, `path`, `file order`, `NCCL payload`, …"""
     files: tuple[str, ...]
     format: str
-    """`kineto`, `nsys` or `rocprofv3`."""
+    """`kineto`, `nsys`, `rocprofv3` or `xplane`."""
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None
