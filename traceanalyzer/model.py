@@ -45,6 +45,8 @@ class RankMeta:
     versions: Mapping[str, str] = field(default_factory=dict)
     capture_start_ns: int | None = None
     capture_end_ns: int | None = None
+    is_host_only: bool = False
+    """The capture has no GPU work: what there is to say is of the host."""
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded."""
