@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines import pipeline_shape
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -19,17 +20,19 @@ class PipelineSchedule(Result):
     title: ClassVar[str] = "Pipeline schedule"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "slot")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "slot": "Position among the rank's stretches.",
-        "step": "Step that launched it; absent for none.",
-        "phase": "forward or backward.",
-        "microbatch": "How many stretches of that phase the step had before: the microbatch's number when each is "
-        "computed once, in order.",
-        "start_ns": "Start of its first compute kernel.",
-        "end_ns": "End of its last one.",
-        "compute_ns": "Sum of its kernels' durations.",
-        "operations": "Its compute kernels.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "slot": Column.ident("Position among the rank's stretches."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "phase": Column.text("forward or backward."),
+        "microbatch": Column.ident(
+            "How many stretches of that phase the step had before: the microbatch's number when each is "
+            "computed once, in order."
+        ),
+        "start_ns": Column.moment("Start of its first compute kernel."),
+        "end_ns": Column.moment("End of its last one."),
+        "compute_ns": Column.time("Sum of its kernels' durations.", better=Better.LESS),
+        "operations": Column.count("Its compute kernels."),
     }
 
 

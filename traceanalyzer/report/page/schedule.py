@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 from traceanalyzer.report.timeline.clocks import Clock
 from traceanalyzer.report.words.parts import headline_steps
-from traceanalyzer.report.words.quantities import text
 
 MOST_BLOCKS = 4_000
 """Of a picture; a pipeline with more is left to its table."""
@@ -92,7 +93,7 @@ def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Block, ..
             100 * (end - start) / length_ns,
             str(phase),
             int(microbatch),
-            f"{phase} of microbatch {microbatch}: {text(end - start, '_ns')}, compute {text(compute, '_ns')}",
+            f"{phase} of microbatch {microbatch}: {text(end - start, Unit.NS)}, compute {text(compute, Unit.NS)}",
         )
         for start, end, compute, phase, microbatch in own[columns].itertuples(index=False)
     )

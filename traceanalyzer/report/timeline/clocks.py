@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.words.quantities import text
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 ENOUGH_OVERLAP = 0.5
 """Share of the shortest rank's time that all ranks must have in common for their clocks to be believed."""
@@ -73,8 +74,8 @@ def _offsets(results: Mapping[str, Result]) -> str:
         return ""
     worst = apart.loc[apart["offset_ns"].abs().idxmax()]
     return (
-        f"Rank {worst['rank']}'s is off by {text(abs(worst['offset_ns']), '_ns')} against rank {worst['reference']} "
-        f"(± {text(worst['uncertainty_ns'], '_ns')}), and is drawn as recorded."
+        f"Rank {worst['rank']}'s is off by {text(abs(worst['offset_ns']), Unit.NS)} against rank {worst['reference']} "
+        f"(± {text(worst['uncertainty_ns'], Unit.NS)}), and is drawn as recorded."
     )
 
 

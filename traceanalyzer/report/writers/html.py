@@ -7,6 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer import quantities
+from traceanalyzer.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
@@ -16,7 +18,7 @@ from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
 from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, quantities, verdict, wording
+from traceanalyzer.report.words import care, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
@@ -93,7 +95,7 @@ def _head(report: Report) -> list[str]:
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
+        f"capture window {quantities.text(ranks['window_ns'].max(), Unit.NS)}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
