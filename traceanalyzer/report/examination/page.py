@@ -96,8 +96,8 @@ def _table(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": name,
         "title": _TITLES[name],
-        "columns": [{"name": column, "label": wording.label(column, Column.named(column)), "unit": unit_of(column) or "",
-                     "is_number": column in numbers} for column in columns],
+        "columns": [{"name": column, "label": wording.label(column, Column.named(column)),
+                     "unit": unit_of(column) or "", "is_number": column in numbers} for column in columns],
         "rows": [[row[column] for column in columns] for row in rows[:MOST_ROWS]],
         "total": len(rows),
     }  # fmt: skip
