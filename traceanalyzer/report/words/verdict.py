@@ -10,6 +10,7 @@ from traceanalyzer.columns import Unit
 from traceanalyzer.findings import Finding
 from traceanalyzer.quantities import digits, text
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import host
 from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
 
@@ -25,6 +26,8 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
+    if split is None and host.is_host_only(report.results):
+        return host.sentences(report.results)
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
