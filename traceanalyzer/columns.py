@@ -112,6 +112,7 @@ class Shown(TypedDict, total=False):
     is_aside: bool
     is_aside_when_one: bool
     alias: str
+    replaced_by: str
     is_news_when_zero: bool
     is_compared: bool
     leads: bool
@@ -138,6 +139,7 @@ class Column:
         leads: the time by which rows are ordered and judged when runs are compared.
         is_of_all_runs: a number that is a name and means the same in every run.
         alias: another name that a gate may use for it.
+        replaced_by: a column beside which a page leaves it to the files.
     """
 
     definition: str
@@ -155,6 +157,7 @@ class Column:
     leads: bool = False
     is_of_all_runs: bool = False
     alias: str = ""
+    replaced_by: str = ""
 
     @property
     def is_sum(self) -> bool:

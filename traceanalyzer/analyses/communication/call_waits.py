@@ -32,7 +32,7 @@ class CallWaits(Result):
         "start_ns": Column.moment("Start on the GPU."),
         "end_ns": Column.moment("End on the GPU."),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", is_aside_when_one=True),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
         "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
         "transfer_ns": Column.time(
             "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True

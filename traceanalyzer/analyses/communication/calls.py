@@ -38,9 +38,9 @@ class Calls(Result):
             "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
             written=Written.COLLECTIVE,
         ),
-        "group": Column.text("Process group; absent when the trace does not say.", is_aside_when_one=True),
-        "group_description": Column.text("What the group is for.", is_secondary=True),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
         "group_size": Column.number("Number of ranks in the group.", is_aside=True),
         "dtype": Column.text("Element type.", written=Written.DTYPE, is_aside=True),
         "size_bytes": Column.size(

@@ -22,8 +22,8 @@ class Instances(Result):
     columns: ClassVar[Mapping[str, Column]] = {
         "instance": Column.ident("Number, in order of first start."),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", is_aside_when_one=True),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
         "step": Column.ident("Step that launched it; absent for none."),
         "ranks": Column.count("Ranks that take part.", is_compared=False),
         "size_bytes": Column.size(

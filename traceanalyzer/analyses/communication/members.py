@@ -48,8 +48,8 @@ class Members(Result):
         "start_ns": Column.moment("Start on the GPU."),
         "end_ns": Column.moment("End on the GPU."),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
-        "group": Column.text("Process group; absent when the trace does not say.", is_aside_when_one=True),
-        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
         "size_bytes": Column.size("Size of the full array.", is_aside=True),
         "arguments": Column.text("Where the arguments come from: kernel, host or inferred."),
         "matched_by": Column.text(

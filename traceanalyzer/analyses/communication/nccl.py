@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
@@ -21,8 +22,11 @@ class Nccl(Result):
     joined_by: ClassVar[tuple[str, ...]] = ("collective", "dtype")
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
-        "group": Column.text("Process group; absent when the trace does not say.", is_aside_when_one=True),
-        "group_description": Column.text("What the group is for.", is_secondary=True),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
         "group_size": Column.number("Ranks in the group.", is_aside=True),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
         "dtype": Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
@@ -60,9 +64,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Nccl:
+def across(parts: Mapping[int, pd.DataFrame], groups: Groups) -> Nccl:
     """The ranks' rows under each other."""
-    return Nccl(stack(parts, tuple(Nccl.columns)))
+    table = stack(parts, tuple(Nccl.columns))
+    return Nccl(table.assign(group_label=labels(groups, table)))
 
 
 def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> dict[str, object]:

@@ -30,6 +30,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "nccl",
             "calls",
             "stragglers",
+            "groups",
             "collectives",
             "overlap",
             "comm_phases",

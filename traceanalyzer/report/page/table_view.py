@@ -82,15 +82,16 @@ def view_of(
     frame: pd.DataFrame, title: str, meanings: Mapping[str, Column], columns: tuple[str, ...] = (), zero_ns: int = 0
 ) -> TableView:
     """The same of a table that is not a Result's; what `meanings` lacks means what Results mean by that name."""
-    wanted = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    held = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    known = {name: meanings.get(name) or column_named(name) for name in held}
+    wanted = [name for name, column in known.items() if column.replaced_by not in known]
     shown = frame[wanted].head(MOST_ROWS)
     is_wide = len(wanted) > MOST_COLUMNS
-    known = {name: meanings.get(name) or column_named(name) for name in wanted}
     made = [
         _column(shown[name], known[name], zero_ns, is_extra=is_wide and _is_extra(frame[name], known[name]))
         for name in wanted
     ]
-    has_times = sum(column.unit is Unit.NS for column in known.values()) > 1
+    has_times = sum(known[name].unit is Unit.NS for name in wanted) > 1
     columns_made = tuple(
         replace(head, is_later=has_times and _is_later(frame[head.name], known[head.name])) for head, _ in made
     )
