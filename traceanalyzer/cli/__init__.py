@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.export import export
@@ -65,6 +66,8 @@ cli.add_command(report)
 cli.add_command(diff)
 cli.add_command(baseline)
 cli.add_command(export)
+for question in ask.COMMANDS:
+    cli.add_command(question)
 
 
 def main(arguments: list[str] | None = None) -> None:
