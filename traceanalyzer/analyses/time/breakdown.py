@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.columns import Better, Column
@@ -19,6 +20,10 @@ DEFINITIONS: Mapping[str, Column] = {
         "First start to last end of the rank's GPU operations (or of the steps looked at).", better=Better.LESS
     ),
     "compute_ns": Column.time("Time in which at least one compute kernel runs: |∪compute|.", better=Better.LESS),
+    "fused_ns": Column.time(
+        "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
+        "collective inside): how much of it is communication cannot be told."
+    ),
     "exposed_comm_ns": Column.time(
         "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
     ),
@@ -81,8 +86,16 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
     busy: Intervals = compute | comm | copy
     table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
     table["comm_ns"] = comm.covered_ns(starts, ends)
+    table["fused_ns"] = fused(ops).covered_ns(starts, ends)
     assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
     return table
+
+
+def fused(ops: pd.DataFrame) -> Intervals:
+    """Union of the compute kernels that communicate too."""
+    names = ops["name"].cat.categories
+    is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
+    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & (ops["kind"] == "compute").to_numpy())
 
 
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:

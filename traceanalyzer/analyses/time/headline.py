@@ -13,7 +13,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.selection import steps_text
 
-_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns")
+_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")
 
 
 class Headline(Result):
@@ -38,6 +38,7 @@ class Headline(Result):
         **breakdown.DEFINITIONS,
         "window_ns": Column.time("Sum of the steps' GPU windows, or the capture's window.", better=Better.LESS),
         "compute_pct": Column.share("100 · compute / window.", better=Better.MORE),
+        "fused_pct": Column.share("100 · fused / window: a part of compute."),
         "exposed_comm_pct": Column.share("100 · exposed communication / window.", better=Better.LESS),
         "exposed_copy_pct": Column.share("100 · exposed copies / window.", better=Better.LESS),
         "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
@@ -45,6 +46,7 @@ class Headline(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
+        shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
         mean = ratio(table["window_ns"], table["steps"])
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
 
