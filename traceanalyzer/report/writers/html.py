@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
@@ -92,6 +93,7 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
         f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
