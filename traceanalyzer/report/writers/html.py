@@ -16,6 +16,7 @@ from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
+from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care, host, quantities, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
@@ -63,6 +64,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
+        "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
