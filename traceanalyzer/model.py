@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.kinds import KindRules
 from traceanalyzer.schema import NONE, STEPS, TABLES, conform
 
 
@@ -33,7 +34,7 @@ class RankMeta:
     """Where the rank's number comes from: `distributedInfo`, `path`, `file order`, `NCCL payload`, …"""
     files: tuple[str, ...]
     format: str
-    """`kineto`, `nsys` or `rocprofv3`."""
+    """`kineto`, `nsys`, `rocprofv3` or `xplane`."""
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None
@@ -44,6 +45,8 @@ class RankMeta:
     versions: Mapping[str, str] = field(default_factory=dict)
     capture_start_ns: int | None = None
     capture_end_ns: int | None = None
+    is_host_only: bool = False
+    """The capture has no GPU work: what there is to say is of the host."""
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded."""
@@ -51,6 +54,8 @@ class RankMeta:
     """Events that the profiler says it lost."""
     notes: tuple[str, ...] = ()
     """What a reader of the figures must know: one sentence each."""
+    kind_rules: KindRules = field(default_factory=KindRules)
+    """The user's rules for kinds, under which the trace was read."""
 
 
 @dataclass(frozen=True, slots=True)

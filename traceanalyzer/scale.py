@@ -19,7 +19,7 @@ from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
-from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
+from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 
 PARALLEL_ABOVE_BYTES = 24 << 20
@@ -94,11 +94,12 @@ def summarise(
     ordered = sorted(_thinned(files, most_operations), key=_order(run))
     for done in ordered:
         skipped += done.skipped
-        for meta, tables in done.ranks:
-            rank = claimed_rank(meta, parts, done.capture, skipped)
-            if rank is not None:
-                parts[rank], metas[rank] = tables, meta
-                claims[done.capture.path, meta.rank] = rank
+    read = [(done.capture, meta, tables) for done in ordered for meta, tables in done.ranks]
+    for capture, meta, tables in with_gpu_work(read, lambda one: one[1], skipped):
+        rank = claimed_rank(meta, parts, capture, skipped)
+        if rank is not None:
+            parts[rank], metas[rank] = tables, meta
+            claims[capture.path, meta.rank] = rank
     require_ranks(parts, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
     return Summary(combine(parts, wanted, **thresholds), tuple(skipped), notes, claims)

@@ -197,9 +197,15 @@ def test_a_mistake_is_one_clear_line_and_code_2(tmp_path, capsys, arguments, mes
 def test_a_trace_without_gpu_operations_is_said(tmp_path, capsys):
     from tests.builders import host
 
-    write(tmp_path / "in" / "rank0.json", document([host(0, 5, name="aten::mm")], rank=0))
-    assert run(["in"]) == 2
-    assert "no GPU operations" in capsys.readouterr().err
+    step = host(0, 9, name="ProfilerStep#3", cat="user_annotation")
+    write(tmp_path / "in" / "rank0.json", document([step, host(1, 5, name="aten::mm")], rank=0))
+    assert run(["in"]) == 0
+    printed = capsys.readouterr().out
+    assert "No GPU work in this capture; here is the host." in printed
+    assert "The main thread is longest in aten::mm: 5 µs a step." in printed.replace("\u202f", " ")
+    page = (tmp_path / "reports" / "in" / "summary.html").read_text()
+    assert "1 rank, no GPU work" in page
+    assert "Work on the CPU" in page
 
 
 def test_no_arguments_show_help(capsys):

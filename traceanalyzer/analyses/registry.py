@@ -27,7 +27,16 @@ from traceanalyzer.analyses.communication import (
     stragglers,
     waits,
 )
-from traceanalyzer.analyses.host import cuda_api, gaps, idle, launches, nvtx_projection, queue_depth, sync_calls
+from traceanalyzer.analyses.host import (
+    cuda_api,
+    gaps,
+    host_work,
+    idle,
+    launches,
+    nvtx_projection,
+    queue_depth,
+    sync_calls,
+)
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import fusions, graphs, kernels
 from traceanalyzer.analyses.memory import memory
@@ -83,6 +92,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "nccl": Analysis(nccl.across, nccl.per_rank),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank),
+        "host_work": Analysis(host_work.across, host_work.per_rank),
         "launches": Analysis(launches.across, launches.per_rank),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),

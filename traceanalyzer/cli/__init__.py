@@ -13,6 +13,7 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.diff import diff
+from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.output import lenient
 from traceanalyzer.cli.report import report
@@ -58,6 +59,7 @@ def cli() -> None:
       analyze-traces profile/ddp --fail-on 'exposed_comm_pct > 5' --fail-on 'idle_pct > 10 @ any rank'
       analyze-traces diff profile/naive profile/ddp
       analyze-traces what-if profile/ddp --rank 1=peers
+      analyze-traces doctor --topo topo.txt --nccl-log logs/ --flight-recorder dumps/
 
     Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug in this program; 130 interrupted.
     """  # noqa: D301 - click wants the character itself
@@ -68,6 +70,7 @@ cli.add_command(diff)
 cli.add_command(baseline)
 cli.add_command(export)
 cli.add_command(what_if)
+cli.add_command(doctor)
 
 
 def main(arguments: list[str] | None = None) -> None:

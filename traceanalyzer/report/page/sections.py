@@ -36,7 +36,17 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "exposed_comm",
             "matches",
         ),
-        "idle": ("queue_depth", "idle", "launches", "sync_calls", "sync_copies", "cuda_api", "gpu_gaps", "gaps"),
+        "idle": (
+            "queue_depth",
+            "idle",
+            "host_work",
+            "launches",
+            "sync_calls",
+            "sync_copies",
+            "cuda_api",
+            "gpu_gaps",
+            "gaps",
+        ),
         "kernels": (
             "kernels",
             "nvtx_projection",

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import host
+from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
 from traceanalyzer.report.words.quantities import digits, text
 
@@ -22,6 +25,8 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
+    if split is None and host.is_host_only(report.results):
+        return host.sentences(report.results)
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
@@ -81,12 +86,29 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
             for name, share in (("idle", idle), ("in communication that no compute hides", comm))
             if share.mean() >= NOTABLE_PCT
         ]
-    return made or [
-        (
-            f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
-            "exposed communication."
-        ),
-        *_of_the_peak(report),
+    return (
+        made
+        or _unknown_kernels(report)
+        or [
+            (
+                f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
+                "exposed communication."
+            ),
+            *_of_the_peak(report),
+        ]
+    )
+
+
+def _unknown_kernels(report: Report) -> list[str]:
+    """Where kernels may communicate that no rule knows, nothing can be called well."""
+    if "integrity" not in report.results:
+        return []
+    table = report.results["integrity"].to_frame()
+    held = table[table["check"].isin(UNKNOWN_KERNELS) & table["severity"].isin(MARKING)]
+    if held.empty:
+        return []
+    return [
+        "How much of it is communication cannot be told: kernels may communicate that no rule knows (see the notes)."
     ]
 
 
