@@ -20,6 +20,7 @@ from traceanalyzer.analyses.communication import (
     clocks,
     collectives,
     exposed_comm,
+    groups,
     instances,
     matches,
     members,
@@ -52,9 +53,17 @@ from traceanalyzer.analyses.operators import (
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
-from traceanalyzer.analyses.phases import call_phases, comm_phases, exposed_calls, micro_steps, phase_parts, phases
+from traceanalyzer.analyses.phases import (
+    call_phases,
+    comm_phases,
+    exposed_calls,
+    iterations,
+    micro_steps,
+    phase_parts,
+    phases,
+)
 from traceanalyzer.analyses.phases.op_phases import op_phases
-from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, pipelines
+from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
 from traceanalyzer.analyses.replay import path, replay, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
@@ -86,10 +95,12 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "breakdown": Analysis(breakdown.across, breakdown.per_rank),
         "overlap": Analysis(overlap.across, overlap.per_rank),
         "steps": Analysis(steps.across, steps.per_rank),
+        "iterations": Analysis(iterations.across, iterations.per_rank),
         "phases": Analysis(phases.across, phases.per_rank),
         "balance": Analysis(balance.across, balance.per_rank),
         "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
+        "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank),
         "host_work": Analysis(host_work.across, host_work.per_rank),
@@ -125,6 +136,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
@@ -71,6 +72,8 @@ cli.add_command(baseline)
 cli.add_command(export)
 cli.add_command(what_if)
 cli.add_command(doctor)
+for question in ask.COMMANDS:
+    cli.add_command(question)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,7 +20,7 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 
 _COMM_HOST_OP = "record_param_comms"
 
-_STEP = "ProfilerStep#"
+_STEP = "ProfilerStep"
 
 _STREAM_WAIT = "Stream Wait Event"
 

@@ -25,11 +25,12 @@ PARTS: Mapping[str, str] = MappingProxyType(
 
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "time": ("headline", "steps", "breakdown", "phases", "balance", "gpu_utilization"),
+        "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
         "communication": (
             "nccl",
             "calls",
             "stragglers",
+            "groups",
             "collectives",
             "overlap",
             "comm_phases",

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
@@ -198,8 +199,10 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
         return {}, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
-    for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
-        text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
+    if "groups" in results:
+        frame = frame.assign(group=group_labels(results["groups"], frame))
+    for column in ("dtype", "group", "peers"):
+        text += (", " + frame[column].astype("str")).where(frame[column].notna(), "")
     codes, labels = pd.factorize(text)
     frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
     if "call_waits" in results:
