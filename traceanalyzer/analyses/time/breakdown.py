@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.model import RankTrace
@@ -16,6 +17,8 @@ PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 DEFINITIONS: Mapping[str, str] = {
     "window_ns": "First start to last end of the rank's GPU operations (or of the steps looked at).",
     "compute_ns": "Time in which at least one compute kernel runs: |∪compute|.",
+    "fused_ns": "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
+    "collective inside): how much of it is communication cannot be told.",
     "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
     "exposed_copy_ns": "Time in which a copy or memset but no compute or communication runs.",
     "idle_ns": "Time in which nothing runs on the GPU.",
@@ -67,8 +70,16 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
     busy: Intervals = compute | comm | copy
     table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
     table["comm_ns"] = comm.covered_ns(starts, ends)
+    table["fused_ns"] = fused(ops).covered_ns(starts, ends)
     assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
     return table
+
+
+def fused(ops: pd.DataFrame) -> Intervals:
+    """Union of the compute kernels that communicate too."""
+    names = ops["name"].cat.categories
+    is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
+    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & (ops["kind"] == "compute").to_numpy())
 
 
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:

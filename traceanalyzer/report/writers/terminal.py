@@ -13,12 +13,19 @@ from traceanalyzer.report.words import care, host, parts, verdict
 
 COLOURS: Mapping[str, str] = {
     "compute": "#0072B2",
+    "fused": "#0072B2",
     "exposed_comm": "#56B4E9",
     "exposed_copy": "#009E73",
     "idle": "#999999",
 }
 
-_HEADINGS = {"compute": "Compute", "exposed_comm": "Exposed comm", "exposed_copy": "Exposed copy", "idle": "Idle"}
+_HEADINGS = {
+    "compute": "Compute",
+    "fused": "Of it fused",
+    "exposed_comm": "Exposed comm",
+    "exposed_copy": "Exposed copy",
+    "idle": "Idle",
+}
 
 _MOST_RANKS = 16
 
@@ -61,11 +68,12 @@ def _table(label: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
     table.add_column("Rank", justify="right")
     table.add_column("Step ms" if _has_steps(rows) else "Window ms", justify="right")
-    for part, heading in _HEADINGS.items():
+    headings = _headings(rows)
+    for part, heading in headings.items():
         table.add_column(f"{heading} %", justify="right", style=COLOURS[part])
     table.add_column("Overlap %", justify="right")
     for row in _shown(rows):
-        shares = [_percent(row[f"{part}_pct"]) for part in _HEADINGS]
+        shares = [_percent(row[f"{part}_pct"]) for part in headings]
         table.add_row(str(row["rank"]), f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(rows) > _MOST_RANKS:
         table.caption = _left_out(rows)
@@ -87,13 +95,20 @@ def _host_table(report: Report) -> Table:
 def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
+    headings = _headings(rows)
     for row in _shown(rows):
-        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in _HEADINGS.items())
+        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in headings.items())
         overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
         yield f"rank {row['rank']}: {time}, {shares}, overlap {overlap}"
     if len(rows) > _MOST_RANKS:
         yield _left_out(rows)
+
+
+def _headings(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The parts that have a column: kernels that compute and communicate at once only where there are any."""
+    has_fused = any(row["fused_ns"] for row in rows)
+    return {part: heading for part, heading in _HEADINGS.items() if part != "fused" or has_fused}
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
