@@ -12,8 +12,10 @@ UNEVEN = 1.1
 
 LEAST_SAVED_PCT = 2.0
 
-_EVIDENCE = ["place", "direction", "hot_rank", "max_load_bytes", "mean_load_bytes", "longest_ns",
-             "transfer_at_least_ns", "wait_at_least_ns", "wait_at_most_ns", "saved_transfer_ns", "saved_compute_ns"]  # fmt: skip
+_EVIDENCE = [
+    "place", "direction", "hot_rank", "max_load_bytes", "mean_load_bytes", "longest_ns", "transfer_at_least_ns",
+    "wait_at_least_ns", "wait_at_most_ns", "saved_transfer_ns", "saved_compute_ns",
+]  # fmt: skip
 
 
 def uneven_experts(
