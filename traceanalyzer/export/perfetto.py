@@ -15,7 +15,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.export.slices import of_rank
 
-NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks")
+NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
 """Results that an export is made from."""
 
 

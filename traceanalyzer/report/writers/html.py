@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from traceanalyzer import quantities
+from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
@@ -17,6 +18,7 @@ from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
+from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care, host, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
@@ -64,6 +66,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
+        "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
@@ -96,6 +99,7 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
         f"capture window {quantities.text(ranks['window_ns'].max(), Unit.NS)}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
