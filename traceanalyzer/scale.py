@@ -19,6 +19,7 @@ from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
+from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 
@@ -26,6 +27,9 @@ PARALLEL_ABOVE_BYTES = 24 << 20
 
 PARALLEL_ABOVE_FILES = 16
 """Below both, a second process takes longer to start than it saves."""
+
+ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
+"""A rank of which one of these cannot be computed is left out whole."""
 
 Visitor = Callable[[RankTrace], None]
 """Called with each rank in the process that read it; must be picklable."""
@@ -41,12 +45,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All Results of one run, and what was left out."""
+    """All Results of one run, what was left out, and what could not be computed: its Results are empty."""
 
     results: dict[str, Result]
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
     claims: Claims
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class _Done:
     capture: Capture
     ranks: tuple[tuple[RankMeta, dict[str, pd.DataFrame]], ...]
     skipped: tuple[Skipped, ...]
+    failures: tuple[Failure, ...]
 
 
 def summarise(
@@ -67,6 +73,7 @@ def summarise(
     jobs: int | None = None,
     progress: Progress | None = None,
     most_operations: int = MOST_OPERATIONS,
+    is_guarded: bool = False,
     **thresholds: Any,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
@@ -79,29 +86,35 @@ def summarise(
         jobs: processes; `None` takes as many as there are files and cores when the input is large.
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
+        is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(_reduce_capture, options=options, names=wanted, thresholds=thresholds)
+    work = partial(_reduce_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
     parts: dict[int, dict[str, pd.DataFrame]] = {}
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
-    skipped = list(found.skipped)
+    skipped, failures = list(found.skipped), list[Failure]()
     files = _each(work, run.captures, _processes(run, jobs), progress)
     ordered = sorted(_thinned(files, most_operations), key=_order(run))
     for done in ordered:
         skipped += done.skipped
+        failures += done.failures
         for meta, tables in done.ranks:
             rank = claimed_rank(meta, parts, done.capture, skipped)
             if rank is not None:
                 parts[rank], metas[rank] = tables, meta
                 claims[done.capture.path, meta.rank] = rank
+    if not parts and failures:
+        raise RuntimeError(failures[0].sentence)
     require_ranks(parts, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
-    return Summary(combine(parts, wanted, **thresholds), tuple(skipped), notes, claims)
+    results = combine(parts, wanted, failures if is_guarded else None, **thresholds)
+    warn(failures)
+    return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
 
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
@@ -136,13 +149,22 @@ def _thinned(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
 
 
 def _reduce_capture(
-    capture: Capture, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]
+    capture: Capture,
+    options: LoadOptions,
+    names: tuple[str, ...],
+    thresholds: Mapping[str, Any],
+    *,
+    is_guarded: bool,
 ) -> _Done:
     skipped: list[Skipped] = []
-    ranks = tuple(
-        (trace.meta, reduce_rank(trace, names, **thresholds)) for trace in read_capture(capture, options, skipped)
-    )
-    return _Done(capture, ranks, tuple(skipped))
+    failures: list[Failure] = []
+    ranks = [
+        (trace.meta, reduce_rank(trace, names, failures if is_guarded else None, **thresholds))
+        for trace in read_capture(capture, options, skipped)
+    ]
+    lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
+    skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
+    return _Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
 
 
 def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:

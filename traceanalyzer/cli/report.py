@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
 from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
 
 if TYPE_CHECKING:
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
 
     from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
     from traceanalyzer.report import Report
+
+_GRAVITY = (DONE, PARTIAL, GATE_FAILED)
+"""Exit codes of the runs of one command: the gravest is the command's."""
 
 FORMATS = ("html", "csv", "json", "parquet")
 
@@ -56,7 +61,7 @@ def report(folder: Path | None, **options: Any) -> int:
     ]
     if options["open_page"] and done:
         click.launch(str(done[-1][0]))
-    return int(any(has_failed for _, has_failed in done))
+    return max((code for _, code in done), key=_GRAVITY.index, default=DONE)
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
@@ -75,15 +80,15 @@ def _targets(found: "Found", label: str, select: str, output: Path | None) -> "l
 def _one(
     found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path, options: dict[str, Any],
     console: "Console",
-) -> tuple[Path, bool]:  # fmt: skip
-    """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
+) -> tuple[Path, int]:  # fmt: skip
+    """Analyse one run, write it, print its summary; returns the page (or the folder) and the exit code."""
     from rich.markup import escape
 
     from traceanalyzer import gate
     from traceanalyzer.report.writers import folder, gates, terminal
 
     with folder.whole(target, _source(run), _content(run, load, label)) as draft:
-        made, outcomes, files = _analysed(found, run, load, label, draft.path, options, console)
+        made, outcomes, files, failures = _analysed(found, run, load, label, draft.path, options, console)
         written = draft.final(files)
     terminal.show(made, console)
     gates.show(outcomes, console)
@@ -93,16 +98,30 @@ def _one(
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
-    return page, gate.has_failed(outcomes)
+    _show_failures(failures, is_verbose=options["verbose"])
+    return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
+
+
+def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
+    """On standard error: which parts a bug of ours keeps from the report."""
+    from traceanalyzer.failures import sentences
+
+    for sentence in sentences(failures):
+        click.echo(f"Partial report: {sentence}", err=True)
+    for failure in failures if is_verbose else ():
+        click.echo(failure.traceback, err=True)
+    if failures and not is_verbose:
+        click.echo("Run again with --verbose for the details to report.", err=True)
 
 
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, options: dict[str, Any],
     console: "Console",
-) -> "tuple[Report, list[Outcome], list[Path]]":  # fmt: skip
-    """The run's report, what became of the gates, and the files written of both."""
+) -> "tuple[Report, list[Outcome], list[Path], list[Failure]]":  # fmt: skip
+    """The run's report, what became of the gates, the files written of both, and what could not be computed."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
+    from traceanalyzer.failures import warn
     from traceanalyzer.loading import other_runs
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
@@ -113,18 +132,22 @@ def _analysed(
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
     with progress(console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, jobs=options["jobs"], progress=advance, **run_info.thresholds(info))
+        summary = summarise(
+            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, **run_info.thresholds(info)
+        )
     notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     outcomes = gate.check_run(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
     )  # fmt: skip
-    written = write(made, folder, formats, plotlyjs=options["plotlyjs"])
+    failures = list(made.failures)
+    written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures)
+    warn(failures[len(made.failures) :])
     written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    return made, outcomes, written
+    return made, outcomes, written, failures
 
 
 def _source(run: "Run") -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
     communication,
@@ -48,9 +49,12 @@ RULES: tuple[Rule, ...] = (
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 
 
-def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first."""
-    found = [finding for rule in RULES for finding in _of_rule(rule, results)]
+def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first.
+
+    With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
+    """
+    found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
     return tuple(sorted(folded(found), key=_impact))
 
 
@@ -58,9 +62,18 @@ def _impact(finding: Finding) -> tuple[bool, int, int]:
     return finding.gain_ns is None, -(finding.gain_ns or 0), SEVERITIES.index(finding.severity)
 
 
-def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:
+def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] | None) -> list[Finding]:
     needed = _needed(rule, results)
-    return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
+    lost = {name for failure in failures or () for name in (failure.name, *failure.left_out)}
+    if lost & set(needed):
+        return []
+    try:
+        return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
+    except Exception as error:
+        if failures is None:
+            raise
+        failures.append(Failure.of(rule.__name__, f"Rule {rule.__name__}", error))
+        return []
 
 
 def _needed(rule: Rule, results: Mapping[str, Result]) -> dict[str, Result]:

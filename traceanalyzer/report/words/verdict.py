@@ -25,6 +25,8 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
+    if shares.empty:
+        return ["No recorded GPU operation takes any time, so there is nothing to split."]
     found = _said(report.findings)
     if not found:
         return [_length(split, shares), *_from_breakdown(report, split, shares)]
@@ -53,8 +55,9 @@ def _joined(titles: list[str]) -> list[str]:
 
 
 def _shares(split: Split) -> pd.DataFrame:
-    """Per cent of each rank's window by part, with communication and idle as wholes."""
+    """Per cent of each rank's window by part, with communication and idle as wholes; no row without any time."""
     parts = split.table.set_index("rank")
+    parts = parts[parts["window_ns"] > 0]
     return 100.0 * parts.div(parts["window_ns"], axis=0)
 
 
@@ -107,8 +110,10 @@ def _of_the_peak(report: Report) -> list[str]:
 def _of_the_kernels(report: Report) -> list[str]:
     """Whether compute is matrix work, or kernels that move data and that fusing shortens."""
     table = report.results["categories"].to_frame() if "categories" in report.results else pd.DataFrame()
-    compute = table[~table["category"].isin(["communication", "copy"])] if len(table) else table
-    if compute.empty:
+    if table.empty:
+        return []
+    compute = table[~table["category"].isin(["communication", "copy"])]
+    if not compute["gpu_ns"].sum():
         return []
     matrix = compute["category"].isin(MATRIX_CATEGORIES)
     if matrix.all():
