@@ -122,7 +122,7 @@ def _host_owners(trace: RankTrace, rows: np.ndarray) -> pd.Series:
 
 def _sends(names: pd.Series) -> pd.arrays.BooleanArray:
     """Whether each kernel sends and receives (`SendRecv`); NA where the name tells no collective."""
-    of_name = {name: kinds.collective(name) for name in names.unique()}
+    of_name = {name: kinds.kernel_collective(name) for name in names.unique()}
     found = names.astype("object").map(of_name)
     sends: pd.arrays.BooleanArray = (found == "send_recv").astype("boolean").mask(found.isna()).array
     return sends
@@ -214,7 +214,7 @@ def _completed(table: pd.DataFrame) -> pd.DataFrame:
     """Fill what the operation itself tells: collective from its name, bytes of a peer-to-peer copy."""
     names = table["name"].astype("object")
     is_copy = (table["activity"] == "memcpy").to_numpy()
-    of_name = names.map({name: kinds.collective(name) for name in names.unique()})
+    of_name = names.map({name: kinds.kernel_collective(name) for name in names.unique()})
     of_name = of_name.where(~is_copy, "peer_copy")
     table["collective"] = table["collective"].astype("object").fillna(of_name).fillna("unknown")
     table["size_bytes"] = table["size_bytes"].fillna(table["bytes"].where(is_copy)).astype("Int64")

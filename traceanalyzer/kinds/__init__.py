@@ -7,34 +7,27 @@ import re
 from dataclasses import dataclass
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, POINT_TO_POINT, ROOTED, collective
+from traceanalyzer.kinds.kernels import (
+    PEERS,
+    WAIT_ONLY,
+    CommKernel,
+    comm_kernel,
+    is_fused,
+    kernel_collective,
+    libraries,
+    speaks_of_communication,
+)
+
+__all__ = [
+    "ACTIVITIES", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "PEERS", "POINT_TO_POINT", "ROOTED", "WAIT_ONLY",
+    "CommKernel", "CopyKind", "KindRules", "collective", "comm_kernel", "copy_kind", "dtype_bytes", "is_fused",
+    "kernel_collective", "libraries", "speaks_of_communication",
+]  # fmt: skip
 
 KINDS = ("compute", "comm", "copy")
 
 ACTIVITIES = ("kernel", "memcpy", "memset", "graph")
-
-_COMM_KERNEL = re.compile(
-    r"nccl|rccl|msccl|nvshmem|deep_?ep|cross_device_reduce|multimem_|one_shot_all_reduce"
-    r"|two_shot_|userbuffers",
-    re.IGNORECASE,
-)
-
-# Order matters: "reduce_scatter" and "all_reduce" both contain "reduce".
-_COLLECTIVES = (
-    ("all_reduce", re.compile(r"all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_red", re.IGNORECASE)),
-    ("reduce_scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
-    ("all_gather", re.compile(r"all_?gather", re.IGNORECASE)),
-    ("all_to_all", re.compile(r"all_?to_?all", re.IGNORECASE)),
-    ("send_recv", re.compile(r"send_?recv|isend_irecv", re.IGNORECASE)),
-    ("broadcast", re.compile(r"broadcast|bcast", re.IGNORECASE)),
-    ("barrier", re.compile(r"barrier", re.IGNORECASE)),
-    ("reduce", re.compile(r"reduce", re.IGNORECASE)),
-    ("scatter", re.compile(r"scatter", re.IGNORECASE)),
-    ("gather", re.compile(r"gather", re.IGNORECASE)),
-    ("send", re.compile(r"send", re.IGNORECASE)),
-    ("recv", re.compile(r"recv|receive", re.IGNORECASE)),
-)
-
-COLLECTIVES = tuple(name for name, _ in _COLLECTIVES)
 
 _DTYPE_BYTES = {
     "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8,
@@ -48,13 +41,8 @@ _DTYPE_BYTES = {
 _COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)")
 
 
-ROOTED = ("broadcast", "reduce", "scatter", "gather")
-"""Collectives with one root: their ranks do not wait alike."""
-
 CUT_LIST = "..."
 """Stands in a list of ranks or sizes for those that PyTorch left out."""
-
-POINT_TO_POINT = ("send", "recv", "send_recv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +63,16 @@ class KindRules:
     def kind(self, name: str, activity: str) -> str:
         """Kind of the GPU operations called `name`: `compute`, `comm` or `copy`.
 
-        A peer-to-peer copy between two GPUs is communication; every other copy, and memset, is `copy`.
+        A peer-to-peer copy between two GPUs is communication; every other copy, and memset, is `copy`. A kernel that
+        computes and communicates at once is `compute`; `is_fused` tells it.
         """
         for kind, pattern in self.extra:
             if pattern.search(name):
                 return kind
         if activity in ("memcpy", "memset"):
             return "comm" if "PtoP" in name else "copy"
-        return "comm" if _COMM_KERNEL.search(name) else "compute"
+        known = comm_kernel(name)
+        return "comm" if known and not known.is_fused else "compute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +82,6 @@ class CopyKind:
     direction: str | None
     source_memory: str | None
     target_memory: str | None
-
-
-def collective(name: str | None) -> str | None:
-    """Field's name of a collective: `all_reduce`, `all_gather`, `send`, …; `None` when the name holds none.
-
-    Takes PyTorch's names (`_allgather_base`), NCCL's functions (`ncclAllReduce`) and kernels
-    (`ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)`). A fused send/receive kernel is `send_recv`.
-    """
-    if not name:
-        return None
-    head = name.split("(", 1)[0]
-    return next((field_name for field_name, pattern in _COLLECTIVES if pattern.search(head)), None)
 
 
 def dtype_bytes(dtype: str | None) -> int | None:

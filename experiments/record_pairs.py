@@ -1,0 +1,230 @@
+"""Record jobs twice, with a fault and without it, so that what-if's predictions can be held against what happened.
+
+    torchrun --standalone --nproc_per_node=2 experiments/record_pairs.py --out profile/pairs
+
+Each pair leaves `<out>/<pair>/{before,after}/rank_<r>/…pt.trace.json.gz` and `<out>/<pair>/steps.json` with the
+un-profiled step times of both sides. `experiments/what_if_pairs.py` predicts the second from the first and makes the
+table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from traceanalyzer.runners.options import parse
+from traceanalyzer.runners.profiling import profiled
+from traceanalyzer.runners.ranges import span
+from traceanalyzer.runners.strategies import strategy_named
+from traceanalyzer.runners.strategies.base import Job
+from traceanalyzer.runners.timing import StepTimer, slowest
+from traceanalyzer.runners.train import Steps
+from traceanalyzer.runners.world import choose_device, joined
+
+if TYPE_CHECKING:
+    from traceanalyzer.runners.strategies.base import Strategy
+    from traceanalyzer.runners.world import World
+
+GPU_BOUND = ("--layers", "12", "--d-model", "1024", "--heads", "16", "--seq", "1024", "--batch", "16")
+HOST_BOUND = ("--layers", "12", "--d-model", "512", "--heads", "8", "--seq", "256", "--batch", "4")
+PIPELINE = ("--layers", "12", "--d-model", "1024", "--heads", "16", "--seq", "1024", "--batch", "32")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One recording: a strategy with its options, and what is done to it.
+
+    Attributes:
+        strategy: of the runners.
+        options: of the runners' command line.
+        products: matrix products of 8192² more a step, by rank.
+        host_ms: time that the host computes in Python before the forward pass, by rank.
+        loader_ms: time that the next batch takes, by rank.
+        gc_objects: objects that a garbage collection goes through in every step, by rank.
+        copy_mib: pageable memory that is copied to the GPU, and waited for, in every step.
+        is_synchronised: the host waits for the GPU after every block.
+        is_alone: gradients are not exchanged.
+        is_compressed: gradients are exchanged in bfloat16.
+    """
+
+    strategy: str = "pytorch_ddp"
+    options: tuple[str, ...] = GPU_BOUND
+    products: tuple[int, ...] = ()
+    host_ms: tuple[float, ...] = ()
+    loader_ms: tuple[float, ...] = ()
+    gc_objects: tuple[int, ...] = ()
+    copy_mib: int = 0
+    is_synchronised: bool = False
+    is_alone: bool = False
+    is_compressed: bool = False
+
+
+PLAIN = Side()
+
+PAIRS: dict[str, tuple[Side, Side]] = {
+    "slow_gpu": (Side(products=(0, 12)), PLAIN),
+    "slow_gpu_partly": (Side(products=(6, 16)), Side(products=(6, 6))),
+    "slow_host": (Side(options=HOST_BOUND, host_ms=(25, 0)), Side(options=HOST_BOUND)),
+    "slow_hosts_both": (Side(options=HOST_BOUND, host_ms=(40, 30)), Side(options=HOST_BOUND, host_ms=(30, 30))),
+    "slow_host_hidden": (Side(host_ms=(0, 10)), PLAIN),
+    "loader": (Side(options=HOST_BOUND, loader_ms=(30, 30)), Side(options=HOST_BOUND)),
+    "loader_one_rank": (Side(loader_ms=(0, 60)), PLAIN),
+    "garbage_collection": (Side(options=HOST_BOUND, gc_objects=(0, 1_000_000)), Side(options=HOST_BOUND)),
+    "synchronised": (Side(is_synchronised=True), PLAIN),
+    "synchronised_host_bound": (Side(options=HOST_BOUND, is_synchronised=True), Side(options=HOST_BOUND)),
+    "buckets": (Side("simple_ddp"), PLAIN),
+    "no_exchange": (Side("simple_ddp"), Side(is_alone=True)),
+    "no_exchange_overlapped": (PLAIN, Side(is_alone=True)),
+    "compressed": (PLAIN, Side(is_compressed=True)),
+    "blocking_copy": (Side(copy_mib=512), PLAIN),
+    "two_stragglers": (Side(products=(0, 12), host_ms=(60, 0)), Side(host_ms=(60, 0))),
+    "fewer_products": (Side(products=(16, 16)), Side(products=(8, 8))),
+    "even_stages": (
+        Side("pp_1f1b", (*PIPELINE, "--split", "9,3", "--microbatches", "8")),
+        Side("pp_1f1b", (*PIPELINE, "--split", "6,6", "--microbatches", "8")),
+    ),
+    "more_microbatches": (
+        Side("pp_gpipe", (*PIPELINE, "--microbatches", "2")),
+        Side("pp_gpipe", (*PIPELINE, "--microbatches", "8")),
+    ),
+}
+
+
+def main() -> None:
+    """Record every pair, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
+    parser.add_argument("--device", choices=("cuda", "cpu"))
+    parser.add_argument("--steps", type=int, default=12, help="timed without a profiler (default 12)")
+    parser.add_argument("--budget-s", type=float, default=480, help="start no pair after this (default 480)")
+    given = parser.parse_args()
+    started = time.monotonic()
+    with joined(choose_device(given.device), timeout_s=120) as world:
+        for name in given.only:
+            is_late = torch.tensor(
+                [time.monotonic() - started > given.budget_s], device=world.device, dtype=torch.int32
+            )
+            dist.broadcast(is_late, 0)
+            if is_late.item():
+                break
+            _record(name, given, world)
+
+
+def _record(name: str, given: argparse.Namespace, world: World) -> None:
+    times: dict[str, Any] = {}
+    for label, side in zip(("before", "after"), PAIRS[name], strict=True):
+        times[label] = _run(side, given.out / name / label, given, world)
+        gc.collect()
+        if world.is_cuda:
+            torch.cuda.empty_cache()
+    if world.rank == 0:
+        (given.out / name / "steps.json").write_text(json.dumps(times, indent=1))
+        means = {label: sum(ns) / len(ns) / 1e6 for label, ns in times.items()}
+        print(f"{name}: {means['before']:.2f} ms a step, then {means['after']:.2f}", flush=True)
+
+
+def _run(side: Side, out: Path, given: argparse.Namespace, world: World) -> list[int]:
+    """Warm up, time, profile; the un-profiled times of the slowest rank's steps in ns."""
+    small = ("--device", "cpu", "--model", "tiny") if not world.is_cuda else side.options
+    config = parse(["--strategy", side.strategy, "--out", str(out), *small])
+    strategy = strategy_named(side.strategy)(Job(config, world))
+    faults = Faults(side, strategy, world)
+    steps = Steps(config, world, strategy)
+
+    def take() -> None:
+        faults.before_the_step()
+        with faults.exchange():
+            steps.take()
+
+    for _ in range(4):
+        take()
+    world.synchronize()
+    timer = StepTimer(world.device)
+    timer.mark()
+    for _ in range(given.steps):
+        take()
+        timer.mark()
+    world.synchronize()
+    with profiled(config.profile, out, world) as capture:
+        for _ in range(config.profile.steps):
+            take()
+            capture.step()
+    world.synchronize()
+    gathered: list[list[int]] = [[]] * world.size
+    dist.all_gather_object(gathered, timer.step_times_ns())
+    return slowest(gathered)
+
+
+class Faults:
+    """What makes a side slow."""
+
+    def __init__(self, side: Side, strategy: Strategy, world: World) -> None:
+        self.side, self.strategy, self.world = side, strategy, world
+        size = 8192 if world.is_cuda else 64
+        dtype = torch.bfloat16 if world.is_cuda else torch.float32
+        self.factor = torch.randn(size, size, device=world.device, dtype=dtype) if side.products else None
+        self.heap = [[] for _ in range(self._mine(side.gc_objects))]
+        self.pageable = torch.empty(side.copy_mib * 2**18) if side.copy_mib else None
+        model = strategy.model
+        if side.is_synchronised:
+            inner = model.module if isinstance(model, DistributedDataParallel) else model
+            for block in inner.blocks:  # type: ignore[union-attr]
+                block.register_forward_hook(self._wait)
+        if side.is_compressed:
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook  # noqa: PLC0415
+
+            assert isinstance(model, DistributedDataParallel)
+            model.register_comm_hook(None, bf16_compress_hook)
+
+    def before_the_step(self) -> None:
+        """Everything that the side adds to a step of this rank."""
+        if milliseconds := self._mine(self.side.loader_ms):
+            with span("data"):
+                time.sleep(milliseconds / 1e3)
+        if milliseconds := self._mine(self.side.host_ms):
+            with span("tokenize"):
+                _busy(milliseconds / 1e3)
+        if self.heap:
+            with span("collect garbage"):
+                gc.collect()
+        if self.pageable is not None:
+            self.pageable.to(self.world.device)
+        if count := self._mine(self.side.products):
+            assert self.factor is not None
+            with span("extra products"):
+                for _ in range(count):
+                    torch.mm(self.factor, self.factor)
+
+    def exchange(self) -> Any:
+        """Around a step: without gradients' exchange when the side asks for it."""
+        model = self.strategy.model
+        is_alone = self.side.is_alone and isinstance(model, DistributedDataParallel)
+        return model.no_sync() if is_alone else nullcontext()
+
+    def _mine(self, by_rank: tuple[Any, ...]) -> Any:
+        return by_rank[self.world.rank] if self.world.rank < len(by_rank) else 0
+
+    def _wait(self, *_: object) -> None:
+        if self.world.is_cuda:
+            torch.cuda.current_stream().synchronize()
+
+
+def _busy(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+if __name__ == "__main__":
+    main()
