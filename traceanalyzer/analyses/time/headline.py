@@ -31,10 +31,12 @@ class Headline(Result):
         "compute_pct": "100 · compute / window.",
         "exposed_comm_pct": "100 · exposed communication / window.",
         "exposed_copy_pct": "100 · exposed copies / window.",
+        "opaque_pct": "100 · unknown / window.",
         "idle_pct": "100 · idle / window.",
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = breakdown.known_only(table)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
         mean = ratio(table["window_ns"], table["steps"])
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)

@@ -18,6 +18,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.timeline.clocks import Clock, common_clock
@@ -53,7 +54,7 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
     """All ranks' operations, or those of as many as fit; `None` without any."""
     if "timeline" not in results or not len(results["timeline"]):
         return None
-    table = results["timeline"].table
+    table = _with_graphs_as_compute(results["timeline"].table)
     clock = common_clock(table, results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results)
@@ -89,6 +90,12 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
     left_out = sorted(set(map(int, ran)) - set(kept))
     return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
                         len(table), kept, left_out, clock)  # fmt: skip
+
+
+def _with_graphs_as_compute(table: pd.DataFrame) -> pd.DataFrame:
+    """CUDA graphs of unknown content lie in the lane of kernels; their name says what they are."""
+    kinds = table["kind"].astype("object").replace({UNKNOWN: "compute"})
+    return table.assign(kind=pd.Categorical(kinds, categories=list(KNOWN_KINDS)))
 
 
 def varints(values: np.ndarray) -> bytes:

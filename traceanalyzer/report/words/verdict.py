@@ -28,12 +28,27 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if shares.empty:
         return ["No recorded GPU operation takes any time, so there is nothing to split."]
     found = _said(report.findings)
+    if split.opaque_pct and not found:
+        return _of_unknown(split, shares)
     if not found:
         return [_length(split, shares), *_from_breakdown(report, split, shares)]
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
     return [_length(split, shares), *([] if is_said else pair), *_joined(found)]
+
+
+def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
+    """What can be said where CUDA graphs were recorded whole: not that all is well."""
+    idle = shares["idle_ns"]
+    return [
+        _length(split, shares),
+        (
+            "What those graphs hold is unknown: whether communication is hidden cannot be told. Record them node by node "
+            "(nsys profile --cuda-graph-trace=node)."
+        ),
+        *([_shared("idle", idle)] if idle.mean() >= NOTABLE_PCT else []),
+    ]
 
 
 def _said(findings: Sequence[Finding]) -> list[str]:
@@ -65,6 +80,10 @@ def _length(split: Split, shares: pd.DataFrame) -> str:
     mean_ns = split.table["window_ns"].mean() / split.per
     compute = shares["compute_ns"]
     what = f"A step takes {text(mean_ns, '_ns')}" if split.steps else f"The capture spans {text(mean_ns, '_ns')}"
+    if split.opaque_pct:
+        return (
+            f"{what}. For {digits(split.opaque_pct)} % of it CUDA graphs run that were recorded as one operation each."
+        )
     if len(shares) == 1:
         return f"{what}. The GPU computes for {digits(compute.iloc[0])} % of it."
     spread = (
