@@ -44,8 +44,8 @@ def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
     return [
         _length(split, shares),
         (
-            "What those graphs hold is unknown: whether communication is hidden cannot be told. Record them node by node "
-            "(nsys profile --cuda-graph-trace=node)."
+            "What those graphs hold is unknown: whether communication is hidden cannot be told. Record them node by "
+            "node (nsys profile --cuda-graph-trace=node)."
         ),
         *([_shared("idle", idle)] if idle.mean() >= NOTABLE_PCT else []),
     ]
