@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
+from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer.errors import InputError, TraceAnalyzerError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from traceanalyzer.loading import LoadOptions
     from traceanalyzer.report import Report
 
-_GRAVITY = (DONE, PARTIAL, GATE_FAILED)
+_GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
 
 FORMATS = ("html", "csv", "json", "parquet")
@@ -55,31 +56,42 @@ def report(folder: Path | None, **options: Any) -> int:
     options["gates"] = [gate.parse(text) for text in options["gates"]]
     found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
     load = load_options(options)
-    done = [
-        _one(found, run, load, name, target, options, console)
-        for run, name, target in _targets(found, label, options["select"], options["output"])
-    ]
-    if options["open_page"] and done:
+    targets = _targets(found, label, options["select"], options["output"])
+    done, errors = [], list[tuple[str, TraceAnalyzerError]]()
+    for run, name, target in targets:
+        try:
+            done.append(_one(found, run, load, name, target, errors, options, console))
+        except InputError as error:  # the other runs may be good
+            errors.append((name, error))
+            continue
+        if options["select"] == "latest":
+            break
+    if not done:
+        raise errors[0][1]
+    if options["select"] == "all":
+        for name, why in errors:
+            click.echo(f"Error: {name}: {why}", err=True)
+    if options["open_page"]:
         click.launch(str(done[-1][0]))
-    return max((code for _, code in done), key=_GRAVITY.index, default=DONE)
+    codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
+    return max(codes, key=_GRAVITY.index)
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
-    """Runs to analyse, each with its name and folder to write."""
+    """Runs to analyse, each with its name and folder to write; for the latest one the others after it, newest first."""
     from traceanalyzer.loading import name_of
 
     base = output or Path("reports", label)
     if select == "latest":
-        run = found.runs[-1]
-        return [(run, f"{label}/{run.label}" if run.label else label, base)]
+        return [(run, f"{label}/{run.label}" if run.label else label, base) for run in reversed(found.runs)]
     return [
         (run, f"{label}/{name_of(run)}", base / f"run_{number}_{run.began}") for number, run in enumerate(found.runs)
     ]
 
 
 def _one(
-    found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path, options: dict[str, Any],
-    console: "Console",
+    found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path,
+    errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
 ) -> tuple[Path, int]:  # fmt: skip
     """Analyse one run, write it, print its summary; returns the page (or the folder) and the exit code."""
     from rich.markup import escape
@@ -88,7 +100,7 @@ def _one(
     from traceanalyzer.report.writers import folder, gates, terminal
 
     with folder.whole(target, _source(run), _content(run, load, label)) as draft:
-        made, outcomes, files, failures = _analysed(found, run, load, label, draft.path, options, console)
+        made, outcomes, files, failures = _analysed(found, run, load, label, draft.path, errors, options, console)
         written = draft.final(files)
     terminal.show(made, console)
     gates.show(outcomes, console)
@@ -115,14 +127,13 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 
 
 def _analysed(
-    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, options: dict[str, Any],
-    console: "Console",
+    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path,
+    errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
 ) -> "tuple[Report, list[Outcome], list[Path], list[Failure]]":  # fmt: skip
     """The run's report, what became of the gates, the files written of both, and what could not be computed."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
-    from traceanalyzer.loading import other_runs
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
     from traceanalyzer.report.writers import gates
@@ -135,7 +146,7 @@ def _analysed(
         summary = summarise(
             found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, **run_info.thresholds(info)
         )
-    notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
+    notes = (*(_of_other_runs(found, run, errors) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     outcomes = gate.check_run(
         options["gates"], made.results, label,
@@ -148,6 +159,18 @@ def _analysed(
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
     return made, outcomes, written, failures
+
+
+def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:
+    """Which other runs there are, and which newer ones hold nothing that can be analysed."""
+    from traceanalyzer.loading import name_of, other_runs
+
+    newer = [name_of(one) for one in found.runs[found.runs.index(run) + 1 :]]
+    said = [
+        f"{name}, which is newer, cannot be analysed: {error}"
+        for name, (_, error) in zip(reversed(newer), errors, strict=False)
+    ]
+    return (*said, *other_runs(found, run))
 
 
 def _source(run: "Run") -> str:
