@@ -13,8 +13,8 @@ from traceanalyzer.model import Skipped, printable
 from traceanalyzer.readers import Header, RankHint, reader_of
 
 EXPECTED = (
-    ".json or .json.gz files of the PyTorch profiler, or of Nsight Systems .nsys-rep files or their exports: .sqlite "
-    "files or folders of Parquet"
+    ".json or .json.gz files of the PyTorch profiler; of Nsight Systems .nsys-rep files or their exports, .sqlite "
+    "files or folders of Parquet; .json or .db files of rocprofv3"
 )
 """What a trace may be, for people."""
 

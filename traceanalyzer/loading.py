@@ -226,7 +226,7 @@ def label_of(path: Path) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.nsys-rep$|_pqtdir$", "", name)
+    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.nsys-rep$|_pqtdir$", "", name)
 
 
 def parse_ranks(text: str | None) -> frozenset[int] | None:

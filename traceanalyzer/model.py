@@ -33,7 +33,7 @@ class RankMeta:
     """Where the rank's number comes from: `distributedInfo`, `path`, `file order`, `NCCL payload`, …"""
     files: tuple[str, ...]
     format: str
-    """`kineto` or `nsys`."""
+    """`kineto`, `nsys` or `rocprofv3`."""
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None

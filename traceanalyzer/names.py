@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from traceanalyzer.kinds import collective as collective_of
+from traceanalyzer.rocm_names import RULES as ROCM_RULES
 
 MOST = 64
 """Characters of a short name."""
@@ -151,6 +152,7 @@ def _functor(text: str) -> str | None:
 
 _RULES: tuple[_Rule, ...] = (
     (re.compile(r"^nccl", re.IGNORECASE), _nccl),
+    *ROCM_RULES,
     (re.compile(r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)"), _nvjet),
     (re.compile(r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn"), _attention("flash")),
     (re.compile(r"^fmha_cutlass|PyTorchMemEffAttention"), _attention("memory-efficient")),

@@ -192,7 +192,7 @@ def test_quiet_prints_nothing(capsys):
         (["", "--steps", "last"], "it is empty"),
         (["good", "--output", ""], "Invalid value for '--output'"),
         (["empty"], "no traces here"),
-        (["empty"], ".nsys-rep files or their exports: .sqlite files or folders of Parquet"),
+        (["empty"], ".nsys-rep files or their exports, .sqlite files or folders of Parquet"),
         (["database"], "database/job.sqlite: not an SQLite database; export the report again"),
         (["--trace-file", "database/job.sqlite"], "database/job.sqlite: not an SQLite database"),
         (["--trace-file", "database/notes.txt"], "database/notes.txt: no trace; expected .json"),

@@ -18,6 +18,9 @@ class Capture:
         arguments: where communication arguments are: `kernel`, `host` (only there) or `none`.
         has_sequence: whether calls carry NCCL's sequence numbers.
         has_stream_waits: whether the events that streams wait for are recorded.
+        clock_step: when the rank's clock is set anew, and by how much.
+        missing: ranks whose file is not there.
+        cut: ranks whose file ends early, and the share of its text that is left.
     """
 
     start_ns: Mapping[int, int] = field(default_factory=dict)
@@ -27,6 +30,14 @@ class Capture:
     arguments: str = "kernel"
     has_sequence: bool = False
     has_stream_waits: bool = False
+    clock_step: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    missing: tuple[int, ...] = ()
+    cut: Mapping[int, float] = field(default_factory=dict)
+
+    def clock_ns(self, rank: int, time_ns: int) -> int:
+        """What the rank's clock shows at a true time."""
+        since, by_ns = self.clock_step.get(rank, (0, 0))
+        return time_ns + self.offset_ns.get(rank, 0) + (by_ns if time_ns >= since else 0)
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ class Recorded:
 
     rank: int
     offset_ns: int
+    how: Capture
     ops: tuple[GpuOp, ...]
     launched: frozenset[int]
     """Numbers of the operations whose launch was recorded."""
@@ -68,7 +80,8 @@ class Captured:
 
 def capture(run: Run, how: Capture = Capture()) -> Captured:
     """Record a run."""
-    return Captured(run, how, tuple(_rank(run, how, program.rank) for program in run.job.programs))
+    return Captured(run, how, tuple(_rank(run, how, program.rank) for program in run.job.programs
+                                if program.rank not in how.missing))  # fmt: skip
 
 
 def _rank(run: Run, how: Capture, rank: int) -> Recorded:
@@ -80,6 +93,7 @@ def _rank(run: Run, how: Capture, rank: int) -> Recorded:
     return Recorded(
         rank=rank,
         offset_ns=how.offset_ns.get(rank, 0),
+        how=how,
         ops=tuple(sorted(ops, key=lambda op: op.start_ns)),
         launched=frozenset(op.number for op in launches),
         launches=launches,

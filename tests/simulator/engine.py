@@ -25,12 +25,13 @@ class GpuOp:
 
 @dataclass(frozen=True)
 class HostEvent:
-    """A range, an operator, an API call or a synchronisation on the host."""
+    """A range, an operator, a Python frame, an API call or a synchronisation on the host."""
 
     what: str
     name: str
     start_ns: int
     end_ns: int
+    shapes: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,18 +122,20 @@ class _Engine:
         rank, begin = host.program.rank, host.time_ns
         if instruction.what == "sync":
             ops = self.run.ops[rank]
-            if any(op.end_ns < 0 for op in ops):
+            if instruction.after:
+                ops = [ops[number] for number in instruction.after]
+            if any(op.end_ns < 0 for op in reversed(ops)):
                 return False
             host.time_ns = max([begin + 2_000, *(op.end_ns + 2_000 for op in ops)])
             self.run.host[rank].append(HostEvent("call", instruction.name, begin, host.time_ns))
         elif instruction.what == "host":
             host.time_ns += self._varied(instruction.ns)
-            self.run.host[rank].append(HostEvent("operator", instruction.name, begin, host.time_ns))
+            self.run.host[rank].append(HostEvent(instruction.event, instruction.name, begin, host.time_ns))
         elif instruction.what == "begin":
             host.open_ranges.append((instruction.name, begin))
         elif instruction.what == "end":
             name, start = host.open_ranges.pop()
-            self.run.host[rank].append(HostEvent("range", name, start, begin))
+            self.run.host[rank].append(HostEvent(instruction.event, name, start, begin, instruction.shapes))
         else:
             host.time_ns += self._varied(self.job.launch_ns)
             self._launch(rank, instruction, begin, host.time_ns)

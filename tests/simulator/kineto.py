@@ -22,6 +22,8 @@ KERNELS = {
 _NAMES = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "reduce_scatter": "_reduce_scatter_base",
           "all_to_all": "all_to_all", "broadcast": "broadcast"}  # fmt: skip
 
+_CATEGORIES = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_runtime", "frame": "python_function"}
+
 _HOST_THREAD = 100
 
 
@@ -33,7 +35,8 @@ def write(captured: Captured, folder: Path) -> list[Path]:
 
 def _write(captured: Captured, recorded: Recorded, folder: Path) -> Path:
     path = folder / f"rank{recorded.rank}.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(_document(captured, recorded)).encode(), 1))
+    text = json.dumps(_document(captured, recorded)).encode()
+    path.write_bytes(gzip.compress(text[: round(len(text) * captured.how.cut.get(recorded.rank, 1))], 1))
     return path
 
 
@@ -51,7 +54,7 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
     ]
     return {
         "schemaVersion": 1,
-        "distributedInfo": {"backend": "nccl", "rank": recorded.rank, "world_size": len(captured.ranks),
+        "distributedInfo": {"backend": "nccl", "rank": recorded.rank, "world_size": len(captured.run.job.programs),
                             "pg_count": len(groups), "pg_config": groups, "nccl_version": "2.28.9"},
         "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}],
         "baseTimeNanoseconds": BASE_NS,
@@ -62,13 +65,15 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
 def _event(recorded: Recorded, category: str, name: str, start_ns: int, end_ns: int, thread: int,
            **args: Any) -> dict[str, Any]:  # fmt: skip
     pid = 0 if category in ("kernel", "gpu_memcpy", "cuda_sync") else 1000 + recorded.rank
+    start_ns, end_ns = (recorded.how.clock_ns(recorded.rank, time_ns) for time_ns in (start_ns, end_ns))
     return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": thread,
-            "ts": (start_ns + recorded.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000, "args": args}  # fmt: skip
+            "ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000, "args": args}  # fmt: skip
 
 
 def _host_event(recorded: Recorded, event: Any) -> dict[str, Any]:
-    category = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_runtime"}[event.what]
-    return _event(recorded, category, event.name, event.start_ns, event.end_ns, _HOST_THREAD)
+    shapes = json.loads(event.shapes) if event.shapes else []
+    args = {"Input Dims": shapes, "Input type": ["c10::BFloat16"] * len(shapes)} if shapes else {}
+    return _event(recorded, _CATEGORIES[event.what], event.name, event.start_ns, event.end_ns, _HOST_THREAD, **args)
 
 
 def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str, Any]]:

@@ -32,7 +32,9 @@ class Comm:
 class Instruction:
     """One thing that the host does.
 
-    `what` is `host` (work for `ns`), `launch` (of a GPU operation that runs for `ns`), `sync`, `begin` or `end`.
+    `what` is `host` (work for `ns`), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
+    `after`, or all), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
+    (of Python) or `call` (of the CUDA API).
     """
 
     what: str
@@ -43,6 +45,8 @@ class Instruction:
     after: tuple[int, ...] = ()
     comm: Comm | None = None
     size_bytes: int = 0
+    event: str = "operator"
+    shapes: str = ""
 
 
 @dataclass
@@ -53,9 +57,9 @@ class Program:
     instructions: list[Instruction] = field(default_factory=list)
     launched: int = 0
 
-    def host(self, ns: int, name: str = "aten::something") -> None:
+    def host(self, ns: int, name: str = "aten::something", event: str = "operator") -> None:
         """The host is busy."""
-        self.instructions.append(Instruction("host", ns, name))
+        self.instructions.append(Instruction("host", ns, name, event=event))
 
     def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = ()) -> int:
         """A compute kernel."""
@@ -81,16 +85,16 @@ class Program:
         comm = Comm("send_recv", group, elements, sends=sends, receives=receives)
         return self._launch(Instruction("launch", transfer_ns, "send_recv", "comm", stream, after, comm))
 
-    def sync(self) -> None:
-        """The host waits for all of its GPU operations."""
-        self.instructions.append(Instruction("sync", name="cudaDeviceSynchronize"))
+    def sync(self, name: str = "cudaDeviceSynchronize", after: tuple[int, ...] = ()) -> None:
+        """The host waits for some of its GPU operations, or for all."""
+        self.instructions.append(Instruction("sync", name=name, after=after))
 
     @contextmanager
-    def range(self, name: str) -> Iterator[None]:
-        """A user's range around instructions."""
+    def range(self, name: str, event: str = "range", shapes: str = "") -> Iterator[None]:
+        """A user's range around instructions; or an operator, with its `shapes`, or a Python frame."""
         self.instructions.append(Instruction("begin", name=name))
         yield
-        self.instructions.append(Instruction("end", name=name))
+        self.instructions.append(Instruction("end", name=name, event=event, shapes=shapes))
 
     def _launch(self, instruction: Instruction) -> int:
         self.instructions.append(instruction)

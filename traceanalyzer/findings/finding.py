@@ -18,7 +18,12 @@ class Finding:
         evidence: the rows behind it, as `Result.rows()` gives them.
         recommendation: what to do.
         caveat: when it may not hold.
-        gain_ns: what mending it gains at most of a mean step (of the capture, without steps); orders findings.
+        gain_ns: what mending it gains of a mean step (of the capture, without steps); orders findings.
+        gain_error_ns: how far the gain may be off; `None` where that is not known.
+        gain_is_bound: the gain is the most that can be won, not what will be.
+        ranks: those that are late by it, in order; none where the finding holds nobody to be late.
+        steps: in which they are; `None` for every step that is looked at.
+        cause: the part of their time that is longer than their peers': compute, copies, host, data, …
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
         table: the Result in which a reader sees more of it.
@@ -34,6 +39,11 @@ class Finding:
     recommendation: str | None = None
     caveat: str | None = None
     gain_ns: int | None = None
+    gain_error_ns: int | None = None
+    gain_is_bound: bool = True
+    ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] | None = None
+    cause: str | None = None
     interval_ns: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
     table: str | None = None

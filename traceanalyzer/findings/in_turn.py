@@ -57,6 +57,8 @@ def _finding(rows: Sequence[Mapping[str, Any]], waits: pd.DataFrame, times: pd.D
         recommendation=ADVICE.get(worst["cause"]),
         caveat="No rank is slow by itself: what it has to do differs from step to step.",
         gain_ns=gain_ns,
+        ranks=tuple(sorted(row["rank"] for row in rows)),
+        cause=worst["cause"],
         interval_ns=longest_wait(worst, waits, times),
         table="stragglers",
         about=f"{worst['cause']} in turn",

@@ -141,6 +141,8 @@ def _finding(row: Mapping[str, Any], stages: Mapping[int, int], times: pd.DataFr
         title=of_a_stage(row) if is_of_pipeline else f"{late(row, times)}: {who_waits(row)}.",
         caveat=f"{AS_FAST} {PROFILED}" if slow else caveat(row),
         gain_ns=_gain_ns(row, slow),
+        ranks=(row["rank"],),
+        cause=row["cause"],
         table="stragglers",
         about=None if is_of_pipeline else cause,
         part_of=cause if is_of_pipeline else None,

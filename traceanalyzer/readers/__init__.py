@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from traceanalyzer.readers import kineto, nsys_parquet, nsys_report, nsys_sqlite
+from traceanalyzer.readers import kineto, nsys_parquet, nsys_report, nsys_sqlite, rocpd, rocprofv3
 from traceanalyzer.readers.base import FILE_ORDER, GUESSED, Header, RankHint, Reader
 
-READERS: tuple[Reader, ...] = (nsys_sqlite, nsys_parquet, nsys_report, kineto)
+READERS: tuple[Reader, ...] = (rocpd, nsys_sqlite, nsys_parquet, nsys_report, rocprofv3, kineto)
 """Tried in this order."""
 
 __all__ = ["FILE_ORDER", "GUESSED", "READERS", "Header", "RankHint", "Reader", "reader_of"]

@@ -15,12 +15,22 @@ LAYER_NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kern
 SDPA = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0"
 ADAM = "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>"
 CONV = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32"
+TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT32x32x256_MI16x16x1_SN_LDSB1_AFC1_AFEM1"
+IGEMM = "igemm_wrw_gtcx3_nhwc_bf16_bx0_ex1_bt64x64x64_wt32x32x8_ws1x1_wr1x1_ta1x4x1x4_1x16x1x16"
+CK_CONV = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_47GridwiseGemm_bk0mk1_bk0nk1"
 
 
 @pytest.mark.parametrize(
     ("kernel", "kind", "operator", "expected"),
     [
         (NVJET, "compute", "aten::mm", "gemm"),
+        (TENSILE, "compute", None, "gemm"),
+        (IGEMM, "compute", None, "convolution"),
+        (CK_CONV, "compute", None, "convolution"),
+        ("bwd_kernel_fuse", "compute", None, "attention"),
+        ("_ZN5aiter37fmha_fwd_hd128_bf16_causalE", "compute", None, "attention"),
+        ("void aiter::pa_fwd_bf16_gqa8<int>(int)", "compute", None, "attention"),
+        ("SubTensorOpWithScalar1d", "compute", None, "element-wise"),
         (NVJET, "compute", None, "gemm"),
         ("void cublasLt::splitKreduce_kernel<32, 16, int>", "compute", "aten::addmm", "gemm"),
         (SDPA, "compute", None, "attention"),

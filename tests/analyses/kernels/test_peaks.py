@@ -21,6 +21,14 @@ from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
         ("NVIDIA A100-SXM4-40GB", "A100 40 GB", 312.0, 1555.0),
         ("Tesla V100-SXM2-16GB", "V100 SXM", None, 900.0),
         ("AMD Instinct MI300X", "MI300X", 1307.4, 5300.0),
+        ("AMD Instinct MI300X VF", "MI300X", 1307.4, 5300.0),
+        ("AMD Instinct MI300A", "MI300A", 980.6, 5300.0),
+        ("AMD Instinct MI325X", "MI325X", 1307.4, 6000.0),
+        ("AMD Instinct MI350X", "MI350X", 2306.9, 8000.0),
+        ("AMD Instinct MI355X", "MI355X", 2516.6, 8000.0),
+        ("AMD Instinct MI250X", "MI250X, one die", 191.5, 1638.4),
+        ("AMD Instinct MI250", "MI250, one die", 181.05, 1638.4),
+        ("AMD Instinct MI210", "MI210", 181.0, 1638.4),
     ],
 )
 def test_peak(device, gpu, bf16, gbytes_per_s):
@@ -39,6 +47,8 @@ def test_peak(device, gpu, bf16, gbytes_per_s):
         "NVIDIA L40",
         "NVIDIA GB200",
         "NVIDIA H800",
+        "AMD Instinct MI250X / MI250",
+        "AMD Instinct MI100",
         "NVIDIA A10G",
         "Tesla V100S-PCIE-32GB",
     ],

@@ -100,9 +100,10 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
         return []
     held = _in_headline(trace)
     inside = int((is_without & held).sum())
+    why = "queued before it began" if len(trace.api_calls) else "no API call was recorded"
     text = (
-        f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture (queued before it "
-        "began): they belong to no step and no phase, and idle time before them has no known cause"
+        f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture ({why}): they belong to "
+        "no step and no phase, and idle time before them has no known cause"
     )
     if not _complete_steps(trace).empty:
         text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"

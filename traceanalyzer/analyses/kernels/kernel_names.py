@@ -14,9 +14,23 @@ _I = re.IGNORECASE
 
 # In this order: a flash-attention kernel may carry "fprop", a convolution "gemm", a norm "elementwise".
 _BY_KERNEL = (
-    ("attention", re.compile(r"flash|fmha|sdpa|attention|attn|compute_dot_do_o|convert_dq_to_16", _I)),
-    ("convolution", re.compile(r"conv(?!ert)|[fw]prop|[dw]grad|winograd|im2col|col2im", _I)),
-    ("gemm", re.compile(r"gemm|nvjet|gemv|splitKreduce|Cijk_|matmul|triton_tem_.*mm|wgmma|cublas", _I)),
+    (
+        "attention",
+        re.compile(
+            r"flash|fmha|sdpa|attention|attn|compute_dot_do_o|convert_dq_to_16"
+            # AOTriton's backward; AITER's paged attention and multi-head latent attention
+            r"|^bwd_kernel_(dk_dv|dq|fuse)|^bwd_preprocess|aiter.*(\d|::|_)(pa|mla)_",
+            _I,
+        ),
+    ),
+    (
+        "convolution",
+        re.compile(r"conv(?!ert)|[fw]prop|[dw]grad|winograd|im2col|col2im|^igemm_(fwd|bwd|wrw)_|_bwd_weight", _I),
+    ),
+    (
+        "gemm",
+        re.compile(r"gemm|nvjet|gemv|splitKreduce|Cijk_|matmul|triton_tem_.*mm|wgmma|cublas|aiter.*fmoe|MoeFlatmm", _I),
+    ),
     ("optimizer", re.compile(r"FusedOptimizer|FusedAdam|FusedSgd|adam|lamb_|lars_", _I)),
     ("norm", re.compile(r"(layer|rms|batch|group|instance)_?norm|GammaBeta|RowwiseMoments|\bbn_[fb]w", _I)),
     ("softmax", re.compile(r"soft_?max|nll_loss|cross_entropy|logsumexp", _I)),
@@ -24,7 +38,10 @@ _BY_KERNEL = (
     ("reduction", re.compile(r"reduce|triton_(per|red)_|cub::.*(Reduce|Scan)", _I)),
     (
         "element-wise",
-        re.compile(r"elementwise|copy|CatArray|Fill|dropout|triton_poi_|multi_tensor_apply|transpose", _I),
+        re.compile(
+            r"elementwise|copy|CatArray|Fill|dropout|triton_poi_|multi_tensor_apply|transpose|^SubTensorOp|^OpTensor",
+            _I,
+        ),
     ),
 )
 
@@ -40,7 +57,7 @@ _BY_OPERATOR = (
 
 _TENSOR_CORES = re.compile(
     r"nvjet|tensorop|wgmma|gmma|hmma|imma|[a-z]?(16816|1688|884|16832|161616)(gemm|_|$)|wmma|flash_(fwd|bwd)|tf32"
-    r"|xmma_gemm_(bf16|f16|i8|e4m3|e5m2)|fmha_cutlass[FB]_(bf16|f16)|MFMA|_MI\d+x\d+",
+    r"|xmma_gemm_(bf16|f16|i8|e4m3|e5m2)|fmha_cutlass[FB]_(bf16|f16)|MFMA|_MI\d+x\d+|xdlops|_xdl_|_gtcx\d?_",
     _I,
 )
 _NO_TENSOR_CORES = re.compile(r"simt|ffma|(?<![\da-z])s?gemv|(^|_|volta_|ampere_|maxwell_)(sgemm|dgemm)|_fma_", _I)

@@ -43,6 +43,7 @@ _MI300 = _tensor(1307.4, fp32=163.4, fp64=81.7, tf32=653.7, fp8=2614.9, int8=261
 
 _A100_SHEET, _V100_SHEET = "NVIDIA A100 Tensor Core GPU data sheet", "NVIDIA V100 Tensor Core GPU data sheet"
 _H100_SHEET, _H100_PAPER = "NVIDIA H100 Tensor Core GPU data sheet", "NVIDIA H100 Tensor Core GPU architecture"
+_MI350_SHEET, _MI355_SHEET = "AMD Instinct MI350X data sheet", "AMD Instinct MI355X data sheet"
 _H200_SHEET, _GH200_SHEET = "NVIDIA H200 Tensor Core GPU data sheet", "NVIDIA GH200 Grace Hopper Superchip data sheet"
 
 _PEAKS = (
@@ -91,8 +92,20 @@ _PEAKS = (
     (r"V100-SXM2", Peak("V100 SXM", _tensor(125.0, fp32=15.7, fp64=7.8, has_bf16=False), 900.0, _V100_SHEET)),
     (r"V100-PCIE", Peak("V100 PCIe", _tensor(112.0, fp32=14.0, fp64=7.0, has_bf16=False), 900.0, _V100_SHEET)),
     (r"T4$", Peak("T4", _tensor(65.0, fp32=8.1, int8=130.0, has_bf16=False), 320.0, "NVIDIA T4 product brief")),
+    (r"MI355X", Peak("MI355X", _tensor(2516.6, fp32=157.3, fp64=78.6, fp8=5033.2, int8=5033.2), 8000.0, _MI355_SHEET)),
+    (r"MI350X", Peak("MI350X", _tensor(2306.9, fp32=144.2, fp64=72.1, fp8=4613.7, int8=4613.7), 8000.0, _MI350_SHEET)),
     (r"MI325X", Peak("MI325X", _MI300, 6000.0, "AMD Instinct MI325X data sheet")),
     (r"MI300X", Peak("MI300X", _MI300, 5300.0, "AMD Instinct MI300X data sheet")),
+    (
+        r"MI300A",
+        Peak(
+            "MI300A",
+            _tensor(980.6, fp32=122.6, fp64=61.3, tf32=490.3, fp8=1961.2, int8=1961.2),
+            5300.0,
+            "AMD Instinct MI300A data sheet",
+        ),
+    ),
+    (r"MI250X\s*/\s*MI250", None),  # the driver's name for either: their peaks differ
     (
         r"MI250X",
         Peak(
@@ -101,6 +114,19 @@ _PEAKS = (
             1638.4,
             "AMD Instinct MI250X data sheet, half: a device is one of its two dies",
         ),
+    ),
+    (
+        r"MI250",
+        Peak(
+            "MI250, one die",
+            _tensor(181.05, fp32=22.65, fp64=22.65, int8=181.05),
+            1638.4,
+            "AMD Instinct MI250 data sheet, half: a device is one of its two dies",
+        ),
+    ),
+    (
+        r"MI210",
+        Peak("MI210", _tensor(181.0, fp32=22.6, fp64=22.6, int8=181.0), 1638.4, "AMD Instinct MI210 data sheet"),
     ),
 )
 """First match wins, whole words only."""

@@ -136,7 +136,7 @@ def _covered(trace: RankTrace, found: OperatorWork, category_of_op: pd.Categoric
 def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     """The peak for the type in which most model FLOPs are done."""
     kinds = [
-        element_type(dtype if isinstance(dtype, str) else None, tensor_cores=None if pd.isna(said) else bool(said))
+        element_type(None if pd.isna(dtype) else dtype, tensor_cores=None if pd.isna(said) else bool(said))
         for dtype, said in zip(known["dtype"].astype("object"), known["on_tensor_cores"], strict=True)
     ]
     weights = known["model_flops"].groupby(pd.Series(kinds, index=known.index, dtype="object")).sum()

@@ -1,0 +1,92 @@
+"""What can go wrong in a simulated job: which ranks, in which steps, by what, for how long."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.simulator.program import COMPUTE_STREAM, Program
+
+EXTRA_SHAPES = "[[8192, 8192], [8192, 8192]]"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Some ranks need longer in some steps.
+
+    Attributes:
+        what: `compute`, `host`, `copy`, `data`, `gc`, `free` or `eval`.
+        ns: by how much, a step.
+        ranks: whose.
+        steps: in which; `None` for all.
+    """
+
+    what: str
+    ns: int
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...] | None = None
+
+    def hits(self, rank: int, step: int) -> bool:
+        """Whether the rank has it in the step."""
+        return rank in self.ranks and (self.steps is None or step in self.steps)
+
+
+Faults = tuple[Fault, ...]
+
+
+def time_ns(faults: Faults, what: str, rank: int, step: int) -> int:
+    """How much longer the rank needs in the step by this."""
+    return sum(fault.ns for fault in faults if fault.what == what and fault.hits(rank, step))
+
+
+def load(program: Program, faults: Faults, step: int) -> None:
+    """The batch is loaded and copied."""
+    with program.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+        program.host(20_000 + time_ns(faults, "data", program.rank, step), "collate")
+    copy_ns = time_ns(faults, "copy", program.rank, step)
+    with program.range("aten::to", "operator"):
+        program.copy("HtoD", 1 << 20, 50_000 + copy_ns, stream=COMPUTE_STREAM)
+
+
+def strike(program: Program, faults: Faults, step: int) -> None:
+    """In the middle of the forward pass: whatever else is longer."""
+    for what, act in _ACTS.items():
+        ns = time_ns(faults, what, program.rank, step)
+        if ns:
+            act(program, ns)
+
+
+def _compute(program: Program, ns: int) -> None:
+    for _ in range(4):
+        with program.range("aten::mm", "operator", EXTRA_SHAPES):
+            program.kernel("extra_gemm", ns // 4)
+
+
+def _host(program: Program, ns: int) -> None:
+    with program.range("log_metrics"):
+        program.host(ns, "train.py(88): log_metrics", "frame")
+
+
+def _gc(program: Program, ns: int) -> None:
+    # What was launched is done first, as where a loss is read.
+    program.sync("cudaStreamSynchronize")
+    program.host(ns, "gc.collect", "frame")
+
+
+def _free(program: Program, ns: int) -> None:
+    program.sync("cudaStreamSynchronize")
+    program.host(ns, "cudaFree", "call")
+
+
+def _eval(program: Program, ns: int) -> None:
+    with program.range("evaluate"):
+        for _ in range(10):
+            with program.range("aten::conv2d", "operator", "[[8, 3, 224, 224], [64, 3, 7, 7]]"):
+                program.kernel("eval_conv", ns // 10)
+
+
+_ACTS: dict[str, Callable[[Program, int], None]] = {
+    "compute": _compute,
+    "host": _host,
+    "gc": _gc,
+    "free": _free,
+    "eval": _eval,
+}

@@ -1,0 +1,133 @@
+"""What a report says first of each case, beside the truth: `python -m tests.simulator.scoreboard [name]`."""
+
+import inspect
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import traceanalyzer as ta
+from tests.simulator import kineto
+from tests.simulator.capture import capture
+from tests.simulator.cases import CASES, Case, recorded
+from tests.simulator.engine import run
+from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.analyses import run as run_analyses
+from traceanalyzer.findings import RULES, Finding
+from traceanalyzer.report.build import findings_of
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import parts, verdict
+
+GAIN_TOLERANCE = 0.05
+_LEAST_GAIN_NS = 100_000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case, the first line of its report, and what is wrong with it (nothing, if right)."""
+
+    case: Case
+    line: str
+    wrong: tuple[str, ...]
+
+
+def judged(case: Case) -> Judged:
+    """Run, record, read back, analyse, and hold against the truth."""
+    report = report_of(case)
+    line = first_line(report)
+    return Judged(case, line, tuple(_wrong(case, report, line)))
+
+
+def report_of(case: Case) -> Report:
+    """The report of the case's files."""
+    truth = run(case.job(case.faults))
+    with tempfile.TemporaryDirectory() as folder:
+        kineto.write(capture(truth, recorded(case, truth)), Path(folder))
+        traces = ta.load(folder)
+    results = run_analyses(traces.ranks, _needed())
+    return Report(traces.label, results, findings_of(results), traces.skipped, traces.notes)
+
+
+@cache
+def _needed() -> tuple[str, ...]:
+    """The Results that findings and sentences are of: the others take four times as long."""
+    of_rules = {name for rule in RULES for name in inspect.signature(rule).parameters if name in ANALYSES}
+    return tuple(name for name in ANALYSES if name in {*of_rules, "integrity", "ranks", "headline", "nccl", "mfu"})
+
+
+def first_line(report: Report) -> str:
+    """The first sentence that the terminal prints below the table."""
+    if report.findings:
+        return report.findings[0].title
+    return " ".join(verdict.sentences(report, parts.split(report.results)))
+
+
+def _wrong(case: Case, report: Report, line: str) -> list[str]:
+    truth = case.truth
+    wrong = [f"names {item.ranks}: {item.title}" for item in _blaming(report) if not {*item.ranks} <= {*truth.ranks}]
+    if truth.says and not re.search(truth.says, line):
+        wrong.append(f"does not say {truth.says!r}")
+    if truth.ranks:
+        wrong += _wrong_first(case, report.findings[0]) if report.findings else ["says nothing"]
+    return wrong
+
+
+def _blaming(report: Report) -> list[Finding]:
+    """Findings that hold ranks to be late."""
+    every = [item for finding in report.findings for item in (finding, *finding.also)]
+    return [item for item in every if item.ranks]
+
+
+def _wrong_first(case: Case, first: Finding) -> list[str]:
+    truth = case.truth
+    words = " ".join([first.title, first.recommendation or "", *(item.title for item in first.also)])
+    wrong = []
+    if first.ranks != truth.ranks:
+        wrong.append(f"ranks {first.ranks}, not {truth.ranks}")
+    if first.cause != truth.cause:
+        wrong.append(f"cause {first.cause}, not {truth.cause}")
+    if truth.what not in words:
+        wrong.append(f"does not name {truth.what}")
+    if truth.steps and first.steps != truth.steps:
+        wrong.append(f"steps {first.steps}, not {truth.steps}")
+    return wrong + _wrong_gain(case, first)
+
+
+def _wrong_gain(case: Case, first: Finding) -> list[str]:
+    if not case.truth.has_gain or first.gain_ns is None:
+        return []
+    true_ns = case.gain_ns()
+    off_ns = first.gain_ns - true_ns
+    most_ns = max(GAIN_TOLERANCE * true_ns, _LEAST_GAIN_NS)
+    if abs(off_ns) <= most_ns or (first.gain_is_bound and off_ns > 0):
+        return []
+    return [f"gain {first.gain_ns / 1e6:.3g} ms, truly {true_ns / 1e6:.3g}"]
+
+
+def main() -> None:
+    """Print a row for each case, and how many are right."""
+    chosen = [case for case in CASES if not sys.argv[1:] or any(text in case.name for text in sys.argv[1:])]
+    right = 0
+    for case in chosen:
+        result = judged(case)
+        right += not result.wrong
+        print(f"{'ok   ' if not result.wrong else 'WRONG'} {case.name}")  # noqa: T201
+        print(f"      truth: {_told(case)}\n      says:  {result.line}")  # noqa: T201
+        for text in result.wrong:
+            print(f"      wrong: {text}")  # noqa: T201
+    print(f"{right} of {len(chosen)} right")  # noqa: T201
+
+
+def _told(case: Case) -> str:
+    truth = case.truth
+    if not truth.ranks:
+        return f"nobody: {truth.says!r}"
+    when = "every step" if truth.steps is None else f"steps {', '.join(map(str, truth.steps))}"
+    gain = f"{case.gain_ns() / 1e6:.3g} ms a step" if truth.has_gain else "gain not told"
+    return f"ranks {', '.join(map(str, truth.ranks))} by {truth.cause} ({truth.what}), {when}, {gain}"
+
+
+if __name__ == "__main__":
+    main()

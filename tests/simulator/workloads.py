@@ -1,0 +1,247 @@
+"""Jobs as people run them, with faults: data parallel, sharded, tensor and expert parallel, pipelined, offloaded."""
+
+from collections.abc import Callable, Sequence
+
+from tests.simulator.faults import Faults, load, strike
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
+
+JITTER = 0.004
+
+_SMALL = "[[4096, 768], [768, 768]]"
+
+
+def ddp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 8, host_ns: int = 20_000,
+        own_host_ns: Sequence[int] = (), has_steps: bool = True) -> Job:  # fmt: skip
+    """Data parallel: buckets are reduced while the next gradients are computed; `own_host_ns` a layer, by rank."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        layer_ns = own_host_ns[program.rank] if own_host_ns else host_ns
+        load(program, faults, number)
+        with program.range("forward"):
+            for layer in range(layers):
+                _layer(program, "aten::linear", "forward_gemm", 200_000, layer_ns)
+                if layer == 1:
+                    strike(program, faults, number)
+        with program.range("backward"):
+            reduced = -1
+            for _ in range(layers):
+                gradient = _layer(program, "aten::linear_backward", "backward_gemm", 400_000, layer_ns)
+                reduced = program.collective("all_reduce", world, 4_000_000, 150_000, after=(gradient,))
+        _optimizer(program, (reduced,))
+
+    return _job(ranks, steps, step, (world,), has_steps=has_steps)
+
+
+def fsdp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 6) -> Job:
+    """Fully sharded: parameters gathered a layer ahead in forward and backward, gradients scattered."""
+    world = Group("0", tuple(range(ranks)))
+    return _sharded(ranks, steps, faults, layers, lambda _: world, None, (world,))
+
+
+def hsdp(shard: int = 4, replicate: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4) -> Job:
+    """Hybrid sharding: gathered and scattered in a row of the mesh, reduced along its columns."""
+    rows, columns = _mesh(shard, replicate, "shard", "replicate")
+    return _sharded(shard * replicate, steps, faults, layers, lambda rank: rows[rank // shard],
+                    lambda rank: columns[rank % shard], (*rows, *columns))  # fmt: skip
+
+
+def tp_dp(tensor: int = 4, data: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4) -> Job:
+    """Tensor parallel groups that reduce after every layer, data parallel across them."""
+    rows, columns = _mesh(tensor, data, "tp", "dp")
+
+    def step(program: Program, number: int) -> None:
+        row, column = rows[program.rank // tensor], columns[program.rank % tensor]
+        load(program, faults, number)
+        needed: tuple[int, ...] = ()
+        for layer in range(2 * layers):
+            name = "forward_gemm" if layer < layers else "backward_gemm"
+            with program.range("aten::mm", "operator", _SMALL):
+                program.host(15_000)
+                part = program.kernel(name, 250_000, after=needed)
+            if layer == 1:
+                strike(program, faults, number)
+                part = max(part, program.launched - 1)
+            needed = (program.collective("all_reduce", row, 2_000_000, 40_000, after=(part,)),)
+        reduced = program.collective("all_reduce", column, 16_000_000, 200_000, stream=COMM_STREAM + 1, after=needed)
+        _optimizer(program, (reduced,))
+
+    return _job(tensor * data, steps, step, (*rows, *columns))
+
+
+def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, layers: int = 3) -> Job:
+    """Experts exchanged in groups within data parallelism: dispatch, experts, combine; gradients over all ranks."""
+    rows, _ = _mesh(expert, data, "ep", "dp")
+    world = Group("world", tuple(range(expert * data)))
+
+    def step(program: Program, number: int) -> None:
+        row = rows[program.rank // expert]
+        load(program, faults, number)
+        for layer in range(2 * layers):
+            before = _layer(program, "aten::linear", "dense_gemm", 200_000, 15_000)
+            sent = program.collective("all_to_all", row, 1_000_000, 60_000, after=(before,))
+            with program.range("aten::_grouped_mm", "operator", _SMALL):
+                program.host(15_000)
+                done = program.kernel("expert_gemm", 300_000, after=(sent,))
+            if layer == 1:
+                strike(program, faults, number)
+                done = max(done, program.launched - 1)
+            back = program.collective("all_to_all", row, 1_000_000, 60_000, after=(done,))
+            program.kernel("combine", 30_000, after=(back,))
+        reduced = program.collective("all_reduce", world, 16_000_000, 300_000, stream=COMM_STREAM + 1,
+                                     after=(program.launched - 1,))  # fmt: skip
+        _optimizer(program, (reduced,))
+
+    return _job(expert * data, steps, step, (*rows, world))
+
+
+def pipelined(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *,
+              stage_ns: Sequence[int] = (), chunks: int = 1) -> Job:  # fmt: skip
+    """1F1B, interleaved with several chunks a rank; `stage_ns` is each rank's forward of a microbatch.
+
+    A chunk's activation goes to the next rank; from the last rank to the first one's next chunk.
+    """
+    world = Group("0", tuple(range(stages)))
+    each_ns = list(stage_ns) or [500_000] * stages
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for place, (is_forward, chunk) in enumerate(
+            _one_forward_one_backward(program.rank, stages, microbatches, chunks)
+        ):
+            _microbatch(program, world, chunk * stages + program.rank, stages * chunks, each_ns[program.rank] // chunks,
+                        is_forward=is_forward)  # fmt: skip
+            if place == 1:
+                strike(program, faults, number)
+        _optimizer(program, ())
+
+    return _job(stages, steps, step, (world,))
+
+
+def offload(
+    ranks: int = 2, steps: int = 4, faults: Faults = (), *, layers: int = 4, optimizer_ns: int = 20_000_000
+) -> Job:
+    """FSDP whose gradients go to the host, where the optimizer runs; parameters come back in the next step."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for layer in range(2 * layers):
+            up = program.copy("HtoD", 8 << 20, 200_000)
+            gathered = program.collective("all_gather", world, 8_000_000, 60_000, after=(up,))
+            with program.range("aten::linear", "operator", _SMALL):
+                program.host(15_000)
+                done = program.kernel("forward_gemm" if layer < layers else "backward_gemm", 300_000, after=(gathered,))
+            if layer == 1:
+                strike(program, faults, number)
+            if layer >= layers:
+                scattered = program.collective("reduce_scatter", world, 8_000_000, 80_000, stream=COMM_STREAM + 1,
+                                               after=(done,))  # fmt: skip
+                program.copy("DtoH", 8 << 20, 200_000, stream=COPY_STREAM + 1, after=(scattered,))
+        program.sync("cudaEventSynchronize", after=(program.launched - 1,))
+        with program.range("Optimizer.step#AdamW.step"):
+            program.host(optimizer_ns, "aten::_fused_adamw_")
+
+    return _job(ranks, steps, step, (world,), ends_synced=False)
+
+
+def _job(ranks: int, steps: int, step: Callable[[Program, int], None], groups: tuple[Group, ...], *,
+         has_steps: bool = True, ends_synced: bool = True) -> Job:  # fmt: skip
+    programs = []
+    for rank in range(ranks):
+        program = Program(rank)
+        for number in range(steps):
+            if has_steps:
+                with program.range(f"ProfilerStep#{number}"):
+                    step(program, number)
+                    _end(program, is_synced=ends_synced)
+            else:
+                step(program, number)
+                _end(program, is_synced=ends_synced)
+        programs.append(program)
+    return Job(tuple(programs), groups, jitter=JITTER, end_jitter_ns=2_000)
+
+
+def _end(program: Program, *, is_synced: bool) -> None:
+    if is_synced:
+        program.sync()
+
+
+def _layer(program: Program, operator: str, kernel: str, ns: int, host_ns: int) -> int:
+    with program.range(operator, "operator", _SMALL):
+        program.host(host_ns)
+        return program.kernel(kernel, ns)
+
+
+def _optimizer(program: Program, after: tuple[int, ...]) -> None:
+    with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
+        program.host(10_000)
+        program.kernel("adam", 100_000, after=after)
+
+
+def _mesh(inner: int, outer: int, row: str, column: str) -> tuple[list[Group], list[Group]]:
+    rows = [Group(f"{row}{number}", tuple(range(number * inner, (number + 1) * inner)), row) for number in range(outer)]
+    columns = [
+        Group(f"{column}{number}", tuple(range(number, inner * outer, inner)), column) for number in range(inner)
+    ]
+    return rows, columns
+
+
+def _sharded(ranks: int, steps: int, faults: Faults, layers: int, row_of: Callable[[int], Group],
+             column_of: Callable[[int], Group] | None, groups: tuple[Group, ...]) -> Job:  # fmt: skip
+    def step(program: Program, number: int) -> None:
+        row = row_of(program.rank)
+        load(program, faults, number)
+        for layer in range(layers):
+            program.host(10_000)
+            gathered = program.collective("all_gather", row, 8_000_000, 60_000)
+            with program.range("aten::linear", "operator", _SMALL):
+                program.kernel("forward_gemm", 250_000, after=(gathered,))
+            if layer == 1:
+                strike(program, faults, number)
+        reduced = []
+        for _ in range(layers):
+            program.host(10_000)
+            gathered = program.collective("all_gather", row, 8_000_000, 60_000)
+            with program.range("aten::linear_backward", "operator", _SMALL):
+                gradient = program.kernel("backward_gemm", 500_000, after=(gathered,))
+            last = program.collective(
+                "reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(gradient,)
+            )
+            if column_of:
+                last = program.collective("all_reduce", column_of(program.rank), 2_000_000, 50_000,
+                                          stream=COMM_STREAM + 2, after=(last,))  # fmt: skip
+            reduced.append(last)
+        _optimizer(program, tuple(reduced))
+
+    return _job(ranks, steps, step, groups)
+
+
+def _one_forward_one_backward(rank: int, stages: int, microbatches: int, chunks: int) -> list[tuple[bool, int]]:
+    """Whether forward, and of which chunk, in order; Megatron's schedule of chunks in groups of `stages`."""
+    total = microbatches * chunks
+    warm = min(stages - rank - 1 if chunks == 1 else (stages - rank - 1) * 2 + (chunks - 1) * stages, total)
+    forward = [(True, _chunk(number, stages, chunks)) for number in range(total)]
+    backward = [(False, chunks - 1 - _chunk(number, stages, chunks)) for number in range(total)]
+    steady = [each for pair in zip(forward[warm:], backward, strict=False) for each in pair]
+    return [*forward[:warm], *steady, *backward[total - warm :]]
+
+
+def _chunk(number: int, stages: int, chunks: int) -> int:
+    return number % (stages * chunks) // stages
+
+
+def _microbatch(program: Program, world: Group, stage: int, last: int, forward_ns: int, *, is_forward: bool) -> None:
+    ranks = len(world.ranks)
+    source, target = (stage - 1, stage + 1) if is_forward else (stage + 1, stage - 1)
+    # Each direction has a stream of its own, or two neighbours' messages would block each other.
+    needed: tuple[int, ...] = ()
+    stream = COMM_STREAM + (0 if is_forward else 2)
+    if 0 <= source < last:
+        needed = (program.exchange(world, 1_000_000, 30_000, receives=(source % ranks,), stream=stream),)
+    with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", _SMALL):
+        program.host(15_000)
+        name, ns = ("forward_gemm", forward_ns) if is_forward else ("backward_gemm", 2 * forward_ns)
+        done = program.kernel(name, ns, after=needed, stream=COMPUTE_STREAM)
+    if 0 <= target < last:
+        program.exchange(world, 1_000_000, 30_000, sends=(target % ranks,), stream=stream + 1, after=(done,))
