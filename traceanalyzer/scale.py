@@ -1,12 +1,11 @@
 """Which processes run the per-rank work, and how their small tables come together as Results."""
 
 import gc
-import heapq
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
@@ -124,28 +124,61 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
         pass
 
 
+def with_timelines(
+    summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: int | None = None
+) -> Summary:
+    """The summary with these ranks' operations in its timeline: their files are read again where it let them go."""
+    timeline = summary.results["timeline"].table
+    own = {claim: rank for claim, rank in summary.claims.items() if rank in set(ranks) - set(timeline["rank"])}
+    if not own or timeline.empty:
+        return summary
+    paths = {path for path, _ in own}
+    wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
+    work = partial(_timelines, options=options, claims=own)
+    parts: dict[int, pd.DataFrame] = dict(list(timeline.groupby("rank")))
+    for found in _each(work, wanted.captures, _processes(wanted, jobs), None):
+        parts |= found
+    made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
+    return replace(summary, results={**summary.results, "timeline": made})
+
+
+def _timelines(capture: Capture, options: LoadOptions, claims: Claims) -> dict[int, pd.DataFrame]:
+    return {
+        claims[capture.path, trace.rank]: reduce_rank(trace, ["timeline"])["timeline"]
+        for trace in read_capture(capture, options, [])
+        if (capture.path, trace.rank) in claims
+    }
+
+
 def _thinned(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
     """The files as they come, with no more operations for the timeline than a report shows.
 
-    A row for every operation of a thousand ranks would fill the memory: those of the ranks that lose least time, idle
-    or in exposed communication, are let go.
+    A row for every operation of a thousand ranks would fill the memory: those of the ranks that are most like the
+    others are let go.
     """
-    held: list[tuple[int, int, int, dict[str, pd.DataFrame]]] = []
-    total, place = 0, count()
+    held: dict[int, dict[str, pd.DataFrame]] = {}
+    lost: dict[int, int] = {}
+    place = count()
     for done in done_files:
         for _, tables in done.ranks:
-            rows = len(tables.get("timeline", ()))
-            if rows:
-                lost = (
-                    tables["breakdown"][["idle_ns", "exposed_comm_ns"]].to_numpy().sum() if "breakdown" in tables else 0
-                )
-                heapq.heappush(held, (int(lost), next(place), rows, tables))
-                total += rows
+            if len(tables.get("timeline", ())):
+                number = next(place)
+                held[number], lost[number] = tables, _lost_ns(tables)
+        total = sum(len(tables["timeline"]) for tables in held.values())
         while total > most and len(held) > 1:
-            _, _, rows, tables = heapq.heappop(held)
+            least = most_unlike_first(lost)[-1]
+            tables = held.pop(least)
+            del lost[least]
+            total -= len(tables["timeline"])
             tables["timeline"] = pd.DataFrame()
-            total -= rows
         yield done
+
+
+def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
+    """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
+    if "breakdown" not in tables:
+        return 0
+    return int(tables["breakdown"][["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
 
 
 def _reduce_capture(

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,11 +135,12 @@ def _analysed(
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
+    from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
     from traceanalyzer.report.writers import gates
     from traceanalyzer.report.writers.write import write
-    from traceanalyzer.scale import summarise, visit
+    from traceanalyzer.scale import summarise, visit, with_timelines
 
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
@@ -148,6 +150,8 @@ def _analysed(
         )
     notes = (*(_of_other_runs(found, run, errors) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
+    whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
+    made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),

@@ -1,7 +1,8 @@
 """What the figures say: rules that turn Results into findings with evidence and advice."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
@@ -20,7 +21,7 @@ from traceanalyzer.findings import (
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
 
-__all__ = ["RULES", "Finding", "Rule", "find"]
+__all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
 
 
 Rule = Callable[..., list[Finding]]
@@ -56,6 +57,18 @@ def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -
     """
     found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
     return tuple(sorted(folded(found), key=_impact))
+
+
+def named_ranks(findings: Iterable[Finding]) -> list[int]:
+    """The ranks that findings name, in their order: those that they blame, then all that their words speak of."""
+    found: list[int] = []
+    for finding in findings:
+        words = " ".join([finding.title, finding.about or "", *(item.title for item in finding.also)])
+        found += [*finding.ranks, *(int(number) for number in _NAMED.findall(words))]
+    return list(dict.fromkeys(found))
+
+
+_NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
 def _impact(finding: Finding) -> tuple[bool, int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from traceanalyzer.failures import Failure, sentences
+from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
@@ -71,7 +72,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "care": guard.made("care", partial(care.sentences, report), list(report.notes)),
         "doubted": guard.made("doubts", partial(care.doubted, report.results), {}),
         "head": guard.made("head", partial(_head, report), []),
-        "timeline": guard.made("timeline", partial(timeline_data, report.results), None),
+        "timeline": guard.made("timeline", partial(timeline_data, report.results, named_ranks(report.findings)), None),
         "parts": PARTS.items(),
         "sections": sections(report.results),
         "view": partial(table_view.view, zero_ns=_zero(report)),
