@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.timeline.clocks import Clock, common_clock
 from traceanalyzer.report.words.parts import unsplit_calls, unsplit_part
 from traceanalyzer.report.words.wording import element_types
 
@@ -56,7 +56,7 @@ def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> T
     if "timeline" not in results or not len(results["timeline"]):
         return None
     table = _with_graphs_as_compute(results["timeline"].table)
-    clock = common_clock(table, results)
+    clock = common_clock(results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
     table = table[table["rank"].isin(kept)]
@@ -121,7 +121,7 @@ def varints(values: np.ndarray) -> bytes:
 
 
 def _kept(counts: pd.Series, results: Mapping[str, Result], named: Sequence[int]) -> list[int]:
-    """Ranks whose operations are carried: all, or as many as fit, the named ones first, then those unlike the others."""
+    """Ranks whose operations are carried: all, or as many as fit, named ones first, then those unlike the others."""
     if counts.sum() <= MOST_OPERATIONS:
         return [int(rank) for rank in counts.index]
     operations = {int(rank): int(count) for rank, count in counts.items()}
