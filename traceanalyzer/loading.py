@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice, pairwise
 from os import PathLike
 from pathlib import Path
@@ -109,9 +109,13 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     try:
         for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
             if options.ranks is None or trace.rank in options.ranks:
-                yield from _selected(trace, options.selection, skipped)
+                yield from _selected(_with_rules(trace, options.rules), options.selection, skipped)
     except InputError as error:
         skipped.append(Skipped(printable(str(capture.path)), str(error).removeprefix(f"{capture.path}: ")))
+
+
+def _with_rules(trace: RankTrace, rules: KindRules) -> RankTrace:
+    return replace(trace, meta=replace(trace.meta, kind_rules=rules)) if rules.extra else trace
 
 
 def _selected(trace: RankTrace, selection: Selection, skipped: list[Skipped]) -> Iterator[RankTrace]:

@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.kinds import KindRules
 from traceanalyzer.schema import NONE, STEPS, TABLES, conform
 
 
@@ -51,6 +52,8 @@ class RankMeta:
     """Events that the profiler says it lost."""
     notes: tuple[str, ...] = ()
     """What a reader of the figures must know: one sentence each."""
+    kind_rules: KindRules = field(default_factory=KindRules)
+    """The user's rules for kinds, under which the trace was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.phases import call_phases, comm_phases, exposed_calls, micro_steps, phase_parts, phases
 from traceanalyzer.analyses.phases.op_phases import op_phases
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, pipelines
+from traceanalyzer.analyses.replay import replay, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -120,6 +121,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank),
         "collectives": Analysis(collectives.across),
+        "replay": Analysis(replay.across, replay.per_rank),
+        "what_ifs": Analysis(what_ifs.across),
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(instances.across),

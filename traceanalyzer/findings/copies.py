@@ -27,12 +27,12 @@ def pageable_copies(headline: Result, steps: Result, launches: Result, copies: R
 
 
 def serial_blocks(headline: Result, steps: Result, launches: Result, block_bounds: Result) -> list[Finding]:
-    """Repeated blocks whose copies (a tenth of them or more) and compute follow each other: they could overlap."""
+    """Repeated blocks whose copies from and to the host (a tenth of them or more) and compute follow each other."""
     if not len(block_bounds) or not len(headline):
         return []
     basis = Basis.of(headline, steps)
     table = block_bounds.to_frame()
-    moved = table[["upload_ns", "download_ns", "exchange_ns"]].sum(axis=1)
+    moved = table[["upload_ns", "download_ns"]].sum(axis=1)
     serial = table[(table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
     windows = launches.table.set_index("rank")["window_ns"]
     return [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]

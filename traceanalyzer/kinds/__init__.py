@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, POINT_TO_POINT, ROOTED, collective
+from traceanalyzer.kinds.dtypes import dtype_bytes
 from traceanalyzer.kinds.kernels import (
     PEERS,
     WAIT_ONLY,
@@ -18,12 +19,14 @@ from traceanalyzer.kinds.kernels import (
     libraries,
     speaks_of_communication,
 )
+from traceanalyzer.kinds.operators import OperatorBytes, is_comm_operator, operator_bytes, operator_collective
 
 __all__ = [
-    "ACTIVITIES", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS",
-    "PEERS", "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
-    "CommKernel", "CopyKind", "KindRules", "collective", "comm_kernel", "copy_kind", "dtype_bytes", "is_fused",
-    "kernel_collective", "libraries", "speaks_of_communication",
+    "ACTIVITIES", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "PEERS",
+    "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
+    "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
+    "is_comm_operator", "is_fused", "kernel_collective", "libraries", "operator_bytes", "operator_collective",
+    "speaks_of_communication",
 ]  # fmt: skip
 
 KNOWN_KINDS = ("compute", "comm", "copy")
@@ -34,15 +37,6 @@ UNKNOWN = "unknown"
 KINDS = (*KNOWN_KINDS, UNKNOWN)
 
 ACTIVITIES = ("kernel", "memcpy", "memset", "graph")
-
-_DTYPE_BYTES = {
-    "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8,
-    "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "complexhalf": 4,
-    "half": 2, "float16": 2, "bfloat16": 2, "short": 2, "int16": 2, "uint16": 2,
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-    "complexdouble": 16,
-}  # fmt: skip
 
 _COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)")
 
@@ -90,11 +84,6 @@ class CopyKind:
     direction: str | None
     source_memory: str | None
     target_memory: str | None
-
-
-def dtype_bytes(dtype: str | None) -> int | None:
-    """Bytes of one element of a PyTorch scalar type as traces write it (`BFloat16`); `None` when unknown."""
-    return _DTYPE_BYTES.get(dtype.lower().removeprefix("c10::").removeprefix("torch.")) if dtype else None
 
 
 def copy_kind(name: str) -> CopyKind:

@@ -25,6 +25,7 @@ class CommKernel:
         waits: `only`, `peers` or `no`.
         is_fused: it computes too; its kind is `compute`.
         group_size: ranks of its group, where a template argument says it.
+        dtype: element type, where NCCL's name says it.
         sizes: what tells its bytes: `call` (arguments of the host's call), `operator` (dimensions of the operator that
             launched it); `None` where nothing does.
     """
@@ -34,6 +35,7 @@ class CommKernel:
     waits: str = PEERS
     is_fused: bool = False
     group_size: int | None = None
+    dtype: str | None = None
     sizes: str | None = None
 
 
@@ -54,6 +56,18 @@ _SPEAKS = re.compile(
 """Words of communication, in the kernel's own name or in that of an operator."""
 
 
+_DTYPES = {
+    "bf16": "BFloat16", "bfloat16": "BFloat16", "__nv_bfloat16": "BFloat16", "rccl_bfloat16": "BFloat16",
+    "f16": "Half", "half": "Half", "f32": "Float", "float": "Float", "f64": "Double", "double": "Double",
+    "i64": "Long", "int64_t": "Long", "i32": "Int", "int32_t": "Int",
+}  # fmt: skip
+"""NCCL's words for element types that the reductions are compiled for, and PyTorch's."""
+
+_NCCL_DTYPE = re.compile(
+    rf"^nccl\w+?_(?:Sum|Prod|Min|Max|MinMax|PreMulSum|SumPostDiv)\w*?_({'|'.join(_DTYPES)})(?:_|$)"
+)
+
+
 @lru_cache(maxsize=65_536)
 def comm_kernel(name: str) -> CommKernel | None:
     """What is known of the kernel of this name; `None` of one that does not communicate, or that no rule knows."""
@@ -70,6 +84,7 @@ def comm_kernel(name: str) -> CommKernel | None:
         waits=rule.facts.get("waits", PEERS),
         is_fused=is_fused,
         group_size=_group_size(name, rule.facts.get("ranks")),
+        dtype=_dtype(path),
         sizes=rule.facts.get("sizes"),
     )
 
@@ -90,7 +105,12 @@ def is_fused(name: str) -> bool:
 def speaks_of_communication(name: str) -> bool:
     """Whether a kernel that no rule knows has a name that speaks of communication; known local helpers do not count."""
     path = function_path(name)
-    return comm_kernel(name) is None and not _is_local(path) and bool(_SPEAKS.search(path))
+    return comm_kernel(name) is None and not _is_local(path) and speaks(path)
+
+
+def speaks(text: str) -> bool:
+    """Whether a word of communication stands in the text."""
+    return bool(_SPEAKS.search(text))
 
 
 def libraries() -> tuple[str, ...]:
@@ -106,6 +126,11 @@ def _group_size(name: str, place: int | None) -> int | None:
     arguments = template_arguments(name) if place else ()
     text = arguments[place - 1] if place and len(arguments) >= place else ""
     return int(text) if text.isdigit() else None
+
+
+def _dtype(path: str) -> str | None:
+    found = _NCCL_DTYPE.search(path)
+    return _DTYPES[found[1]] if found else None
 
 
 @cache

@@ -10,6 +10,7 @@ from tests.host_builders import host_trace
 from tests.programs import program
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.selection import Selection, select
 
@@ -47,13 +48,49 @@ CASES = {
     "a file that is cut off": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, is_truncated=True, events_skipped=7)),
         {"truncated": 1, "unreadable_events": 7}),
+    "a kernel whose name speaks of communication": (
+        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH]), {"unknown_communication": 1}),
+    "the user has said what it is": (
+        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH],
+                   meta=replace(META, kind_rules=KindRules.parse(("compute=fast_all",)))), {}),
+    "an operator that speaks of communication launches nothing that is known": (
+        host_trace([("mystery", 5, 9, 1)], [LAUNCH], host_ops=[("mine::all_reduce", 0, 4, 1)]), {"unknown_communication": 1}),
+    "one that launches what is known": (
+        host_trace([("gemm", 5, 9, 1), ("nccl", 10, 12, 2)], [LAUNCH, ("cudaLaunchKernel", 2, 3)],
+                   host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),
+    "a job of two ranks without communication": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
+    "a rule of the user's that fits nothing": (
+        host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, kind_rules=KindRules.parse(("comm=x", "comm=gemm")))),
+        {"kind_without_match": 1}),
     "no GPU operations": (host_trace(), {"no_gpu_operations": 1}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("trace", "expected"), CASES.values(), ids=CASES)
 def test_checks_of_one_rank(trace, expected):
-    assert checks(trace) == {(0, check): count for check, count in expected.items()}
+    found = {check: count for (_, check), count in checks(trace).items() if check != "missing_ranks"}
+    assert found == expected
+
+
+def test_unknown_kernels_are_named_with_the_option_that_changes_them():
+    names = [f"void mine::all_reduce_{number}<8>(int)" for number in range(7)]
+    ops = [(name, 100 * number, 100 * number + 50 - number, 1, 31) for number, name in enumerate(names)]
+    trace = host_trace([*ops, ("gemm", 2000, 2010, 2)], [LAUNCH, LAUNCH])
+    (row,) = [row for row in run([trace], ["integrity"])["integrity"].rows() if row["check"] == "unknown_communication"]
+    assert row["severity"] == "high"
+    assert "mine::all_reduce_0" in row["sentence"]
+    assert "mine::all_reduce_4" in row["sentence"]
+    assert "and 2 more" in row["sentence"]
+    assert "They alone run on stream 31." in row["sentence"]
+    assert "--kind 'comm=all_reduce_0|all_reduce_1|all_reduce_2|all_reduce_3|all_reduce_4'" in row["sentence"]
+
+
+def test_a_rule_that_fits_on_one_rank_fits():
+    rules = KindRules.parse(("comm=special",))
+    traces = [host_trace([(name, 5, 9, 1)], [LAUNCH], rank=rank, meta=replace(META, rank=rank, kind_rules=rules))
+              for rank, name in enumerate(["gemm", "special"])]  # fmt: skip
+    assert not checks(*traces)
 
 
 def test_a_step_that_lost_a_kernel_is_partial():
@@ -101,13 +138,14 @@ def test_a_lost_launch_is_grave_only_without_a_complete_step(steps, severity):
 
 def test_missing_ranks_are_named():
     traces = [rank_trace([("compute", 5, 9, 1)], rank=rank, world_size=4) for rank in (0, 3)]
-    (row,) = run(traces, ["integrity"])["integrity"].rows()
+    (row,) = [row for row in run(traces, ["integrity"])["integrity"].rows() if row["check"] == "missing_ranks"]
     assert (row["rank"], row["check"], row["count"], row["total"]) == (None, "missing_ranks", 2, 4)
     assert "missing: 1, 2" in row["sentence"]
 
 
 def test_a_vast_world_size_is_no_loop():
-    (row,) = run([rank_trace([("compute", 5, 9, 1)], world_size=300_000_000)], ["integrity"])["integrity"].rows()
+    rows = run([rank_trace([("compute", 5, 9, 1)], world_size=300_000_000)], ["integrity"])["integrity"].rows()
+    (row,) = [row for row in rows if row["check"] == "missing_ranks"]
     assert row["count"] == 299_999_999
     assert "missing: 1, 2, 3, 4, 5, 6, 7, 8, …" in row["sentence"]
 

@@ -7,7 +7,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.alignment import CallList
 from traceanalyzer.schema import NONE
 
-NOT_WAITING_ALIKE = (*kinds.ROOTED, "unknown")
+NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
 """Collectives whose ranks do not wait for each other alike."""
 
 NO_ARGUMENTS = "the trace does not say its process group"
@@ -49,6 +49,20 @@ def synchronises(calls: pd.DataFrame) -> np.ndarray:
     is_uneven = calls["is_uneven"].fillna(value=(calls["collective"] == "all_to_all")).to_numpy(dtype=bool)
     is_alike: np.ndarray = ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
     return is_alike
+
+
+def is_peer_copy(calls: pd.DataFrame) -> np.ndarray:
+    """Peer-to-peer copies, those too that carry out a collective of the operator that launched them."""
+    is_copy = calls["collective"] == "peer_copy"
+    mask: np.ndarray = (is_copy | (calls["activity"] == "memcpy") if "activity" in calls else is_copy).to_numpy()
+    return mask
+
+
+def waits_of(calls: pd.DataFrame) -> pd.Series:
+    """What each call's duration holds by its kernel: `only` waiting, waiting for `peers` too, `no` waiting; else NA."""
+    names = calls["name"].astype("object")
+    known = {name: kinds.comm_kernel(str(name)) for name in names.unique()}
+    return names.map({name: kernel and kernel.waits for name, kernel in known.items()})
 
 
 def _signatures(calls: pd.DataFrame) -> np.ndarray:

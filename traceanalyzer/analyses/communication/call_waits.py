@@ -13,6 +13,8 @@ from traceanalyzer.analyses.communication.members import Members
 ONE_ROOT = "has one root: its ranks do not wait alike"
 UNEVEN = "uneven all-to-all: its ranks do not wait alike"
 MAYBE_UNEVEN = "all-to-all that may be uneven: the trace leaves out some of its sizes"
+EXPERTS = "tokens to and from experts: its ranks send different amounts and do not wait alike"
+ONE_SIDED = "one-sided: its ranks do not wait alike"
 UNKNOWN = "the trace does not say which collective it is"
 
 
@@ -62,7 +64,8 @@ def listed(values: pd.Series) -> str | None:
 
 
 def _why(table: pd.DataFrame) -> pd.Series:
-    why = table["why_unmatched"].astype("object").where(table["instance"].isna(), None)
+    is_told = table["instance"].notna() | table["transfer_ns"].notna()
+    why = table["why_unmatched"].astype("object").where(~is_told, None)
     unlike = table["instance"].notna() & table["transfer_ns"].isna()
     # One rank's uneven splits, or splits that are not known, are those of the whole instance.
     is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
@@ -70,6 +73,8 @@ def _why(table: pd.DataFrame) -> pd.Series:
         ONE_ROOT: table["collective"].isin(kinds.ROOTED),
         UNEVEN: (table["collective"] == "all_to_all") & is_uneven.fillna(value=False),
         MAYBE_UNEVEN: table["collective"] == "all_to_all",
+        EXPERTS: table["collective"].isin(kinds.EXPERTS),
+        ONE_SIDED: table["collective"] == "rma",
     }
     reason = np.select([mask.to_numpy(dtype=bool) for mask in reasons.values()], list(reasons), default=UNKNOWN)
     return why.where(~unlike, pd.Series(reason, index=table.index, dtype="object"))

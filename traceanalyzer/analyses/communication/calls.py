@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.inferred import with_inferred
+from traceanalyzer.analyses.communication.operator_arguments import with_operators
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import COMM_ARGS, NONE
 from traceanalyzer.selection import is_lost_launch
@@ -46,8 +47,9 @@ class Calls(Result):
         "host_operations": "Host operations that the call carries.",
         "is_uneven": "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
         "but it left some out.",
-        "arguments": "Where the arguments come from: kernel, host, or inferred from a later step (for a kernel that "
-        "was launched before the capture); absent when nothing tells.",
+        "arguments": "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one "
+        "that launched it), or inferred from a later step (for a kernel that was launched before the capture); absent "
+        "when nothing tells.",
     }
 
 
@@ -68,7 +70,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     table["gpu_op"] = rows
     table["step"] = _step_numbers(trace, rows)
     owner = _owners(trace, rows)
-    table = table.join(_merged(trace.comm_args, owner))
+    table = with_operators(trace, rows, table.join(_merged(trace.comm_args, owner)))
     return with_inferred(_completed(table))[trace.counted[rows]].reset_index(drop=True)
 
 

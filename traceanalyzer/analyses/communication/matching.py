@@ -15,7 +15,9 @@ from traceanalyzer.analyses.communication.call_lists import (
     PEER_COPY,
     RANK_MISSING,
     CallLists,
+    is_peer_copy,
 )
+from traceanalyzer.analyses.communication.inferred_groups import by_template_size, spinning_without_group
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
 from traceanalyzer.schema import NONE
 
@@ -34,19 +36,30 @@ class Matching:
     why_unmatched: np.ndarray
 
 
+INFERRED_METHODS = (*METHODS, *(f"{method}; group inferred" for method in METHODS))
+"""Of calls that name no group the ranks that run them in the same order, to ends that fit, are taken for one."""
+
+
 def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
-    """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace."""
+    """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace.
+
+    Kernels that spin on peers but name no group are matched over all ranks of the job, or over those groups of the
+    size in their names that other calls name: where their order and ends agree.
+    """
     present = frozenset(ranks)
     why = np.full(len(calls), None, dtype=object)
     scope = _scopes(calls)
     is_message = calls["collective"].isin(kinds.POINT_TO_POINT).to_numpy()
-    is_copy = (calls["collective"] == "peer_copy").to_numpy()
+    is_copy = is_peer_copy(calls)
     why[is_copy] = PEER_COPY
     why[(scope == NONE) & ~is_copy] = NO_ARGUMENTS
     lists = CallLists(calls)
     collective = np.flatnonzero((scope != NONE) & ~is_message & ~is_copy)
     groups = _groups(scope[collective], collective)
     tables = [_collectives(calls, lists, rows, present, why) for rows in groups]
+    spinning = spinning_without_group(calls, (scope == NONE) & ~is_message & ~is_copy)
+    for rows, expected in by_template_size(calls, spinning, present):
+        tables.append(_inferred(lists, rows, expected, present, why))
     messages = np.flatnonzero((scope != NONE) & is_message)
     tables.append(match_messages(calls, lists, messages, scope, present, why))
     return Matching(_numbered(calls, [table for table in tables if len(table)]), why)
@@ -77,6 +90,22 @@ def _collectives(
     """Instances of one group: every rank is aligned with the one that has most calls."""
     by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     expected = group_members(calls.iloc[rows[0]], by_rank, present)
+    return _aligned(lists, rows, expected, present, why)
+
+
+def _inferred(
+    lists: CallLists, rows: np.ndarray, expected: frozenset[int] | None, present: frozenset[int], why: np.ndarray
+) -> pd.DataFrame:
+    """Instances of a group that no call names; `matched_by` says so."""
+    table = _aligned(lists, rows, expected, present, why)
+    return table.assign(matched_by=table["matched_by"] + len(METHODS))
+
+
+def _aligned(
+    lists: CallLists, rows: np.ndarray, expected: frozenset[int] | None, present: frozenset[int], why: np.ndarray
+) -> pd.DataFrame:
+    """Instances of the calls in `rows` over the ranks of their group."""
+    by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     if expected is None or not expected <= present:
         why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
         return no_members()
@@ -144,5 +173,5 @@ def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
     members = members.iloc[order].reset_index(drop=True)
     return members.assign(
         instance=pd.factorize(members["instance"])[0],
-        matched_by=np.array(METHODS, dtype=object)[members["matched_by"]],
+        matched_by=np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]],
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication import calls as all_calls
-from traceanalyzer.analyses.communication.call_lists import synchronises
+from traceanalyzer.analyses.communication.call_lists import synchronises, waits_of
 from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
@@ -54,8 +54,9 @@ class Members(Result):
         "is_ambiguous": "The offset that decided had a rival with 90 % of its votes.",
         "is_synchronising": "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may "
         "be, uneven.",
-        "transfer_ns": "Shortest duration over the instance's ranks; absent unless it synchronises.",
-        "wait_ns": "The call's duration − transfer; absent unless it synchronises.",
+        "transfer_ns": "Shortest duration over the instance's ranks; absent unless it synchronises. 0 of kernels that "
+        "only wait (barrier, notify, wait for a signal), whether matched or not.",
+        "wait_ns": "The call's duration − transfer; absent where that is.",
         "waits_for": "The instance's rank with the least wait; absent for itself.",
         "why_unmatched": "Why the call is in no instance.",
     }
@@ -66,7 +67,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if trace.window.steps is not None:
         trace = replace(trace, window=whole_capture(trace.gpu_ops))
         calls = all_calls.per_rank(trace)
-    return calls.assign(**_until(trace, calls["end_ns"].to_numpy())) if len(calls) else calls
+    if calls.empty:
+        return calls
+    world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
+    return calls.assign(world_size=world_size, **_until(trace, calls["end_ns"].to_numpy()))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Members:
@@ -83,6 +87,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table = table.join(calls[[*_KEPT, *UNTIL.values()]].take(rows).reset_index(drop=True))
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_synchronising"] = synchronises(calls)[rows]
+    table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["group_size"] = _group_sizes(table)
     table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
     return Members(table)
@@ -108,9 +113,8 @@ def _until(trace: RankTrace, ends: np.ndarray) -> dict[str, np.ndarray]:
 def _group_sizes(table: pd.DataFrame) -> pd.Series:
     """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
     is_collective = table["instance"].notna() & ~table["collective"].isin(kinds.POINT_TO_POINT)
-    used_by = (
-        table["rank"].groupby(table["instance"]).transform("nunique").where(is_collective & table["group"].notna())
-    )
+    is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
+    used_by = table["rank"].groupby(table["instance"]).transform("nunique").where(is_collective & is_named)
     return table["group_size"].fillna(used_by.astype("Int64"))
 
 
@@ -123,9 +127,11 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     transfer = duration.groupby(held["instance"]).transform("min").where(is_alike).astype("Int64")
     shortest = held.loc[duration.groupby(held["instance"]).idxmin().to_numpy(), ["instance", "rank"]]
     last = held["instance"].map(shortest.set_index("instance")["rank"]).astype("Int64")
+    length = (table["end_ns"] - table["start_ns"]).astype("Int64")
+    transfer = transfer.reindex(table.index).mask(table["is_only_wait"], 0)
     return table.assign(
         is_synchronising=is_alike.reindex(table.index).astype("boolean"),
-        transfer_ns=transfer.reindex(table.index),
-        wait_ns=(duration - transfer).reindex(table.index),
+        transfer_ns=transfer,
+        wait_ns=length - transfer,
         waits_for=last.where(is_alike & (last != held["rank"])).reindex(table.index),
     )

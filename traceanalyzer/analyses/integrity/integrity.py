@@ -11,6 +11,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.matches import Matches
 from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
+from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, Defect
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
@@ -53,12 +54,16 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.launches_without_operation(trace),
             *checks.operations_without_launch(trace),
             *checks.communication_without_arguments(calls),
+            *checks.arguments_of_operators(calls),
             *checks.inferred_arguments(calls),
             *checks.overlaps_on_a_stream(trace),
             *checks.operations_without_duration(trace),
             *checks.operations_before_their_launch(trace),
             *checks.partial_steps(trace),
             *checks.cuda_graphs(trace),
+            *unknown.unknown_communication(trace),
+            *unknown.no_communication(trace),
+            *unknown.kinds_without_match(trace),
         ]
     )
 
@@ -83,6 +88,9 @@ def across(
         *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
     ]
     own = stack(parts, ("rank", *_COLUMNS))
+    is_rule = own["check"] == unknown.WITHOUT_MATCH
+    of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
+    own = own[~is_rule]
     frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
     table = pd.concat(frames, ignore_index=True) if frames else own
     grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
@@ -111,6 +119,13 @@ _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
 def _table(defects: list[Defect]) -> pd.DataFrame:
     rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"total": "Int64"})
+
+
+def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:
+    """Rules of the user's that fit nothing on any rank."""
+    times = rows["sentence"].value_counts() if len(rows) else pd.Series(dtype="int64")
+    texts = sorted(times.index[times == ranks])
+    return [Defect(unknown.WITHOUT_MATCH, MEDIUM, len(texts), None, " ".join(texts), ())] if texts else []
 
 
 def _missing_ranks(ranks: pd.DataFrame) -> list[Defect]:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.call_lists import waits_of
 from traceanalyzer.analyses.communication.inferred import INFERRED
+from traceanalyzer.analyses.communication.operator_arguments import OPERATOR
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.steps import is_complete
+from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import is_lost_launch
@@ -115,7 +118,7 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
     """Communication kernels without arguments, of their own or of a host operation."""
     if calls.empty:
         return []
-    kernels = calls[calls["collective"] != "peer_copy"]
+    kernels = calls[(calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)]
     count, total = int(kernels["arguments"].isna().sum()), len(kernels)
     text = (
         f"{_many(count, 'communication operation')} of {total:,} {_have(count)} no arguments: process group and sizes "
@@ -127,6 +130,16 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
         if count
         else []
     )
+
+
+def arguments_of_operators(calls: pd.DataFrame) -> list[Defect]:
+    """Communication kernels whose bytes are those of the operator that launched them."""
+    count = int((calls["arguments"] == OPERATOR).sum()) if len(calls) else 0
+    text = (
+        f"The sizes of {_many(count, 'communication operation')} are those of the operators that launched them; their "
+        "process groups are not known."
+    )
+    return [Defect("arguments_of_operators", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
 
 
 def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:

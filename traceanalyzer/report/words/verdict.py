@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
 from traceanalyzer.report.words.quantities import digits, text
 
@@ -103,12 +105,29 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
             for name, share in (("idle", idle), ("in communication that no compute hides", comm))
             if share.mean() >= NOTABLE_PCT
         ]
-    return made or [
-        (
-            f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
-            "exposed communication."
-        ),
-        *_of_the_peak(report),
+    return (
+        made
+        or _unknown_kernels(report)
+        or [
+            (
+                f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
+                "exposed communication."
+            ),
+            *_of_the_peak(report),
+        ]
+    )
+
+
+def _unknown_kernels(report: Report) -> list[str]:
+    """Where kernels may communicate that no rule knows, nothing can be called well."""
+    if "integrity" not in report.results:
+        return []
+    table = report.results["integrity"].to_frame()
+    held = table[table["check"].isin(UNKNOWN_KERNELS) & table["severity"].isin(MARKING)]
+    if held.empty:
+        return []
+    return [
+        "How much of it is communication cannot be told: kernels may communicate that no rule knows (see the notes)."
     ]
 
 

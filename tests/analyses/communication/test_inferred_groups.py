@@ -1,0 +1,122 @@
+"""Kernels that spin on peers but name no group: matched over the ranks that run them alike; pure waits everywhere."""
+
+import pandas as pd
+import pytest
+
+import traceanalyzer as ta
+from tests.analyses.communication.test_members import rank, waits
+from tests.samples import SAMPLES
+from traceanalyzer.analyses.communication import members as analysis
+
+MULTIMEM = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"
+BARRIER = "c10d::symmetric_memory::barrier_kernel(unsigned int**, int)"
+SIGNAL = "c10d::symmetric_memory::wait_signal_kernel(unsigned int**)"
+PAIR = "void vllm::cross_device_reduce_1stage<__half, 2>(vllm::RankData*)"
+DISPATCH = "void deep_ep::intranode::dispatch<8, 768>(int4*)"
+
+NAMED = {"group": "0", "group_ranks": "0,1"}
+
+
+def spin(name=MULTIMEM, collective="all_reduce", **more):
+    return {"name": name, "collective": collective, "group": None, "group_ranks": None, "group_size": pd.NA,
+            "arguments": None, "dtype": None, "size_bytes": pd.NA, **more}  # fmt: skip
+
+
+def of_job(size, *ranks):
+    """The ranks' tables with the job's size; each has a call of a named group first, as real captures do."""
+    return {
+        number: table.assign(world_size=pd.array([size] * len(table), dtype="Int64"))
+        for number, table in enumerate(ranks)
+    }
+
+
+FIRST = (0, 10)
+
+
+def test_ranks_that_run_a_kernel_alike_are_its_group():
+    parts = of_job(2, rank(FIRST, (20, 100, spin())), rank(FIRST, (90, 100, spin())))
+    frame = analysis.across(parts).to_frame()
+    assert frame["matched_by"].tolist() == ["step and position", "step and position; group inferred"] * 2
+    assert waits(present=parts)[0, 1] == (70, 1, None)
+    assert waits(present=parts)[1, 1] == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        (of_job(4, rank(FIRST, (20, 100, spin())), rank(FIRST, (90, 100, spin()))), "a rank of its group has no trace"),
+        (of_job(2, rank(FIRST, (20, 100, spin())), rank(FIRST)), "not seen on every rank of its group"),
+        (of_job(2, rank(FIRST, (20, 100, spin())), rank(FIRST, (90, 100, spin(PAIR)))), "not seen on every rank of its group"),
+    ],
+)  # fmt: skip
+def test_where_ranks_differ_nothing_is_inferred(parts, why):
+    assert waits(present=parts)[0, 1] == (None, None, why)
+
+
+def test_groups_of_the_size_in_the_name_are_those_that_other_calls_name():
+    def of_pair(text, *calls):
+        return rank((0, 10, {"group": text, "group_ranks": text}), *calls)
+
+    parts = of_job(
+        4, of_pair("0,1", (20, 100, spin(PAIR, group_size=2))), of_pair("0,1", (90, 100, spin(PAIR, group_size=2))),
+        of_pair("2,3", (50, 130, spin(PAIR, group_size=2))), of_pair("2,3", (60, 130, spin(PAIR, group_size=2))),
+    )  # fmt: skip
+    found = waits(present=parts)
+    assert [found[number, 1][:2] for number in range(4)] == [(70, 1), (0, None), (10, 3), (0, None)]
+
+
+def test_without_such_groups_it_cannot_be_told():
+    calls = [rank(FIRST, (20, 100, spin(PAIR, group_size=2))) for _ in range(4)]
+    found = waits(present=of_job(4, *calls))
+    assert found[0, 1] == (0, None, None)  # of the group 0,1, which a call names
+    assert found[2, 1] == (None, None, "the ranks of its group are not known")
+
+
+@pytest.mark.parametrize(("name", "collective"), [(BARRIER, "barrier"), (SIGNAL, "barrier")])
+def test_a_pure_wait_is_wait_on_one_rank_alone(name, collective):
+    parts = of_job(8, rank((20, 100, spin(name, collective))))
+    frame = analysis.across(parts).to_frame()
+    assert frame[["transfer_ns", "wait_ns"]].to_numpy().tolist() == [[0, 80_000]]
+    assert waits(present=parts)[0, 0] == (80, None, None)
+
+
+def test_a_pure_wait_waits_for_the_rank_that_came_last():
+    parts = of_job(
+        2, rank(FIRST, (20, 100, spin(BARRIER, "barrier"))), rank(FIRST, (96, 100, spin(BARRIER, "barrier")))
+    )
+    assert (waits(present=parts)[0, 1], waits(present=parts)[1, 1]) == ((80, 1, None), (4, None, None))
+
+
+def test_ranks_of_experts_do_not_wait_alike():
+    call = spin(DISPATCH, "ep_dispatch")
+    parts = of_job(2, rank(FIRST, (20, 100, call)), rank(FIRST, (90, 100, call)))
+    assert waits(present=parts)[0, 1] == (
+        None,
+        None,
+        "tokens to and from experts: its ranks send different amounts and do not wait alike",
+    )
+
+
+@pytest.fixture(scope="module")
+def results():
+    return ta.analyse(ta.load(SAMPLES / "symm"))
+
+
+def test_the_late_host_of_the_symmetric_memory_capture(results):
+    """Rank 0's host is late; rank 1 spins in its barriers."""
+    calls = results["call_waits"].to_frame()
+    barriers = calls[calls["collective"] == "barrier"].groupby("rank")["wait_ns"].agg(["size", "sum"])
+    assert barriers["size"].tolist() == [56, 56]
+    assert barriers["sum"].tolist() == [229_437, 3_255_057]
+    breakdown = results["breakdown"].to_frame()
+    assert (breakdown["compute_ns"].max() / breakdown["compute_ns"].min()) < 1.03
+    worst = results["stragglers"].to_frame().iloc[0]
+    assert (worst["rank"], worst["collective"], worst["cause"]) == (0, "barrier", "host")
+
+
+def test_its_peer_copies_are_of_the_collectives_that_launched_them(results):
+    table = results["nccl"].to_frame().set_index(["rank", "collective", "dtype"])
+    copies = table[table.index.get_level_values("dtype").isna()].groupby(level=["rank", "collective"])["total_ns"].sum()
+    assert copies[0, "all_gather"] + copies[0, "reduce_scatter"] == 757_788
+    sizes = table.loc[(0, "all_reduce", "BFloat16")]
+    assert set(sizes["size_bytes"]) == {16 * 2_097_152, 8 * 16_777_216}

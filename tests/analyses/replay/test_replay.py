@@ -1,0 +1,83 @@
+"""The graph gives back what was recorded, and a change gives what the job would do."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.samples import RUNS, sample
+from tests.simulator import run, scenarios
+from tests.simulator.analysed import analysed
+from traceanalyzer.analyses import run as analyse
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import gain_of
+
+RANK_1 = frozenset({1})
+MS = 1_000_000
+
+
+def quiet(job):
+    return dataclasses.replace(job, jitter=0.0, end_jitter_ns=0)
+
+
+def step_ns(truth):
+    """Mean length of the job's complete steps, by its truth: between the last ranks' first operations."""
+    begins = {}
+    for rank, ops in truth.ops.items():
+        for event in truth.host[rank]:
+            if event.name.startswith("ProfilerStep#"):
+                own = [
+                    op.start_ns
+                    for op in ops
+                    if op.instruction.kind != "comm" and event.start_ns <= op.launch_start_ns < event.end_ns
+                ]
+                begins.setdefault(event.name, []).append(min(own))
+    last = sorted(max(starts) for starts in begins.values())
+    return float(np.mean(np.diff(last)))
+
+
+def deviations(job):
+    """How far each run of operations ends from its recorded end when nothing is changed."""
+    times = job.replay(job.recorded)[:, 0]
+    for rank, nodes in job.nodes.items():
+        ops = nodes.piece.ops
+        recorded = (ops["start_ns"] + ops["duration_ns"]).to_numpy()[nodes.last] - job.origin_ns - job.offset_ns[rank]
+        yield int(np.abs(times[job.node(rank, nodes.end_node[nodes.last])] - recorded).max())
+
+
+@pytest.mark.parametrize("run_name", RUNS)
+def test_a_replay_without_a_change_gives_back_the_recording(run_name):
+    replay = analyse(sample(run_name).ranks, ["replay"])["replay"]
+    assert set(deviations(replay.engine.job)) == {0}
+    assert replay.to_frame()["error_pct"].abs().max() < 3
+
+
+CHANGES = {
+    "slow compute": (
+        scenarios.ddp(4, slow_compute_ns={1: 300_000}), scenarios.ddp(4), Change("rank", "peers", RANK_1),
+    ),
+    "slow host": (scenarios.ddp(4, slow_host_ns={1: 900_000}), scenarios.ddp(4), Change("rank", "peers", RANK_1)),
+    "the host alone": (scenarios.ddp(4, slow_host_ns={1: 900_000}), scenarios.ddp(4), Change("host", "peers", RANK_1)),
+    "an extra kernel": (
+        scenarios.ddp(4, slow_compute_ns={1: 300_000}), scenarios.ddp(4), Change("kernel", 0.0, name="extra_gemm"),
+    ),
+    "slow data": (scenarios.fed(4, slow_data_ns={1: 5 * MS}), scenarios.fed(4), Change("host", "peers", RANK_1)),
+    "slow copy": (scenarios.fed(4, slow_copy_ns={1: 5 * MS}), scenarios.fed(4), Change("copy", "peers", RANK_1)),
+    "hybrid sharding": (scenarios.hsdp(slow_compute_ns={1: 90_000}), scenarios.hsdp(), Change("rank", "peers", RANK_1)),
+    "in turn": (scenarios.ddp(4, steps=6, in_turn_ns=4 * MS), scenarios.ddp(4, steps=6), Change("rank", "peers")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "by"),
+    # Without payloads the simulated report of Nsight Systems does not tell the groups of a mesh.
+    [(case, by) for case in CHANGES for by in ("kineto", "nsys") if (case, by) != ("hybrid sharding", "nsys")],
+)
+def test_a_change_gives_what_the_job_does_without_it(case, by):
+    slow, fast, change = CHANGES[case]
+    _, results = analysed(quiet(slow), "replay", by=by)
+    gain = gain_of(results["replay"], change)
+    before, after = (step_ns(run(quiet(job))) for job in (slow, fast))
+    assert gain.before_ns == pytest.approx(before, rel=0.01)
+    assert gain.after_ns == pytest.approx(after, rel=0.05), (before, after)
+    assert gain.gain_ns == pytest.approx(before - after, rel=0.05)

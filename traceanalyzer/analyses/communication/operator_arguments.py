@@ -1,0 +1,92 @@
+"""What the operator that launched a communication call says of it, where neither kernel nor host call has arguments."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.base import taken
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+OPERATOR = "operator"
+"""Where the arguments of such calls come from."""
+
+
+def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls, where those without arguments have collective, dtype and size from the operator around their launch.
+
+    `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
+    where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
+    """
+    kernels = {name: kinds.comm_kernel(str(name)) for name in calls["name"].unique()}
+    names = calls["name"].astype("object")
+    in_name = names.map({name: kernel and kernel.group_size for name, kernel in kernels.items()})
+    calls = calls.assign(group_size=calls["group_size"].fillna(in_name.astype("Int64")))
+    operator = np.where(calls["arguments"].isna(), comm_operators(trace, rows), NONE)
+    if (operator == NONE).all():
+        return calls
+    texts = {name: taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes")}
+    is_copy = (calls["activity"] == "memcpy").to_numpy()
+    said = pd.Series(texts["name"]).astype("object").map(_collectives(texts["name"]), na_action="ignore")
+    of_kernel = names.map({name: kinds.kernel_collective(str(name)) for name in kernels})
+    what = calls["collective"].astype("object").fillna(of_kernel.mask(is_copy)).fillna(said)
+    table = pd.DataFrame({"what": what, "shapes": texts["shapes"], "dtypes": texts["dtypes"]})
+    table["ranks"] = calls["group_size"]
+    table["in_name"] = names.map({name: kernel and kernel.dtype for name, kernel in kernels.items()})
+    has_bytes = names.map({name: kernel is None or kernel.sizes is not None for name, kernel in kernels.items()})
+    is_named_copy = is_copy & (operator != NONE)
+    facts = _bytes_of(table, np.flatnonzero((operator != NONE) & ~is_copy & has_bytes.to_numpy(dtype=bool)))
+    return calls.assign(
+        collective=what,
+        dtype=calls["dtype"].astype("object").fillna(facts["dtype"]),
+        size_bytes=calls["size_bytes"].fillna(facts["size_bytes"]),
+        arguments=calls["arguments"].astype("object").mask(facts["size_bytes"].notna() | is_named_copy, OPERATOR),
+    )
+
+
+def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    held = trace.host_ops[_mask(trace.host_ops["name"])]
+    found = np.full(len(rows), NONE, dtype=np.int64)
+    if held.empty or (launch == NONE).all():
+        return found
+    launched = np.flatnonzero(launch != NONE)
+    calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(position=launched)
+    outermost = held[held["end_ns"] > held.groupby("thread")["end_ns"].transform(_reach)]
+    for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
+        around = pd.merge_asof(
+            calls.sort_values("start_ns"),
+            operators[["start_ns", "end_ns", "thread"]].rename_axis("operator").reset_index(),
+            on="start_ns", by="thread", direction="backward",
+        )  # fmt: skip
+        begins = calls.sort_values("start_ns")["start_ns"].to_numpy()
+        is_around = (around["end_ns"] >= begins).to_numpy(dtype=bool, na_value=False)
+        found[around["position"].to_numpy()[is_around]] = around["operator"].to_numpy()[is_around].astype(np.int64)
+    return found
+
+
+def _mask(names: pd.Series) -> np.ndarray:
+    is_of = np.array([kinds.is_comm_operator(str(name)) for name in names.cat.categories], dtype=bool)
+    mask: np.ndarray = np.append(is_of, False)[names.cat.codes.to_numpy()]
+    return mask
+
+
+def _reach(ends: pd.Series) -> pd.Series:
+    """The latest end before each row."""
+    return ends.cummax().shift(fill_value=NONE)
+
+
+def _collectives(names: pd.Categorical) -> dict[object, str | None]:
+    return {name: kinds.operator_collective(str(name)) for name in names.categories}
+
+
+def _bytes_of(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
+    """`dtype` and `size_bytes` of these rows, worked out once for equal ones; NA elsewhere."""
+    keys = table.iloc[rows].astype("object")
+    keys = keys.where(keys.notna(), None)
+    distinct = keys.drop_duplicates()
+    facts = [kinds.operator_bytes(*row) for row in distinct.itertuples(index=False)]
+    made = distinct.assign(dtype=[fact.dtype for fact in facts], size_bytes=[fact.size_bytes for fact in facts])
+    merged = keys.merge(made, how="left", on=list(table)).set_index(keys.index)[["dtype", "size_bytes"]]
+    return merged.reindex(table.index).astype({"dtype": "object", "size_bytes": "Int64"})

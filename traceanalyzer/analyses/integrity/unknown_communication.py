@@ -1,0 +1,141 @@
+"""Communication that no rule knows: kernels and operators whose names speak of it, and jobs that seem to have none."""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import kinds
+from traceanalyzer.analyses.communication.operator_arguments import comm_operators
+from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
+from traceanalyzer.kinds.function_names import function_path
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+UNKNOWN = "unknown_communication"
+NOWHERE = "no_communication"
+
+UNKNOWN_KERNELS = (UNKNOWN, NOWHERE)
+"""Checks that leave it open what of compute is communication: with them nothing can be called well."""
+
+_GRAVE_PCT, _SOME_PCT = 10.0, 1.0
+"""Of kernel time, from which unknown kernels are high, and medium."""
+
+_MOST_NAMED = 5
+
+_AFFECTS = (
+    "headline", "breakdown", "overlap", "steps", "balance", "nccl", "collectives", "exposed_comm", "stragglers",
+    "kernels",
+)  # fmt: skip
+
+
+def unknown_communication(trace: RankTrace) -> list[Defect]:
+    """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
+    ops = trace.gpu_ops
+    is_kernel = ((ops["kind"] == "compute") & (ops["activity"] == "kernel")).to_numpy()
+    by_name = _by_name(ops[is_kernel])
+    speaking = np.array([_speaks(trace, name) for name in by_name.index], dtype=bool)
+    by_operator = _of_operators(trace, is_kernel)
+    found = by_name[speaking | by_name.index.isin(by_operator)]
+    if found.empty:
+        return []
+    share = 100.0 * float(found.sum()) / float(by_name.sum())
+    what = "names speak" if speaking.any() else "operators' names speak"
+    many = "1 kernel is" if len(found) == 1 else f"{len(found)} kernels are"
+    text = (
+        f"{many} known by no rule and {'counts' if len(found) == 1 else 'count'} as compute ({share:.1f} % of its "
+        f"kernel time), though {what} of communication: {_largest(found)}.{_streams(ops[is_kernel], found)} If they "
+        f"communicate, say {_option(found)}."
+    )
+    severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
+    return [Defect(UNKNOWN, severity, len(found), len(by_name), text, _AFFECTS)]
+
+
+def no_communication(trace: RankTrace) -> list[Defect]:
+    """A rank of a job of several that runs nothing which is known as communication."""
+    size, ops = trace.meta.world_size, trace.gpu_ops
+    if not size or size < 2 or (ops["kind"] == "comm").any() or not (ops["kind"] == "compute").any():
+        return []
+    by_name = _by_name(ops[(ops["kind"] == "compute").to_numpy()])
+    fused = [name for name in by_name.index if kinds.is_fused(name)]
+    if fused:
+        return []
+    text = (
+        f"A job of {size} ranks, but nothing in the capture is known as communication: it has none here, or its "
+        f"kernels have names that no rule knows and count as compute. The longest kernels: {_largest(by_name)}. "
+        f"Name those that communicate, such as {_option(by_name[:1])}."
+    )
+    return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
+
+
+def kinds_without_match(trace: RankTrace) -> list[Defect]:
+    """The user's rules that no operation's name fits."""
+    names = [str(name) for name in trace.gpu_ops["name"].unique()]
+    texts = [
+        f"--kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
+        for kind, pattern in trace.meta.kind_rules.extra
+        if not any(pattern.search(name) for name in names)
+    ]
+    return [Defect(WITHOUT_MATCH, MEDIUM, 1, None, text, ()) for text in texts]
+
+
+WITHOUT_MATCH = "kind_without_match"
+
+
+def _by_name(ops: pd.DataFrame) -> pd.Series:
+    """Total time of each distinct name, longest first."""
+    durations = ops["end_ns"] - ops["start_ns"]
+    return durations.groupby(ops["name"].astype("str")).sum().sort_values(ascending=False, kind="stable")
+
+
+def _speaks(trace: RankTrace, name: str) -> bool:
+    is_ruled = any(pattern.search(name) for _, pattern in trace.meta.kind_rules.extra)
+    return not is_ruled and kinds.speaks_of_communication(name)
+
+
+def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
+    """Names of compute kernels that communicating operators launch, of which none launches anything that is known."""
+    ops = trace.gpu_ops
+    operator = comm_operators(trace, np.arange(len(ops)))
+    inside = np.flatnonzero(operator != NONE)
+    if not len(inside):
+        return set()
+    table = pd.DataFrame(
+        {
+            "operator": trace.host_ops["name"].astype("str").to_numpy()[operator[inside]],
+            "kernel": ops["name"].astype("str").to_numpy()[inside],
+            "is_known": (ops["kind"] == "comm").to_numpy()[inside],
+            "is_kernel": is_kernel[inside],
+        }
+    )
+    table["is_known"] |= table["kernel"].map(kinds.is_fused)
+    without = ~table.groupby("operator")["is_known"].transform("any") & table["is_kernel"]
+    ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
+    return {name for name in table.loc[without, "kernel"].unique() if not any(rule.search(name) for rule in ruled)}
+
+
+def _largest(by_name: pd.Series) -> str:
+    named = [f"{_short(name)} ({total / 1e6:.3g} ms)" for name, total in by_name[:_MOST_NAMED].items()]
+    return ", ".join(named) + (f" and {len(by_name) - _MOST_NAMED} more" if len(by_name) > _MOST_NAMED else "")
+
+
+def _short(name: object) -> str:
+    """The function's own name; what is longer than a line is cut."""
+    path = "".join(sign for sign in function_path(str(name)) if sign.isprintable())
+    return path if len(path) <= 80 else f"{path[:79]}…"
+
+
+def _option(by_name: pd.Series) -> str:
+    """The `--kind` line for the largest of them."""
+    paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
+    return f"--kind 'comm={'|'.join(dict.fromkeys(map(re.escape, paths)))}'"
+
+
+def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
+    """Names streams on which no other kernel runs."""
+    is_found = kernels["name"].astype("str").isin(found.index)
+    alone = is_found.groupby(kernels["stream"]).all()
+    streams = [str(stream) for stream in alone.index[alone.to_numpy(dtype=bool)]]
+    if not streams:
+        return ""
+    return f" They alone run on stream{'' if len(streams) == 1 else 's'} {', '.join(streams[:_MOST_NAMED])}."

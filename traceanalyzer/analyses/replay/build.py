@@ -1,0 +1,78 @@
+"""A rank's piece of the graph, from its events."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.phases.op_phases import NAMES as PHASES
+from traceanalyzer.analyses.replay.event_waits import event_waits, touching
+from traceanalyzer.analyses.replay.explained import explained
+from traceanalyzer.analyses.replay.host_chain import host_chain
+from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+
+def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> Piece:
+    """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`."""
+    ops = _operations(trace, calls, tree, phases)
+    chain = host_chain(trace, ops)
+    waits = event_waits(trace, ops)
+    launch = chain.launch_row[ops["api_call"].to_numpy()]
+    host = _named(chain.host, ops, launch)
+    piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
+                  _why_no_host(trace))  # fmt: skip
+    if len(waits) and waits["is_recorded"].all():
+        return piece
+    more = pd.concat([waits, touching(piece.ops, explained(piece).lag_ns - 3_000)], ignore_index=True)
+    return Piece(piece.ops, piece.host, piece.segments, more, piece.blocks, piece.why_no_host)
+
+
+def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> pd.DataFrame:
+    """Operations stream by stream in order of start."""
+    ops = trace.gpu_ops
+    order = np.argsort(ops["stream"].to_numpy(), kind="stable")
+    call, collective = np.full(len(ops), NONE, dtype=np.int64), np.full(len(ops), None, dtype=object)
+    if len(calls):
+        call[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
+        collective[calls["gpu_op"].to_numpy()] = calls["collective"].to_numpy()
+    operators = trace.host_ops["name"].cat
+    owner = np.where(tree.owner >= 0, tree.owner, NONE)
+    codes = np.append(operators.codes.to_numpy(), NONE)[owner]
+    held = ops.iloc[order]
+    numbers = np.append(trace.steps["step"].to_numpy(), NONE)
+    return pd.DataFrame(
+        {
+            "row": order,
+            "stream": held["stream"].to_numpy(),
+            "start_ns": held["start_ns"].to_numpy(),
+            "duration_ns": (held["end_ns"] - held["start_ns"]).to_numpy(),
+            "kind": held["kind"].array,
+            "name": held["name"].array,
+            "grid": held["grid"].array,
+            "operator": pd.Categorical.from_codes(codes[order], categories=operators.categories),
+            "phase": pd.Categorical.from_codes(phases[order], categories=list(PHASES)),
+            "step": numbers[trace.op_step[order]],
+            "call": call[order],
+            "collective": pd.Categorical(collective[order]),
+            "api_call": held["launch"].to_numpy(),
+        }
+    )
+
+
+def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.DataFrame:
+    """Host stretches with the operator and phase of what they launch."""
+    held = np.flatnonzero(launch != NONE)
+    columns = {}
+    for name in ("operator", "phase"):
+        values = ops[name].cat
+        codes = np.full(len(host), NONE, dtype=np.int64)
+        codes[launch[held]] = values.codes.to_numpy()[held]
+        columns[name] = pd.Categorical.from_codes(codes, categories=values.categories)
+    return host.assign(**columns)
+
+
+def _why_no_host(trace: RankTrace) -> str:
+    if trace.gpu_ops.empty:
+        return "no GPU operations"
+    return "" if (trace.gpu_ops["launch"] != NONE).any() else "the capture has no launches"

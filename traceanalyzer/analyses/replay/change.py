@@ -1,0 +1,121 @@
+"""What may be changed about a job, and how it is written."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from traceanalyzer.errors import UsageError
+
+PEERS, FASTEST, HIDDEN, ALONE = "peers", "fastest", "hidden", "alone"
+
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "rank": "all that the ranks do themselves: their hosts' work, compute and copies",
+        "host": "the hosts' work: all time in which they are not blocked by the GPU",
+        "data": "the part of the hosts' work that is in the data loader",
+        "compute": "compute kernels",
+        "copy": "copies",
+        "comm": "transfers: what is left of communication once the last partner is there",
+        "waits": "waiting for partners that come later",
+        "sync": "waiting of hosts in calls that block until the GPU is done",
+        "operator": "GPU operations that an operator of this name launched",
+        "kernel": "GPU operations whose name contains this text",
+        "collective": "transfers of this collective",
+    }
+)
+"""What can be changed, and what it is."""
+
+NAMED = ("operator", "kernel", "collective")
+"""Parts that need a name."""
+
+WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
+    {
+        "rank": {PEERS: PEERS},
+        "host": {"none": 0.0, PEERS: PEERS, FASTEST: FASTEST},
+        "data": {"ready": 0.0, "none": 0.0},
+        "compute": {"free": 0.0, PEERS: PEERS, ALONE: ALONE},
+        "copy": {"free": 0.0, PEERS: PEERS},
+        "comm": {"free": 0.0, HIDDEN: HIDDEN},
+        "waits": {"none": 0.0},
+        "sync": {"none": 0.0},
+        **{part: {"free": 0.0} for part in NAMED},
+    }
+)
+"""For each part the words that say what becomes of it; all but waits and syncs also take factors, such as `2x`."""
+
+_FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is different in a replay.
+
+    Attributes:
+        part: of `PARTS`.
+        to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
+            same work of the ranks that do the same and are not changed themselves; `fastest` (hosts): the rank that
+            needs least in a step; `hidden` (communication): nothing on other streams waits for transfers; `alone`
+            (compute): the median of the same kernel and grid when no communication runs beside it.
+        ranks: only these; `None` is all.
+        steps: only these; `None` is all.
+        name: of the operator, kernel or collective.
+    """
+
+    part: str
+    to: float | str = 0.0
+    ranks: frozenset[int] | None = None
+    steps: frozenset[int] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.part not in PARTS:
+            raise UsageError(f"no part of a job is called {self.part!r}; there are {', '.join(PARTS)}")
+        if (self.name is None) == (self.part in NAMED):
+            raise UsageError(f"{self.part}: " + ("say which, by name" if self.name is None else "takes no name"))
+        words = WORDS[self.part]
+        if isinstance(self.to, str) and self.to not in words.values():
+            raise UsageError(f"{self.part} cannot become {self.to!r}; write {choices(self.part)}")
+        if not isinstance(self.to, str) and self.to < 0:
+            raise UsageError(f"{self.part} cannot take {self.to} times as long")
+
+    @property
+    def anywhere(self) -> "Change":
+        """The same change of all ranks and steps."""
+        return replace(self, ranks=None, steps=None)
+
+    def __str__(self) -> str:
+        word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
+        to = word or (f"{1 / self.to:.3g}x" if not isinstance(self.to, str) and self.to else "free")
+        what = f"{self.part} {self.name}={to}" if self.name else f"{self.part} {to}"
+        where = [
+            f"{what} {_listed(numbers)}" for what, numbers in (("rank", self.ranks), ("step", self.steps)) if numbers
+        ]
+        return " of ".join([what, ", ".join(where)]) if where else what
+
+
+def parsed(part: str, text: str, *, ranks: frozenset[int] | None = None, steps: frozenset[int] | None = None,
+           name: str | None = None) -> Change:  # fmt: skip
+    """The change of a part that a word or a factor of speed (`2x`: twice as fast) names.
+
+    Raises:
+        UsageError: it is none that this part can become.
+    """
+    if part not in PARTS:
+        raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
+    factor = _FACTOR.fullmatch(text.strip())
+    if factor and part not in ("waits", "sync") and float(factor[1]) > 0:
+        return Change(part, 1 / float(factor[1]), ranks, steps, name)
+    if text not in WORDS[part]:
+        raise UsageError(f"{part} cannot become {text!r}; write {choices(part)}")
+    return Change(part, WORDS[part][text], ranks, steps, name)
+
+
+def choices(part: str) -> str:
+    """What a part can become, for people."""
+    words = [*WORDS[part], *(() if part in ("waits", "sync") else ("a factor of speed such as 2x",))]
+    return " or ".join(words)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))

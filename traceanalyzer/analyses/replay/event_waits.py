@@ -1,0 +1,154 @@
+"""Which operation waits for which of another stream: by recorded events, else inferred from calls and times."""
+
+from bisect import bisect_left
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+TOUCHING_NS = 10_000
+"""An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
+
+_LONG_AGO = np.iinfo(np.int64).min
+
+
+def event_waits(trace: RankTrace, ops: pd.DataFrame) -> pd.DataFrame:
+    """`source`, `target` (rows of `ops`) and `is_recorded`.
+
+    Recorded events give exact edges. Without them a call to wait for an event is taken to hold what its thread
+    launches next; it waits for the stream that was launched on before (a collective for what it reads), else for
+    communication launched before (its result). Edges that the recorded times contradict are left out.
+    """
+    order = _Streams(trace, ops)
+    waits = trace.stream_waits
+    recorded = waits[(waits["record"] != NONE) & waits["source_stream"].notna()]
+    table = _recorded(trace, recorded, order) if len(recorded) else _inferred(trace, order)
+    fits = order.ends[table["source"].to_numpy()] <= order.starts[table["target"].to_numpy()]
+    return _without_implied(table[fits], order.stream)
+
+
+def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
+    """Operations that begin later than all that is known explains, just when one of another stream ends."""
+    starts = ops["start_ns"].to_numpy()
+    ends = starts + ops["duration_ns"].to_numpy()
+    stream = ops["stream"].to_numpy()
+    late = np.flatnonzero(lag_ns > 0)
+    order = np.argsort(ends, kind="stable")
+    found = np.full(len(late), NONE, dtype=np.int64)
+    place = np.searchsorted(ends[order], starts[late], side="right") - 1
+    for back in range(4):  # the last ends before it may be of its own stream
+        at = place - back
+        source = np.where(at >= 0, order[np.maximum(at, 0)], NONE)
+        near = (source != NONE) & (starts[late] - ends[source] <= TOUCHING_NS) & (stream[source] != stream[late])
+        found = np.where((found == NONE) & near, source, found)
+    held = (found != NONE) & (ends[found] - starts[found] > 0)
+    return pd.DataFrame({"source": found[held], "target": late[held], "is_recorded": False})
+
+
+class _Streams:
+    """The operations' streams in order of launch."""
+
+    def __init__(self, trace: RankTrace, ops: pd.DataFrame) -> None:
+        self.starts = ops["start_ns"].to_numpy()
+        self.ends = self.starts + ops["duration_ns"].to_numpy()
+        self.stream = ops["stream"].to_numpy()
+        self.is_comm = (ops["kind"] == "comm").to_numpy()
+        call = ops["api_call"].to_numpy()
+        self.call = call
+        self.launched = np.where(call == NONE, _LONG_AGO, np.append(trace.api_calls["start_ns"].to_numpy(), 0)[call])
+        bounds = np.append(np.flatnonzero(np.append(True, self.stream[1:] != self.stream[:-1])), len(self.stream))
+        if not len(ops):
+            bounds = np.zeros(1, dtype=np.int64)
+        self.begins = {int(self.stream[begin]): int(begin) for begin in bounds[:-1]}
+        self.times = {
+            int(self.stream[begin]): np.maximum.accumulate(self.launched[begin:end]).tolist()
+            for begin, end in pairwise(bounds)
+        }
+
+    def last_before(self, stream: int, time_ns: int) -> int:
+        """Row of the last operation launched on the stream before a time; -1 for none."""
+        place = bisect_left(self.times.get(stream, []), time_ns)
+        return self.begins[stream] + place - 1 if place else NONE
+
+    def first_after(self, stream: int, time_ns: int) -> int:
+        """Row of the first operation launched on it since; -1 for none."""
+        times = self.times.get(stream, [])
+        place = bisect_left(times, time_ns)
+        return self.begins[stream] + place if place < len(times) else NONE
+
+
+def _recorded(trace: RankTrace, waits: pd.DataFrame, order: _Streams) -> pd.DataFrame:
+    """Each event stands for the last operation launched on its stream before it, and for what that stream waits for."""
+    recorded = trace.api_calls["start_ns"].to_numpy()[waits["record"].to_numpy()].tolist()
+    pending: dict[int, list[tuple[int, int]]] = {}
+    rows: list[tuple[int, int]] = []
+    streams = zip(waits["start_ns"].tolist(), waits["stream"].tolist(), waits["source_stream"].tolist(),
+                  recorded, strict=True)  # fmt: skip
+    for told, stream, source, event in streams:
+        last = order.last_before(source, event)
+        since = order.launched[last] if last != NONE else _LONG_AGO
+        held = [op for time, op in pending.get(source, ()) if since <= time < event]
+        sources = [last, *held] if last != NONE else held
+        launched = order.last_before(stream, told)
+        fresh = order.launched[launched] if launched != NONE else _LONG_AGO
+        kept = [entry for entry in pending.get(stream, ()) if entry[0] >= fresh]
+        pending[stream] = [*kept, *((told, op) for op in sources)]
+        target = order.first_after(stream, told)
+        if target != NONE:
+            rows += [(op, target) for op in sources]
+    return _table(rows, is_recorded=True)
+
+
+def _inferred(trace: RankTrace, order: _Streams) -> pd.DataFrame:
+    """What calls to wait tell without naming streams."""
+    calls = trace.api_calls
+    rows = np.flatnonzero(host_names.matches(calls["name"], lambda name: "StreamWaitEvent" in name))
+    launches = np.flatnonzero(order.call != NONE)
+    if not len(rows) or not len(launches) or len(order.times) < 2:
+        return _table([], is_recorded=False)
+    by_call = launches[np.argsort(order.call[launches], kind="stable")]
+    call_of = order.call[by_call]
+    threads = calls["thread"].to_numpy()
+    starts = calls["start_ns"].to_numpy()
+    found: list[tuple[int, int]] = []
+    for thread in np.unique(threads[rows]):
+        own = by_call[threads[call_of] == thread]
+        asked = rows[threads[rows] == thread]
+        place = np.searchsorted(order.call[own], asked)
+        held = place < len(own)
+        targets, told = own[place[held]], starts[asked[held]]
+        before = by_call[np.searchsorted(call_of, asked[held]) - 1]
+        has_before = np.searchsorted(call_of, asked[held]) > 0
+        found += _sources(order, targets, told, np.where(has_before, before, NONE))
+    return _table(found, is_recorded=False)
+
+
+def _sources(order: _Streams, targets: np.ndarray, told: np.ndarray, before: np.ndarray) -> list[tuple[int, int]]:
+    comm_streams = {int(stream) for stream in np.unique(order.stream[order.is_comm])}
+    found: list[tuple[int, int]] = []
+    for target, time, previous in zip(targets.tolist(), told.tolist(), before.tolist(), strict=True):
+        stream = int(order.stream[target])
+        if previous != NONE and order.stream[previous] != stream:
+            found.append((previous, target))
+        if not order.is_comm[target]:
+            found += [(order.last_before(other, time), target) for other in comm_streams - {stream}]
+    return [(source, target) for source, target in found if source != NONE]
+
+
+def _table(rows: list[tuple[int, int]], *, is_recorded: bool) -> pd.DataFrame:
+    pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return pd.DataFrame({"source": pairs[:, 0], "target": pairs[:, 1], "is_recorded": is_recorded})
+
+
+def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:
+    """Without edges that an earlier operation of the target's stream already waits for."""
+    source, target = table["source"].to_numpy(), table["target"].to_numpy()
+    order = np.lexsort((-source, target, stream[source], stream[target]))
+    table, source, target = table.iloc[order], source[order], target[order]
+    pair = pd.factorize(stream[target] * (int(stream.max(initial=0)) + 1) + stream[source])[0]
+    reach = pd.Series(source).groupby(pair).cummax().groupby(pair).shift(fill_value=NONE).to_numpy()
+    return table[source > reach].reset_index(drop=True)

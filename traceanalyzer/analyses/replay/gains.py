@@ -1,0 +1,80 @@
+"""What a change would gain: the changed replay subtracted from the one without the change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.job import Job, Lengths
+from traceanalyzer.analyses.replay.lengths import changed
+from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.windows import Windows
+
+AT_ONCE = 16
+"""Replays that are computed together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Of the job's mean complete step, or of the capture when it has none.
+
+    Attributes:
+        before_ns: the recorded job's step.
+        after_ns: the changed job's.
+        error_ns: by how much the replay without a change misses the recording.
+    """
+
+    before_ns: int
+    after_ns: int
+    error_ns: int
+
+    @property
+    def gain_ns(self) -> int:
+        """Before − after; never negative."""
+        return max(0, self.before_ns - self.after_ns)
+
+
+class Engine:
+    """A job and what its replays are compared with."""
+
+    def __init__(self, job: Job, windows: Windows) -> None:
+        self.job, self.windows = job, windows
+        self.peers = Peers(job)
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        """When each node is reached as recorded, and as explained."""
+        return self.job.replay(self.job.recorded, self.job.explained)
+
+    @cached_property
+    def _steps(self) -> np.ndarray:
+        return self.windows.of_job(self.unchanged)
+
+    @property
+    def before_ns(self) -> int:
+        """Mean recorded step of the job."""
+        return round(float(self._steps[:, 0].mean()))
+
+    @property
+    def error_ns(self) -> int:
+        """Mean distance of a replayed step from the recorded one."""
+        return round(float(np.abs(self._steps[:, 0] - self._steps[:, 1]).mean()))
+
+    def lengths(self, *changes: Change) -> Lengths:
+        """The graph's lengths after the changes."""
+        return changed(self.job, self.peers, changes)
+
+    def steps_after(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
+        """Length of every step of the job (rows) after each set of changes (columns)."""
+        found = []
+        for begin in range(0, len(scenarios), AT_ONCE):
+            lengths = [self.lengths(*changes) for changes in scenarios[begin : begin + AT_ONCE]]
+            found.append(self.windows.of_job(self.job.replay(*lengths)))
+        return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
+
+    def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
+        """What each set of changes, made together, gains."""
+        after = self.steps_after(scenarios).mean(axis=0)
+        return [Gain(self.before_ns, round(float(each)), self.error_ns) for each in after]

@@ -1,0 +1,156 @@
+"""The graph of the whole job: the ranks' pieces joined by the collectives and messages that they exchange."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
+from traceanalyzer.analyses.replay.order import Order, order_of
+from traceanalyzer.analyses.replay.piece import SOURCE, Piece
+from traceanalyzer.schema import NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The graph's lengths in one replay.
+
+    Attributes:
+        timing: of each rank's piece.
+        transfer_ns: of each row of `Job.joins`: from when the last partner is ready to the call's end.
+        has_waits: calls wait for their partners.
+    """
+
+    timing: Mapping[int, Timing]
+    transfer_ns: np.ndarray
+    has_waits: bool = True
+
+
+class Job:
+    """Pieces of all ranks in one graph, on the common clock as far as it is known.
+
+    `joins` has a row for each call in each of its instances: `rank`, `op` (row in the rank's piece), `instance`
+    (numbered from 0), `transfer_ns`. An instance is ready when its last call has started.
+    """
+
+    def __init__(self, pieces: Mapping[int, Piece], members: pd.DataFrame, offset_ns: Mapping[int, int]) -> None:
+        self.nodes = {rank: Nodes(piece) for rank, piece in sorted(pieces.items()) if len(piece)}
+        self.offset_ns = {rank: offset_ns.get(rank, 0) for rank in self.nodes}
+        starts = [nodes.piece.ops["start_ns"].min() - self.offset_ns[rank] for rank, nodes in self.nodes.items()]
+        self.origin_ns = int(min(starts, default=0))
+        counts = [nodes.count for nodes in self.nodes.values()]
+        self.base = dict(zip(self.nodes, np.append(0, np.cumsum(counts)).tolist(), strict=False))
+        self.first_instance = 1 + sum(counts)
+        self.joins = _joins(self, members)
+        self.count = self.first_instance + int(self.joins["instance"].max() + 1 if len(self.joins) else 0)
+        self._link()
+
+    def node(self, rank: int, own: np.ndarray) -> np.ndarray:
+        """Numbers in the job of a rank's nodes."""
+        return np.where(own == SOURCE, SOURCE, own + self.base[rank])
+
+    def _link(self) -> None:
+        joins = self.joins
+        start, end = self._nodes_of_joins()
+        instance = self.first_instance + joins["instance"].to_numpy()
+        waits = joins["waits"].to_numpy(dtype=bool)
+        own = [(self.node(rank, nodes.source), self.node(rank, nodes.target)) for rank, nodes in self.nodes.items()]
+        self._waiting = np.flatnonzero(waits)
+        pairs = [*own, (start, instance), (instance[waits], end[waits])]
+        self.source = np.concatenate([pair[0] for pair in pairs])
+        self.target = np.concatenate([pair[1] for pair in pairs])
+        self._is_join = np.arange(len(self.source)) >= len(self.source) - len(self._waiting)
+
+    def _nodes_of_joins(self) -> tuple[np.ndarray, np.ndarray]:
+        start, end = np.zeros(len(self.joins), dtype=np.int64), np.zeros(len(self.joins), dtype=np.int64)
+        for rank, rows in self.joins.groupby("rank").indices.items():
+            nodes, op = self.nodes[rank], self.joins["op"].to_numpy()[rows]
+            start[rows] = self.node(rank, nodes.start_node[op])
+            end[rows] = self.node(rank, nodes.end_node[op])
+        return start, end
+
+    @cached_property
+    def order(self) -> Order:
+        """The order of all nodes."""
+        when = np.zeros(len(self.source), dtype=np.int64)
+        when[self._is_join] = self.joins["ready_ns"].to_numpy()[self._waiting]
+        return order_of(self.count, self.source, self.target, self._is_join, when)
+
+    @cached_property
+    def recorded(self) -> Lengths:
+        """Nothing changed: what the model does not explain is kept, so that the replay gives the recording."""
+        timing = {}
+        for rank, nodes in self.nodes.items():
+            own = self.joins[self.joins["rank"] == rank]
+            duration = nodes.recorded.duration_ns.copy()
+            held = own[own["waits"].astype(bool)]
+            duration[held["op"].to_numpy()] = np.minimum(duration[held["op"].to_numpy()], held["own_ns"].to_numpy())
+            timing[rank] = replace(nodes.recorded, duration_ns=duration)
+        return Lengths(timing, self.joins["transfer_ns"].to_numpy())
+
+    @cached_property
+    def explained(self) -> Lengths:
+        """The same without what the model does not explain."""
+        timing = {rank: replace(own, has_lag=False) for rank, own in self.recorded.timing.items()}
+        return replace(self.recorded, timing=timing)
+
+    @cached_property
+    def _recorded_weights(self) -> dict[int, np.ndarray]:
+        return {rank: self._own_weights(rank, timing) for rank, timing in self.recorded.timing.items()}
+
+    def _own_weights(self, rank: int, timing: Timing) -> np.ndarray:
+        weights = self.nodes[rank].weights(timing)
+        shift = self.origin_ns + self.offset_ns[rank]
+        return np.where(self.nodes[rank].source == SOURCE, weights - shift, weights)
+
+    def weights(self, lengths: Lengths) -> np.ndarray:
+        """Length of every edge."""
+        known = self.recorded.timing
+        own = [
+            self._recorded_weights[rank] if timing is known[rank] else self._own_weights(rank, timing)
+            for rank, timing in lengths.timing.items()
+        ]
+        transfer = lengths.transfer_ns[self._waiting] if lengths.has_waits else np.full(len(self._waiting), NEVER)
+        return np.concatenate([*own, np.zeros(len(self.joins), dtype=np.int64), transfer])
+
+    def replay(self, *lengths: Lengths) -> np.ndarray:
+        """When each node is reached, a column for each of them, since the job's first operation started."""
+        return self.order.latest(np.stack([self.weights(each) for each in lengths], axis=1))
+
+
+def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
+    """Matched calls on the common clock, with what follows once the instance is ready."""
+    held = members[members["instance"].notna() & members["rank"].isin(list(job.nodes))] if len(members) else members
+    names = ("rank", "call", "instance", "start_ns", "end_ns")
+    table = pd.DataFrame({name: held[name].to_numpy(dtype=np.int64) for name in names if name in held} or
+                         {name: np.empty(0, dtype=np.int64) for name in names})  # fmt: skip
+    shift = table["rank"].map(job.offset_ns).fillna(0).astype("int64") + job.origin_ns
+    table = table.assign(start_ns=table["start_ns"] - shift, end_ns=table["end_ns"] - shift, op=_ops(job, table))
+    table["synchronises"] = held["transfer_ns"].notna().to_numpy() if len(held) else False
+    table["instance"] = pd.factorize(table["instance"])[0]
+    ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")
+    after = table["end_ns"] - ready
+    transfer = after.groupby(table["instance"]).transform("min").clip(lower=0).astype("int64")
+    # Of several messages in one call the last decides; the others are given what both ends took.
+    latest = ready.groupby([table["rank"], table["call"]]).transform("max")
+    after = after.where(ready == latest, np.minimum(after, transfer))
+    return table.assign(
+        ready_ns=ready,
+        transfer_ns=after,
+        own_ns=np.maximum(after, 0),
+        # One that had ended before its last partner came did not wait for it.
+        waits=table["synchronises"] | (after > 0),
+    )
+
+
+def _ops(job: Job, table: pd.DataFrame) -> np.ndarray:
+    """Row of each call in its rank's piece."""
+    op = np.full(len(table), NONE, dtype=np.int64)
+    for rank, rows in table.groupby("rank").indices.items():
+        call = job.nodes[rank].piece.ops["call"].to_numpy()
+        by_call = np.full(int(call.max()) + 1, NONE, dtype=np.int64)
+        by_call[call[call != NONE]] = np.flatnonzero(call != NONE)
+        op[rows] = by_call[table["call"].to_numpy()[rows]]
+    return op

@@ -1,0 +1,130 @@
+"""The graph's lengths after some changes."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.replay.change import ALONE, FASTEST, HIDDEN, PEERS, Change
+from traceanalyzer.analyses.replay.job import Job, Lengths
+from traceanalyzer.analyses.replay.nodes import Timing
+from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.time.intervals import Intervals
+
+LEAST_ALONE = 3
+"""So many runs of a kernel without communication beside it tell its own speed."""
+
+BESIDE = 0.5
+"""A kernel runs beside communication for at least this share of its time, or it doesn't."""
+
+
+def changed(job: Job, peers: Peers, changes: Iterable[Change]) -> Lengths:
+    """The recorded lengths with all these changes."""
+    lengths = job.recorded
+    for change in changes:
+        lengths = _with(job, peers, lengths, change)
+    return lengths
+
+
+def _with(job: Job, peers: Peers, lengths: Lengths, change: Change) -> Lengths:
+    ranks = [rank for rank in job.nodes if change.ranks is None or rank in change.ranks]
+    own = {rank: _timing(job, peers, lengths.timing[rank], rank, change) for rank in ranks}
+    has_waits = lengths.has_waits and change.part != "waits"
+    transfer = lengths.transfer_ns
+    if change.part in ("comm", "collective") and not isinstance(change.to, str):
+        transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
+    return replace(lengths, timing={**lengths.timing, **own}, transfer_ns=transfer,
+                   has_waits=has_waits)  # fmt: skip
+
+
+def _chosen_joins(job: Job, change: Change) -> np.ndarray:
+    joins = job.joins
+    chosen = np.ones(len(joins), dtype=bool)
+    for rank, rows in joins.groupby("rank").indices.items():
+        op = joins["op"].to_numpy()[rows]
+        chosen[rows] = _chosen_ops(job, rank, change)[op]
+    if change.ranks is not None:
+        chosen &= joins["rank"].isin(change.ranks).to_numpy()
+    return chosen
+
+
+def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
+    """Mask of the rank's operations that the change is about, by kind, name and step."""
+    ops = job.nodes[rank].piece.ops
+    if change.part == "operator":
+        chosen = (ops["operator"] == change.name).to_numpy(dtype=bool)
+    elif change.part == "kernel":
+        chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
+    elif change.part == "collective":
+        chosen = (ops["collective"] == change.name).to_numpy(dtype=bool)
+    elif change.part == "rank":
+        chosen = (ops["kind"] != "comm").to_numpy(dtype=bool)
+    else:
+        chosen = (ops["kind"] == change.part).to_numpy(dtype=bool)
+    mask: np.ndarray = chosen & _in_steps(ops["step"].to_numpy(), change)
+    return mask
+
+
+def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
+    if change.steps is None:
+        return np.ones(len(step), dtype=bool)
+    return np.isin(step, list(change.steps))
+
+
+def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> Timing:
+    if change.part == "waits":
+        return timing
+    if change.part == "sync":
+        blocking = job.nodes[rank].piece.segments["step"].to_numpy()
+        return replace(timing, is_blocking=timing.is_blocking & ~_in_steps(blocking, change))
+    if change.part == "comm" and change.to == HIDDEN:
+        return replace(timing, is_hidden=True)
+    if change.part not in ("host", "data"):
+        timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
+    if change.part in ("rank", "host", "data"):
+        timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
+    return timing
+
+
+def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
+    before = timing.duration_ns
+    if change.to == PEERS:
+        after = peers.durations(rank, _changed_ranks(job, change))
+    elif change.to == ALONE:
+        after = np.minimum(before, _alone(job.nodes[rank].piece.ops))
+    else:
+        after = np.round(before * float(change.to)).astype(np.int64)
+    return np.where(_chosen_ops(job, rank, change), after, before)
+
+
+def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
+    host, before = job.nodes[rank].piece.host, timing.host_ns
+    if change.to == PEERS:
+        after = peers.host(rank, _changed_ranks(job, change))
+    elif change.to == FASTEST:
+        after = peers.fastest_host(rank)
+    elif change.part == "data":
+        spent = host["data_ns"].to_numpy()
+        after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
+    else:
+        after = np.round(before * float(change.to)).astype(np.int64)
+    return np.where(_in_steps(host["step"].to_numpy(), change), after, before)
+
+
+def _changed_ranks(job: Job, change: Change) -> frozenset[int]:
+    return frozenset(job.nodes) if change.ranks is None else change.ranks
+
+
+def _alone(ops: pd.DataFrame) -> np.ndarray:
+    """For each operation the median time of the same kernel and grid when no communication runs beside it."""
+    starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
+    comm = (ops["kind"] == "comm").to_numpy()
+    beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
+    free = (beside == 0) & ~comm
+    key = [ops["name"].cat.codes.to_numpy(), ops["grid"].cat.codes.to_numpy()]
+    runs = pd.Series(lengths).where(free).groupby(key)
+    median = runs.transform("median").where(runs.transform("count") >= LEAST_ALONE)
+    alone: np.ndarray = median.where((beside >= BESIDE * lengths) & ~free).fillna(np.iinfo(np.int64).max // 2)
+    return np.round(np.asarray(alone)).astype(np.int64)

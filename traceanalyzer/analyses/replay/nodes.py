@@ -1,0 +1,188 @@
+"""A piece of the graph contracted to few nodes: whole runs of operations and segments of the host.
+
+Within a run of a stream that one segment launched, an operation starts at max(end of the one before, its launch), so
+that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima over whole columns.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.replay.explained import Explained, explained, offsets
+from traceanalyzer.analyses.replay.piece import SOURCE, Piece
+from traceanalyzer.schema import NONE
+
+NEVER = -(1 << 60)
+"""Weight of an edge that a change has taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What may be changed about a piece.
+
+    Attributes:
+        duration_ns: of each operation; of one in a matched instance its transfer decides instead.
+        host_ns: of each stretch of the host.
+        is_blocking: segments whose call still waits for the GPU.
+        has_lag: keep what the model does not explain.
+        is_hidden: other streams wait for the begin of transfers, not for their ends.
+    """
+
+    duration_ns: np.ndarray
+    host_ns: np.ndarray
+    is_blocking: np.ndarray
+    has_lag: bool = True
+    is_hidden: bool = False
+
+
+class Nodes:
+    """Nodes of one piece, numbered from 1 (0 is `SOURCE`), and edges between them.
+
+    First the ends of the runs, then the starts of operations that have one of their own (communication that is matched
+    over ranks, a step's first), then the begins of the segments.
+    """
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece = piece
+        ops = piece.ops
+        self.known: Explained = explained(piece)
+        self.recorded = Timing(
+            ops["duration_ns"].to_numpy(), piece.host["ns"].to_numpy(), np.ones(len(piece.segments), dtype=bool)
+        )
+        self.is_single = (ops["call"] != NONE).to_numpy() | self.begins_step
+        self.is_comm = (ops["kind"] == "comm").to_numpy()
+        self.begins_run = self._runs()
+        self.first = np.flatnonzero(self.begins_run)
+        self.last = np.append(self.first[1:], len(ops))[: len(self.first)] - 1
+        self.run_of_op = np.cumsum(self.begins_run) - 1
+        self.singles = np.flatnonzero(self.is_single)
+        self.count = len(self.first) + len(self.singles) + len(piece.segments)
+        self.end_node = 1 + self.run_of_op
+        self.start_node = np.full(len(ops), NONE)
+        self.start_node[self.singles] = 1 + len(self.first) + np.arange(len(self.singles))
+        self.segment_node = 1 + len(self.first) + len(self.singles) + np.arange(len(piece.segments))
+        self._link()
+
+    @cached_property
+    def main_stream(self) -> int:
+        """The stream that computes most."""
+        ops = self.piece.ops
+        compute = np.where(ops["kind"] == "compute", ops["duration_ns"], 0)
+        codes, streams = pd.factorize(ops["stream"])
+        return int(streams[np.bincount(codes, compute).argmax()])
+
+    @cached_property
+    def begins_step(self) -> np.ndarray:
+        """The operations with which steps begin on the stream that computes most; and the very first of all."""
+        ops = self.piece.ops
+        found = np.zeros(len(ops), dtype=bool)
+        held = np.flatnonzero((ops["stream"] == self.main_stream).to_numpy())
+        _, first = np.unique(ops["step"].to_numpy()[held], return_index=True)
+        found[held[first]] = True
+        found[ops["start_ns"].to_numpy().argmin()] = True
+        return found
+
+    def _runs(self) -> np.ndarray:
+        """Where runs begin: at streams, waits, other segments, single operations, and after what is waited for."""
+        piece = self.piece
+        begins = piece.begins_stream.copy()
+        segment = piece.segment_of_op
+        begins[1:] |= segment[1:] != segment[:-1]
+        begins[piece.waits["target"].to_numpy()] = True
+        awaited = np.concatenate([piece.waits["source"], piece.blocks["op"], np.flatnonzero(self.is_single)]) + 1
+        begins[awaited[awaited < len(begins)]] = True
+        begins[self.is_single] = True
+        return begins
+
+    def _link(self) -> None:
+        """Edges by kind; the target of one into a run is the start of a single operation, else the run's end."""
+        piece, first = self.piece, self.first
+        entry = np.where(self.is_single[first], self.start_node[first], self.end_node[first])
+        follows = ~piece.begins_stream[first]
+        launched = piece.segment_of_op[first] != NONE
+        released = self.known.release_ns[first] != NONE
+        entry_of_op = np.where(self.is_single, self.start_node, self.end_node)
+        source, target = piece.waits["source"].to_numpy(), piece.waits["target"].to_numpy()
+        before = piece.segments["before"].to_numpy()
+        chained = np.flatnonzero(before != NONE)
+        anchors = np.flatnonzero(before == NONE)
+        blocks = piece.blocks
+        self._follows, self._launched, self._released = (np.flatnonzero(mask) for mask in (follows, launched, released))
+        self._chained, self._anchors = chained, anchors
+        segment_node = np.append(self.segment_node, NONE)
+        parts = (
+            (self.end_node[first[follows] - 1], entry[follows]),
+            (segment_node[piece.segment_of_op[first[launched]]], entry[launched]),
+            (np.full(released.sum(), SOURCE), entry[released]),
+            (self.end_node[source], entry_of_op[target]),
+            (self.start_node[self.singles], self.end_node[self.singles]),
+            (segment_node[before[chained]], segment_node[chained]),
+            (np.full(len(anchors), SOURCE), segment_node[anchors]),
+            (self.end_node[blocks["op"].to_numpy()], segment_node[blocks["segment"].to_numpy()]),
+        )
+        self.source = np.concatenate([pair[0] for pair in parts]).astype(np.int64)
+        self.target = np.concatenate([pair[1] for pair in parts]).astype(np.int64)
+        self.is_own = np.repeat(np.arange(len(parts)) == 4, [len(pair[0]) for pair in parts])
+
+    def weights(self, timing: Timing) -> np.ndarray:
+        """Length of each edge; columns of a change's arrays become columns here."""
+        piece, known = self.piece, self.known
+        duration = timing.duration_ns
+        lag = known.lag_ns if timing.has_lag else np.zeros(len(piece), dtype=np.int64)
+        first, last = self.first, self.last
+        # `until[i]`: from operation i's start to its run's end; a single one's node is its start.
+        step = np.append(known.turnaround_ns[1:], 0) + np.append(lag[1:], 0) + duration if len(piece) else duration
+        total = np.append(0, np.cumsum(step))
+        end_of = total[last] + duration[last] if len(first) else total[:0]
+        until = end_of[self.run_of_op] - total[:-1]
+        until = np.where(self.is_single, 0, until) + lag
+        tail = host_offsets = offsets(piece.host["segment"].to_numpy(), timing.host_ns)
+        launch = piece.ops["launch"].to_numpy()
+        by_launch = np.where(launch == NONE, NEVER, np.append(host_offsets, 0)[launch] + known.latency_ns + until)
+        from_segment = np.maximum.reduceat(by_launch, first) if len(first) else by_launch
+        source, target = piece.waits["source"].to_numpy(), piece.waits["target"].to_numpy()
+        hidden = np.where(timing.is_hidden & self.is_comm[source], duration[source], 0)
+        return np.concatenate(
+            [
+                (known.turnaround_ns + until)[first[self._follows]],
+                from_segment[self._launched],
+                (known.release_ns + until)[first[self._released]],
+                known.wait_ns - hidden + until[target],
+                duration[self.singles],
+                *self._host_weights(timing, tail),
+            ]
+        )
+
+    def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of edges into segments: from the segment before, from nothing, from operations."""
+        host, segments, blocks = self.piece.host, self.piece.segments, self.piece.blocks
+        cut = np.flatnonzero(~host["is_launch"].to_numpy(dtype=bool))
+        own = segments["own_ns"].to_numpy()[self._chained]
+        known, lag = self._returns
+        kept = lag if timing.has_lag else np.zeros_like(lag)
+        segment = blocks["segment"].to_numpy()
+        into = np.where(timing.is_blocking[segment], known + kept[segment], NEVER)
+        kept = np.where(timing.is_blocking, kept, 0)
+        return tail[cut] + own + kept[self._chained], segments["begin_ns"].to_numpy()[self._anchors], into
+
+    @cached_property
+    def _returns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row of `blocks` the time to the call's return; of each segment what that leaves unexplained."""
+        from traceanalyzer.analyses.replay.host_chain import LATE_NS  # noqa: PLC0415
+
+        piece = self.piece
+        begin = piece.segments["begin_ns"].to_numpy()
+        ends = (piece.ops["start_ns"] + piece.ops["duration_ns"]).to_numpy()
+        op, segment = piece.blocks["op"].to_numpy(), piece.blocks["segment"].to_numpy()
+        after = np.minimum(begin[segment] - ends[op], LATE_NS)
+        reached = np.full(len(begin), NEVER)
+        np.maximum.at(reached, segment, ends[op] + after)
+        cut = np.flatnonzero(~piece.host["is_launch"].to_numpy(dtype=bool))
+        chained, before = self._chained, piece.segments["before"].to_numpy()[self._chained]
+        tail = offsets(piece.host["segment"].to_numpy(), piece.host["ns"].to_numpy())[cut]
+        reached[chained] = np.maximum(
+            reached[chained], begin[before] + tail + piece.segments["own_ns"].to_numpy()[chained]
+        )
+        return after, np.where(reached == NEVER, 0, begin - reached)

@@ -1,0 +1,172 @@
+"""What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.schema import NONE
+
+ALIKE = 0.5
+"""Ranks are peers when they share this part of the kernels that either of them runs."""
+
+
+class Peers:
+    """Work of all ranks side by side: an operation is the same as the one of that name, at that place in that step.
+
+    Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.ranks = list(job.nodes)
+        self.place = {rank: column for column, rank in enumerate(self.ranks)}
+
+    def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
+        """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left."""
+        alike = self.alike[self.place[rank]]
+        others = alike & ~np.isin(self.ranks, list(changed))
+        return np.flatnonzero(others if others.any() else alike & (len(changed) == len(self.ranks)))
+
+    def durations(self, rank: int, changed: frozenset[int]) -> np.ndarray:
+        """What the rank's operations take on its peers; its own where that cannot be said, 0 where they run none."""
+        own = self.job.nodes[rank].piece.ops["duration_ns"].to_numpy()
+        return self._replaced(own, self._op_keys[rank], self._op_table, self.of(rank, changed))
+
+    def host(self, rank: int, changed: frozenset[int]) -> np.ndarray:
+        """The rank's stretches of host work, scaled so that each span takes what it takes on its peers."""
+        own = self.job.nodes[rank].piece.host["ns"].to_numpy()
+        return self._scaled(own, rank, self._host_keys, self._host_table, self.of(rank, changed), np.median)
+
+    def fastest_host(self, rank: int) -> np.ndarray:
+        """The same when each step takes what it takes on the fastest rank that does the same."""
+        own = self.job.nodes[rank].piece.host["ns"].to_numpy()
+        columns = np.flatnonzero(self.alike[self.place[rank]])
+        return self._scaled(own, rank, self._step_keys, self._step_table, columns, np.min)
+
+    @staticmethod
+    def _replaced(own: np.ndarray, key: np.ndarray, table: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        if not len(columns):
+            return own
+        median = np.median(table[:, columns], axis=1)
+        return np.where(key == NONE, own, np.append(median, 0)[key]).astype(np.int64)
+
+    def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: np.ndarray,
+                columns: np.ndarray, of: object) -> np.ndarray:  # fmt: skip
+        if not len(columns):
+            return own
+        wanted = of(table[:, columns], axis=1)  # type: ignore[operator]
+        held = table[:, self.place[rank]]
+        factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
+        key = keys[rank]
+        return np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
+
+    @cached_property
+    def alike(self) -> np.ndarray:
+        """Which ranks run the same kernels, but for some."""
+        counts = np.stack(
+            [np.bincount(codes[codes != NONE], minlength=self._names) for codes in self._name_codes.values()]
+        )
+        rows = [
+            np.minimum(counts, own).sum(axis=1) >= ALIKE * np.maximum(np.maximum(counts, own).sum(axis=1), 1)
+            for own in counts
+        ]
+        return np.stack(rows)
+
+    @cached_property
+    def _name_codes(self) -> dict[int, np.ndarray]:
+        """Code of each operation's name over all ranks; -1 for communication and what belongs to no step."""
+        known: dict[str, int] = {}
+        found = {}
+        for rank, nodes in self.job.nodes.items():
+            ops = nodes.piece.ops
+            names = ops["name"].cat
+            of_category = np.array([known.setdefault(name, len(known)) for name in names.categories] + [NONE])
+            counted = (ops["call"] == NONE).to_numpy() & self._is_in_step(ops["step"].to_numpy())
+            found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
+        self._names_known = known
+        return found
+
+    @property
+    def _names(self) -> int:
+        return len(self._name_codes) and len(self._names_known)
+
+    @cached_property
+    def _has_steps(self) -> bool:
+        return any((nodes.piece.ops["step"] != NONE).any() for nodes in self.job.nodes.values())
+
+    def _is_in_step(self, step: np.ndarray) -> np.ndarray:
+        return (step != NONE) if self._has_steps else np.ones(len(step), dtype=bool)
+
+    @cached_property
+    def _op_keys_and_table(self) -> tuple[dict[int, np.ndarray], np.ndarray]:
+        parts = {}
+        for rank, nodes in self.job.nodes.items():
+            ops, name = nodes.piece.ops, self._name_codes[rank]
+            step = ops["step"].to_numpy()
+            # In order of start over all streams: the same program may use other stream numbers.
+            order = np.argsort(ops["start_ns"].to_numpy(), kind="stable")
+            number = np.empty(len(ops), dtype=np.int64)
+            number[order] = pd.Series(name[order]).groupby([step[order], name[order]]).cumcount()
+            parts[rank] = (np.stack([step, name, number], axis=1), name != NONE, ops["duration_ns"].to_numpy())
+        return self._tabled(parts)
+
+    @property
+    def _op_keys(self) -> dict[int, np.ndarray]:
+        return self._op_keys_and_table[0]
+
+    @property
+    def _op_table(self) -> np.ndarray:
+        return self._op_keys_and_table[1]
+
+    @cached_property
+    def _spans_and_steps(
+        self,
+    ) -> tuple[tuple[dict[int, np.ndarray], np.ndarray], tuple[dict[int, np.ndarray], np.ndarray]]:
+        spans, steps = {}, {}
+        for rank, nodes in self.job.nodes.items():
+            host, ops = nodes.piece.host, nodes.piece.ops
+            step, ns = host["step"].to_numpy(), host["ns"].to_numpy()
+            begins = np.zeros(len(host), dtype=np.int64)
+            launch = ops["launch"].to_numpy()
+            begins[launch[((ops["call"] != NONE) & (launch != NONE)).to_numpy()]] = 1
+            passed = np.cumsum(begins) - begins
+            number = passed - pd.Series(passed).groupby(step).transform("min").to_numpy() if len(host) else passed
+            held = self._is_in_step(step)
+            spans[rank] = (np.stack([step, number], axis=1), held, ns)
+            steps[rank] = (step[:, None], held, ns)
+        return self._tabled(spans), self._tabled(steps)
+
+    @property
+    def _host_keys(self) -> dict[int, np.ndarray]:
+        return self._spans_and_steps[0][0]
+
+    @property
+    def _host_table(self) -> np.ndarray:
+        return self._spans_and_steps[0][1]
+
+    @property
+    def _step_keys(self) -> dict[int, np.ndarray]:
+        return self._spans_and_steps[1][0]
+
+    @property
+    def _step_table(self) -> np.ndarray:
+        return self._spans_and_steps[1][1]
+
+    @staticmethod
+    def _tabled(
+        parts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    ) -> tuple[dict[int, np.ndarray], np.ndarray]:
+        """For each rank the key of each row, and the sums by key and rank."""
+        lengths = [len(key) for key, _, _ in parts.values()]
+        keys = np.concatenate([key for key, _, _ in parts.values()])
+        held = np.concatenate([mask for _, mask, _ in parts.values()])
+        code = np.full(len(keys), NONE, dtype=np.int64)
+        code[held] = pd.DataFrame(keys[held]).groupby(list(range(keys.shape[1])), sort=False).ngroup()
+        column = np.repeat(np.arange(len(parts)), lengths)
+        table = np.zeros((int(code.max(initial=NONE)) + 1, len(parts)))
+        ns = np.concatenate([values for _, _, values in parts.values()])
+        np.add.at(table, (code[held], column[held]), ns[held])
+        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table

@@ -1,0 +1,54 @@
+"""One rank's part of the job's graph: its operations, its host's stretches of work, and what waits for what."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.schema import NONE
+
+SOURCE = 0
+"""The node that stands for what happened before the capture: always reached at time 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One rank's operations and host, as parallel columns; times are on the rank's own clock.
+
+    Attributes:
+        ops: GPU operations, stream by stream, each in order of start: `row` (in `gpu_ops`), `stream`, `start_ns`,
+            `duration_ns`, `kind`, `name`, `grid`, `operator`, `phase`, `step` (number, -1 for none), `call` (position
+            among the rank's communication operations, -1 for none), `collective`, `launch` (row in `host`, -1: none).
+        host: the host's stretches of work in order: `segment`, `ns` (length), `data_ns` (of that in the data
+            loader), `step`, `operator` (around the launch that ends it), `is_launch`. A stretch ends with a launch, or
+            with the call that ends its segment.
+        segments: the host between two blocking calls: `begin_ns`, `before` (the segment that its call ends, -1 for the
+            first of a chain), `own_ns` (what the call takes when nothing is left to wait for), `step` (in which it
+            returns), `call` (its name).
+        waits: an operation waits for one of another stream: `source`, `target` (rows of `ops`), `is_recorded`.
+        blocks: a segment begins when an operation has ended: `op`, `segment`.
+        why_no_host: why there is no host side; empty when there is one.
+    """
+
+    ops: pd.DataFrame
+    host: pd.DataFrame
+    segments: pd.DataFrame
+    waits: pd.DataFrame
+    blocks: pd.DataFrame
+    why_no_host: str = ""
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    @property
+    def segment_of_op(self) -> np.ndarray:
+        """The segment in which each operation was launched; -1 for none."""
+        segment: np.ndarray = np.append(self.host["segment"].to_numpy(), NONE)[self.ops["launch"].to_numpy()]
+        return segment
+
+    @property
+    def begins_stream(self) -> np.ndarray:
+        """Operations that are the first of their stream."""
+        stream = self.ops["stream"].to_numpy()
+        begins: np.ndarray = np.append(True, stream[1:] != stream[:-1])[: len(stream)]
+        return begins

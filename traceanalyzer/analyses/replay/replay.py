@@ -1,0 +1,92 @@
+"""The job run again as its graph says, without a change: how far the model explains each step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.communication.clocks import Clocks
+from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.replay.build import piece_of
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.windows import windows_of
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.model import RankTrace
+
+MOST_OPERATIONS = 20_000_000
+"""Of all ranks together that are replayed."""
+
+TOO_LARGE = "the ranks have more operations than are replayed"
+
+BOUND_PCT = 3.0
+"""Gains of a model that is further from the recording are bounds."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Replay(Result):
+    """One row for each rank and step that is complete on all ranks; of a capture without any, one for each rank."""
+
+    engine: Engine | None = field(default=None, compare=False)
+    """The graph itself, to be run with changes."""
+    why_not: str = ""
+    """Why there is no graph."""
+
+    title: ClassVar[str] = "Replay of the recorded job"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, str]] = {
+        "rank": "Global rank.",
+        "step": "Step; absent for a whole capture.",
+        "recorded_ns": "Length of the step, from its first operation on the stream that computes most to the next "
+        "step's; or of the capture.",
+        "replayed_ns": "The same when the graph runs with the recorded durations and nothing that it does not explain.",
+        "error_ns": "Recorded − replayed: what no dependency of the graph explains.",
+        "error_pct": "100 · error / recorded.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        error = table["recorded_ns"] - table["replayed_ns"]
+        return table.assign(error_ns=error, error_pct=percent(error, table["recorded_ns"]))
+
+
+def per_rank(trace: RankTrace, members: pd.DataFrame, tree: OperatorTree, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """The rank's piece of the graph, of the whole capture, in one row."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    return pd.DataFrame({"piece": [piece_of(trace, members, tree, phase_of_op)]})
+
+
+def across(
+    parts: Mapping[int, pd.DataFrame],
+    members: Members,
+    clocks: Clocks,
+    steps: Steps,
+    most_replayed: int = MOST_OPERATIONS,
+) -> Replay:
+    """Join the pieces, replay them, and compare each step with the recording."""
+    pieces = {rank: part["piece"].iloc[0] for rank, part in parts.items() if len(part)}
+    empty = pd.DataFrame(columns=["rank", "step", "recorded_ns", "replayed_ns"])
+    if not pieces or sum(map(len, pieces.values())) > most_replayed:
+        return Replay(empty, why_not=TOO_LARGE if pieces else "no GPU operations")
+    known = clocks.table[clocks.table["offset_ns"].notna()]
+    job = Job(pieces, members.table, dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True)))
+    windows = windows_of(job, steps)
+    engine = Engine(job, windows)
+    lengths = windows.lengths(engine.unchanged)
+    table = windows.table.assign(recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1])
+    return Replay(table[["rank", "step", "recorded_ns", "replayed_ns"]], engine)
+
+
+def gain_of(replay: Replay, *changes: Change) -> Gain | None:
+    """What the changes, made together, gain in a mean step; `None` where there is no graph."""
+    return replay.engine.gains([changes])[0] if replay.engine else None
+
+
+def gains_of(replay: Replay, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain] | None:
+    """The same for many sets of changes."""
+    return replay.engine.gains(scenarios) if replay.engine else None

@@ -1,0 +1,82 @@
+"""What the job would gain if one thing were different: the table that stands in every report."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.replay.change import ALONE, FASTEST, PEERS, Change
+from traceanalyzer.analyses.replay.replay import BOUND_PCT, Replay, gains_of
+
+MOST_RANKS = 64
+"""Of more ranks no row each is computed."""
+
+
+class WhatIfs(Result):
+    """One row for each change to the job, those that gain most first."""
+
+    title: ClassVar[str] = "What if"
+    keys: ClassVar[tuple[str, ...]] = ("change", "rank")
+    columns: ClassVar[Mapping[str, str]] = {
+        "change": "What is different: `rank peers` is one rank's compute, copies and host work as long as on the ranks "
+        "that do the same (absent where no other does); `compute alone` is kernels at the speed that they have "
+        "without communication beside them.",
+        "rank": "The rank that is changed; absent for all.",
+        "before_ns": "Mean length of the job's complete steps, of the capture without any, as recorded: from when the "
+        "last rank began a step to when the last began the next.",
+        "after_ns": "The same, replayed with the change.",
+        "gain_ns": "Before − after; never negative.",
+        "gain_pct": "100 · gain / before.",
+        "error_ns": "By how much the replay without a change misses the recording.",
+        "error_pct": "100 · error / before.",
+        "is_bound": "The error is above 3 %: the gain is a bound, no forecast.",
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        gain = (table["before_ns"] - table["after_ns"]).clip(lower=0)
+        error_pct = percent(table["error_ns"], table["before_ns"])
+        return table.assign(
+            gain_ns=gain,
+            gain_pct=percent(gain, table["before_ns"]),
+            error_pct=error_pct,
+            is_bound=error_pct > BOUND_PCT,
+        )
+
+
+STANDARD = (
+    Change("waits"), Change("comm"), Change("comm", "hidden"), Change("host"), Change("host", FASTEST), Change("sync"),
+    Change("data"), Change("compute", ALONE),
+)  # fmt: skip
+"""Changes to the whole job that every report answers."""
+
+
+def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
+    """Replay the standard changes, and every rank as its peers."""
+    scenarios = [*STANDARD, *_ranks(replay)]
+    gains = gains_of(replay, [(change,) for change in scenarios]) or []
+    rows = [
+        {
+            "change": str(change.anywhere),
+            "rank": min(change.ranks) if change.ranks else None,
+            "before_ns": gain.before_ns,
+            "after_ns": gain.after_ns,
+            "error_ns": gain.error_ns,
+        }
+        for change, gain in zip(scenarios, gains, strict=False)
+    ]
+    columns = ("change", "rank", "before_ns", "after_ns", "error_ns")
+    table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[1:], "Int64"))
+    return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
+
+
+def _ranks(replay: Replay) -> list[Change]:
+    """Each rank as its peers, as long as it has some."""
+    engine = replay.engine
+    if engine is None or len(engine.job.nodes) > MOST_RANKS:
+        return []
+    return [
+        Change("rank", PEERS, frozenset({rank}))
+        for rank in engine.job.nodes
+        if len(engine.peers.of(rank, frozenset({rank})))
+    ]

@@ -1,0 +1,111 @@
+"""The windows whose lengths a replay gives: complete steps of all ranks, else each rank's whole capture.
+
+A step begins with its first operation on the stream that computes most: communication may run ahead of it, and would in
+many a changed job.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.schema import NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """One row of `table` for each window: `rank`, `step` (absent for a whole capture), and the job's nodes around it.
+
+    Attributes:
+        table: rank and step.
+        begin: node at which each window begins.
+        ends: nodes of which the last ends it, one row after the other.
+        window_of_end: row of each of those.
+        has_steps: they are steps.
+    """
+
+    table: pd.DataFrame
+    begin: np.ndarray
+    ends: np.ndarray
+    window_of_end: np.ndarray
+    has_steps: bool
+
+    def lengths(self, times: np.ndarray) -> np.ndarray:
+        """Length of each window for the times of all nodes; a column for each replay."""
+        latest = np.full((len(self.table), times.shape[1]), np.iinfo(np.int64).min)
+        np.maximum.at(latest, self.window_of_end, times[self.ends])
+        lengths: np.ndarray = latest - times[self.begin]
+        return lengths
+
+    def of_job(self, times: np.ndarray) -> np.ndarray:
+        """Length of each step of the job, from when its last rank began it to when the last began the next.
+
+        So a rank that was early to begin with lengthens nothing, and ranks that wait for nobody make a job as fast as
+        its slowest. A capture without steps is as long as from the first begin to the last end. One row for each step.
+        """
+        begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
+        step, number = pd.factorize(self.table["step"], use_na_sentinel=False)
+        first, last = (np.full((len(number), times.shape[1]), limit) for limit in (_LAST, _FIRST))
+        np.maximum.at(last, step, ends)
+        if self.has_steps:
+            first[:] = _FIRST
+            np.maximum.at(first, step, begins)
+        else:
+            np.minimum.at(first, step, begins)
+        length: np.ndarray = last - first
+        return length
+
+
+_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def windows_of(job: Job, steps: Steps) -> Windows:
+    """Find them."""
+    table = steps.table
+    complete = table[table["is_complete"].fillna(value=False).astype(bool)] if len(table) else table
+    shared = shared_steps(complete, set(job.nodes))
+    rows = [_of_rank(job, rank, shared) for rank in job.nodes]
+    if not shared or any(len(part) < len(shared) for part in rows):
+        rows = [_whole(job, rank) for rank in job.nodes]
+        shared = []
+    parts = [(rank, *window) for rank, windows in zip(job.nodes, rows, strict=True) for window in windows]
+    return Windows(
+        table=pd.DataFrame(
+            {
+                "rank": np.array([part[0] for part in parts], dtype=np.int64),
+                "step": pd.array([part[1] if shared else pd.NA for part in parts], dtype="Int64"),
+            }
+        ),
+        begin=np.array([part[2] for part in parts], dtype=np.int64),
+        ends=np.concatenate([part[3] for part in parts]),
+        window_of_end=np.repeat(np.arange(len(parts)), [len(part[3]) for part in parts]),
+        has_steps=bool(shared),
+    )
+
+
+Window = tuple[int, int, np.ndarray]
+
+
+def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
+    """Step, node of its first operation, node of the next step's."""
+    nodes = job.nodes[rank]
+    ops = nodes.piece.ops
+    step = ops["step"].to_numpy()
+    first = np.flatnonzero(nodes.begins_step & (ops["stream"] == nodes.main_stream).to_numpy() & (step != NONE))
+    begins = job.node(rank, nodes.start_node[first])
+    return [
+        (number, int(begins[at]), begins[at + 1 : at + 2])
+        for at, number in enumerate(step[first[:-1]].tolist())
+        if number in shared
+    ]
+
+
+def _whole(job: Job, rank: int) -> list[Window]:
+    nodes = job.nodes[rank]
+    start = nodes.piece.ops["start_ns"].to_numpy()
+    first = nodes.singles[start[nodes.singles].argmin()]
+    ends = job.node(rank, np.unique(nodes.end_node))
+    return [(NONE, int(job.node(rank, nodes.start_node[[first]])[0]), ends)]

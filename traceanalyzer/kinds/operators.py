@@ -1,0 +1,86 @@
+"""Which operators of the host communicate, and what their arguments say of the bytes."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from traceanalyzer.kinds.collectives import collective
+from traceanalyzer.kinds.dtypes import dtype_bytes
+from traceanalyzer.kinds.kernels import speaks
+
+_OF_COMMUNICATION = re.compile(
+    r"^(?:symm_mem|_c10d_functional|c10d|c10d_functional|_C_custom_ar|deep_ep)::|^(?:nccl|rccl|gloo|xccl|hccl):(?!:)"
+)
+
+_LOCAL = re.compile(r"::(?:wait_tensor|barrier_|monitored_barrier_|\w*copy_(?:in|out)|chunk_cat)\b|^(?:aten|fsdp)::")
+"""Operators of those libraries, and of PyTorch, that launch nothing that communicates."""
+
+_WHOLE_IS_LARGEST = ("all_gather", "reduce_scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorBytes:
+    """What an operator's arguments say; `None` where they do not.
+
+    Attributes:
+        dtype: element type, in PyTorch's word.
+        size_bytes: of the full array: all-gather its output, reduce-scatter its input, else the first tensor.
+    """
+
+    dtype: str | None = None
+    size_bytes: int | None = None
+
+
+@lru_cache(maxsize=65_536)
+def is_comm_operator(name: str) -> bool:
+    """Whether an operator of this name communicates: `symm_mem::…`, `vllm::all_reduce`, `nccl:all_reduce`."""
+    return not _LOCAL.search(name) and bool(_OF_COMMUNICATION.search(name) or speaks(name))
+
+
+def operator_bytes(
+    what: str | None, shapes: str | None, dtypes: str | None, ranks: int | None, dtype: str | None
+) -> OperatorBytes:
+    """Size of a collective's full array from `Input Dims` and `Input type` of its operator, JSON texts both.
+
+    An all-gather of which only the input is seen has `ranks` times its size. Of a list of tensors a trace does not
+    give the element type: `dtype` is what the kernel's name says.
+    """
+    pairs = zip(_parsed(shapes), _parsed(dtypes), strict=False)
+    tensors = [found for shape, of_shape in pairs if (found := _tensor(shape, of_shape, dtype)).size_bytes]
+    if not tensors or what not in _WHOLE_IS_LARGEST:
+        return tensors[0] if tensors else OperatorBytes()
+    if len(tensors) > 1 or what == "reduce_scatter":
+        return max(tensors, key=lambda tensor: tensor.size_bytes or 0)
+    return OperatorBytes(tensors[0].dtype, (tensors[0].size_bytes or 0) * ranks if ranks else None)
+
+
+def _tensor(shape: object, dtype: object, dtype_of_list: str | None) -> OperatorBytes:
+    """A tensor, or a list of tensors; nothing for other arguments."""
+    if not isinstance(shape, list) or not shape or not isinstance(dtype, str):
+        return OperatorBytes()
+    is_list = all(isinstance(part, list) for part in shape)
+    element = dtype_of_list if is_list else dtype.removeprefix("c10::")
+    parts = shape if is_list else [shape]
+    size = dtype_bytes(element)
+    if size is None or not all(_is_shape(part) for part in parts):
+        return OperatorBytes()
+    return OperatorBytes(element, size * sum(prod(part) for part in parts))
+
+
+def _is_shape(value: list[object]) -> bool:
+    return bool(value) and all(type(length) is int and length >= 0 for length in value)
+
+
+def _parsed(text: str | None) -> list[object]:
+    try:
+        found = json.loads(text) if text else []
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def operator_collective(name: str) -> str | None:
+    """The collective that an operator's name says: of `fused_all_gather_matmul` all-gather."""
+    return collective(name.rsplit("::", 1)[-1])
