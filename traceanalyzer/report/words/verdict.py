@@ -8,6 +8,7 @@ from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNE
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import host
 from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
 from traceanalyzer.report.words.quantities import digits, text
@@ -24,6 +25,8 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
+    if split is None and host.is_host_only(report.results):
+        return host.sentences(report.results)
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)

@@ -19,7 +19,7 @@ from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
 from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, quantities, verdict, wording
+from traceanalyzer.report.words import care, host, quantities, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
@@ -101,6 +101,8 @@ def _head(report: Report) -> list[str]:
     if ranks.empty:
         return told
     models = ranks["device_name"].dropna().value_counts()
+    if host.is_host_only(report.results):
+        return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
     gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
     sizes = ranks["world_size"].dropna().unique().tolist()
     if not sizes and report.run_info and report.run_info.world_size:
@@ -115,6 +117,14 @@ def _head(report: Report) -> list[str]:
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
+
+
+def _of_the_host(report: Report, ranks: int) -> list[str]:
+    steps = report.results["host_work"].to_frame()["steps"].dropna()
+    return [
+        f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work",
+        f"{steps.max()} steps" if len(steps) else "no steps marked",
+    ]
 
 
 def _captured(steps: int, complete: int) -> str:

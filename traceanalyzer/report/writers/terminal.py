@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, parts, verdict
+from traceanalyzer.report.words import care, host, parts, verdict
 
 COLOURS: Mapping[str, str] = {
     "compute": "#0072B2",
@@ -32,13 +32,10 @@ _AMPLE = 1000
 
 def show(report: Report, console: Console) -> None:
     """Print the headline breakdown of every rank, the costliest findings and what was skipped."""
-    rows = report.results["headline"].rows()
-    table = _table(report.label, rows)
-    if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
-        console.print(table)
+    if host.is_host_only(report.results):
+        console.print(_host_table(report))
     else:
-        for line in _lines(report.label, rows):
-            console.print(line, highlight=False)
+        _show_ranks(report, console)
     if "headline" in care.doubted(report.results):
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     for finding in report.findings[:5]:
@@ -54,6 +51,16 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[yellow]Skipped[/] {escape(item.what)}: {escape(item.why)}", highlight=False)
 
 
+def _show_ranks(report: Report, console: Console) -> None:
+    rows = report.results["headline"].rows()
+    table = _table(report.label, rows)
+    if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
+        console.print(table)
+    else:
+        for line in _lines(report.label, rows):
+            console.print(line, highlight=False)
+
+
 def _table(label: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
     table.add_column("Rank", justify="right")
@@ -67,6 +74,18 @@ def _table(label: str, rows: list[dict[str, Any]]) -> Table:
         table.add_row(str(row["rank"]), f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(rows) > _MOST_RANKS:
         table.caption = _left_out(rows)
+    return table
+
+
+def _host_table(report: Report) -> Table:
+    """What the CPUs are longest in, where there is no GPU work."""
+    table = Table(title=f"{escape(report.label)}: what the CPUs do (no GPU work in this capture)", box=box.SIMPLE_HEAD)
+    for heading, is_number in (("Thread", False), ("What", False), ("Name", False), ("Ranks", True)):
+        table.add_column(heading, justify="right" if is_number else "left")
+    table.add_column("ms a step" if host.has_steps(report.results) else "ms", justify="right")
+    for row in host.longest(report.results):
+        shown = (escape(str(row["name"])), str(row["ranks"]), f"{row['time_ns'] / 1e6:,.2f}")
+        table.add_row(row["role"], row["what"], *shown)
     return table
 
 
