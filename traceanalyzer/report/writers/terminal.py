@@ -13,13 +13,20 @@ from traceanalyzer.report.words import care, host, parts, verdict
 
 COLOURS: Mapping[str, str] = {
     "compute": "#0072B2",
+    "fused": "#0072B2",
     "exposed_comm": "#56B4E9",
     "exposed_copy": "#009E73",
     "opaque": "#CC79A7",
     "idle": "#999999",
 }
 
-_HEADINGS = {"compute": "Compute", "exposed_comm": "Exposed comm", "exposed_copy": "Exposed copy", "idle": "Idle"}
+_HEADINGS = {
+    "compute": "Compute",
+    "fused": "Of it fused",
+    "exposed_comm": "Exposed comm",
+    "exposed_copy": "Exposed copy",
+    "idle": "Idle",
+}
 
 _OPAQUE = {"opaque": "Unknown"}
 """Only where it is not 0: CUDA graphs that were recorded whole."""
@@ -92,10 +99,9 @@ def _host_table(report: Report) -> Table:
 def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
+    headings = _headings(rows)
     for row in _shown(rows):
-        shares = ", ".join(
-            f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in _headings(rows).items()
-        )
+        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in headings.items())
         overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
         yield f"rank {row['rank']}: {time}, {shares}, overlap {overlap}"
@@ -103,8 +109,10 @@ def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
         yield _left_out(rows)
 
 
-def _headings(rows: list[dict[str, Any]]) -> Mapping[str, str]:
-    return {**_HEADINGS, **_OPAQUE} if any(row["opaque_ns"] for row in rows) else _HEADINGS
+def _headings(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The parts that have a column: fused kernels and graphs of unknown content only where there are any."""
+    rare = {"fused": any(row["fused_ns"] for row in rows), "opaque": any(row["opaque_ns"] for row in rows)}
+    return {part: heading for part, heading in {**_HEADINGS, **_OPAQUE}.items() if rare.get(part, True)}
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
