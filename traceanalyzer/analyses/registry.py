@@ -28,6 +28,7 @@ from traceanalyzer.analyses.communication import (
     stragglers,
     waits,
 )
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
@@ -136,6 +137,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "expert_layers": Analysis(expert_layers.across),
+        "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank),
+        "exchanges": Analysis(exchanges.across, exchanges.per_rank),
         "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
@@ -18,6 +19,7 @@ from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
+from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care, host, quantities, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
@@ -83,6 +85,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
+        "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
@@ -112,6 +115,7 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
         f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
