@@ -9,7 +9,8 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
-from traceanalyzer.analyses.phases.phase_parts import PARTS, Share
+from traceanalyzer.analyses.phases.phase_parts import Share
+from traceanalyzer.analyses.time.breakdown import PARTS, known_only
 from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
@@ -26,7 +27,7 @@ class Phases(Result):
             "Phase in which the host launched the operation that the time belongs to; unattributed when neither "
             "the user's ranges nor autograd tell."
         ),
-        "total_ns": Column.time("Time of the window that belongs to the phase: the sum of the four parts."),
+        "total_ns": Column.time("Time of the window that belongs to the phase: the sum of its parts."),
         "compute_ns": Column.time(
             "Compute. Of kernels that run together the first to start counts.", better=Better.LESS
         ),
@@ -43,6 +44,9 @@ class Phases(Result):
         ),
         "exposed_unmatched_ns": Column.time("The remainder: it cannot be told.", better=Better.LESS),
         "exposed_copy_ns": Column.time("Copies while neither runs.", better=Better.LESS),
+        "opaque_ns": Column.time(
+            "CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a."
+        ),
         "idle_ns": Column.time(
             "Idle time before an operation of the phase.", is_news_when_zero=True, better=Better.LESS
         ),
@@ -52,7 +56,10 @@ class Phases(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
-        return table.assign(total_ns=total, share_pct=percent(total, table["window_ns"]))
+        unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
+        return known_only(table, unknown, _COMM_PARTS).assign(
+            total_ns=total, share_pct=percent(total, table["window_ns"])
+        )
 
 
 def per_rank(

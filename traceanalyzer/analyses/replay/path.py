@@ -31,7 +31,8 @@ class PathStretches(Result):
         "category": Column.text(
             "compute, copy, comm (a transfer: waiting is on no critical path), host (its work), data (the part "
             "of that in the data loader), launch (latency), sync (a blocking call's own time and return), "
-            "between_kernels (the GPU's turnaround), unknown (what no dependency explains), before (began before the capture)."
+            "between_kernels (the GPU's turnaround), unknown (what no dependency explains), before (began before "
+            "the capture)."
         ),
         "name": Column.text(
             "The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",

@@ -41,10 +41,12 @@ class Headline(Result):
         "fused_pct": Column.share("100 · fused / window: a part of compute."),
         "exposed_comm_pct": Column.share("100 · exposed communication / window.", better=Better.LESS),
         "exposed_copy_pct": Column.share("100 · exposed copies / window.", better=Better.LESS),
+        "opaque_pct": Column.share("100 · unknown / window."),
         "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = breakdown.known_only(table)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
         shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
         mean = ratio(table["window_ns"], table["steps"])

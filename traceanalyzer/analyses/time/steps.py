@@ -34,7 +34,9 @@ class Steps(Result):
         "start_ns": Column.moment("Start of the step's first GPU operation."),
         **breakdown.DEFINITIONS,
         "window_ns": Column.time(
-            "The step's first GPU operation's start to the next step's first one's start.", better=Better.LESS
+            "The step's first GPU operation's start to the next step's first one's start. What runs before the step "
+            "before its own has begun (a copy that is prefetched far ahead) is not counted as a step's first one.",
+            better=Better.LESS,
         ),
         "operations": Column.count("GPU operations that the host launched in the step."),
         "operations_ns": Column.time("Time in which at least one of them runs, wherever it lies.", is_secondary=True),

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.columns import Unit
 from traceanalyzer.quantities import text
-from traceanalyzer.report.timeline.clocks import Clock
 from traceanalyzer.report.words.parts import headline_steps
 
 MOST_BLOCKS = 4_000
