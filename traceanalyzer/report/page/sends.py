@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.groups import labels
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.columns import Unit
 from traceanalyzer.quantities import text
 
 MOST_RANKS = 64
