@@ -19,6 +19,14 @@ from traceanalyzer.loading import notes_of
 from traceanalyzer.model import RankMeta, TraceSet
 
 
+def test_a_file_without_gpu_work_beside_others_is_named_as_left_out(tmp_path):
+    write(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0))
+    write(tmp_path / "helper.json", document([host(0, 5, name="aten::mm")], rank=0))
+    traces = ta.load(tmp_path)
+    assert [(trace.rank, len(trace.gpu_ops)) for trace in traces.ranks] == [(0, 1)]
+    assert [item.what for item in traces.skipped] == ["helper.json"]
+
+
 def test_figures_of_ddp():
     # From an independent computation over single events of the same files.
     assert ta.breakdown(sample("ddp")).rows() == [

@@ -14,7 +14,7 @@ from traceanalyzer.readers import Header, RankHint, reader_of
 
 EXPECTED = (
     ".json or .json.gz files of the PyTorch profiler; of Nsight Systems .nsys-rep files or their exports, .sqlite "
-    "files or folders of Parquet; .json or .db files of rocprofv3"
+    "files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX"
 )
 """What a trace may be, for people."""
 

@@ -1,11 +1,12 @@
 """From files to ranks in memory: the library's `load`, and one capture at a time for `scale`."""
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, pairwise
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, of_files
@@ -36,6 +37,8 @@ _MOST_NAMED = 16
 _MOST_RANKS = 1_000_000
 
 Source = str | PathLike[str]
+
+T = TypeVar("T")
 
 
 def load(
@@ -70,11 +73,11 @@ def load(
     run = found.runs[-1]
     traces: dict[int, RankTrace] = {}
     skipped = list(found.skipped)
-    for capture in run.captures:
-        for trace in read_capture(capture, options, skipped):
-            rank = claimed_rank(trace.meta, traces, capture, skipped)
-            if rank is not None:
-                traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
+    read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
+    for capture, trace in with_gpu_work(read, lambda pair: pair[1].meta, skipped):
+        rank = claimed_rank(trace.meta, traces, capture, skipped)
+        if rank is not None:
+            traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
     require_ranks(traces, found, skipped)
     ordered = tuple(traces[rank] for rank in sorted(traces))
     notes = (*other_runs(found), *notes_of({trace.rank: trace.meta for trace in ordered}, options.ranks))
@@ -124,6 +127,19 @@ def _selected(trace: RankTrace, selection: Selection, skipped: list[Skipped]) ->
         yield select(trace, selection)
     except UsageError as error:
         skipped.append(Skipped(f"rank {trace.rank}", str(error)))
+
+
+def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped: list[Skipped]) -> list[T]:
+    """The ranks with GPU work; all of them where none has any, for a report of the host.
+
+    What has none beside others that do, a process that drives no GPU, is named in `skipped`.
+    """
+    held = [rank for rank in ranks if not meta_of(rank).is_host_only]
+    if not held:
+        return list(ranks)
+    left_out = [meta_of(rank) for rank in ranks if meta_of(rank).is_host_only]
+    skipped += [Skipped(", ".join(meta.files), "has no GPU work, unlike other files of the run") for meta in left_out]
+    return held
 
 
 def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skipped: list[Skipped]) -> int | None:
@@ -230,7 +246,7 @@ def label_of(path: Path) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.nsys-rep$|_pqtdir$", "", name)
+    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$", "", name)
 
 
 def parse_ranks(text: str | None) -> frozenset[int] | None:

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
 from traceanalyzer.failures import Failure, warn
-from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
+from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 
 PARALLEL_ABOVE_BYTES = 24 << 20
@@ -103,11 +103,12 @@ def summarise(
     for done in ordered:
         skipped += done.skipped
         failures += done.failures
-        for meta, tables in done.ranks:
-            rank = claimed_rank(meta, parts, done.capture, skipped)
-            if rank is not None:
-                parts[rank], metas[rank] = tables, meta
-                claims[done.capture.path, meta.rank] = rank
+    read = [(done.capture, meta, tables) for done in ordered for meta, tables in done.ranks]
+    for capture, meta, tables in with_gpu_work(read, lambda one: one[1], skipped):
+        rank = claimed_rank(meta, parts, capture, skipped)
+        if rank is not None:
+            parts[rank], metas[rank] = tables, meta
+            claims[capture.path, meta.rank] = rank
     if not parts and failures:
         raise RuntimeError(failures[0].sentence)
     require_ranks(parts, found, skipped)

@@ -30,6 +30,25 @@ def tracks(content):
     return {(event["pid"], event["tid"]): event["args"]["name"] for event in names}
 
 
+def on_streams(content):
+    tracked = tracks(content)
+    return [event for event in slices(content) if tracked[event["pid"], event["tid"]].startswith("stream")]
+
+
+def test_the_critical_path_is_a_track_that_tiles_the_window(tmp_path):
+    results = run(sample("ddp").ranks, perfetto.NEEDED)
+    content = exported(results, tmp_path)
+    tracked = tracks(content)
+    path = sorted(
+        (round(event["ts"] * 1000), round(event["dur"] * 1000))
+        for event in slices(content)
+        if tracked[event["pid"], event["tid"]] == "critical path"
+    )
+    assert len(path) == len(results["path_stretches"])
+    offset_ns = 30_000  # stretches stand on their rank's clock, whose offset is below what is significant
+    assert all(abs(start + length - later) <= offset_ns for (start, length), (later, _) in pairwise(path))
+
+
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])
 def test_every_operation_is_there_and_waits_are_those_of_the_tables(name, tmp_path):
     results = run(sample(name).ranks, perfetto.NEEDED)
@@ -83,7 +102,7 @@ def test_times_are_exact_and_start_at_the_first_operation(tmp_path):
         "zero_ns": str(start),
         "clocks": "All ranks on one clock, as recorded.",
     }
-    assert [(event["pid"], event["ts"], event["dur"]) for event in slices(content)] == [
+    assert [(event["pid"], event["ts"], event["dur"]) for event in on_streams(content)] == [
         (0, 0.001, 0.007),
         (1, 0, 0.003),
     ]
@@ -92,8 +111,8 @@ def test_times_are_exact_and_start_at_the_first_operation(tmp_path):
 def test_operations_at_once_on_one_stream_lie_beside_each_other(tmp_path):
     ops = [("compute", 0, 10), ("compute", 5, 15), ("compute", 10, 12)]
     content = exported(run([rank_trace(ops)], perfetto.NEEDED), tmp_path)
-    assert list(tracks(content).values()) == ["stream 7", "stream 7 (2)"]
-    assert [event["ts"] * 1000 for event in slices(content)] == [0, 10, 5]
+    assert list(tracks(content).values()) == ["critical path", "stream 7", "stream 7 (2)"]
+    assert [event["ts"] * 1000 for event in on_streams(content)] == [0, 10, 5]
 
 
 def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch):
@@ -102,7 +121,7 @@ def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch)
     assert command(["export", "in"]) == 0
     assert "reports/in.perfetto.json.gz" in capsys.readouterr().out
     with gzip.open("reports/in.perfetto.json.gz", "rt", encoding="utf-8") as file:
-        assert len(slices(json.load(file))) == 1
+        assert len(on_streams(json.load(file))) == 1
     assert command(["export"]) == 2
 
 

@@ -13,12 +13,15 @@ from typing import Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, USAGE_OR_INPUT
 from traceanalyzer.cli.diff import diff
+from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.output import lenient
 from traceanalyzer.cli.report import report
+from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import PartFailedWarning
 
@@ -58,6 +61,8 @@ def cli() -> None:
       analyze-traces --trace-file rank0.json.gz --trace-file rank1.json.gz --output out
       analyze-traces profile/ddp --fail-on 'exposed_comm_pct > 5' --fail-on 'idle_pct > 10 @ any rank'
       analyze-traces diff profile/naive profile/ddp
+      analyze-traces what-if profile/ddp --rank 1=peers
+      analyze-traces doctor --topo topo.txt --nccl-log logs/ --flight-recorder dumps/
 
     Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 partial: a bug in this program kept parts from the report,
     which names them; 70 a bug, and no report; 130 interrupted.
@@ -68,6 +73,10 @@ cli.add_command(report)
 cli.add_command(diff)
 cli.add_command(baseline)
 cli.add_command(export)
+cli.add_command(what_if)
+cli.add_command(doctor)
+for question in ask.COMMANDS:
+    cli.add_command(question)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -33,7 +33,7 @@ streams)."""
 LEFT_OUT = frozenset(
     {
         "ranks", "headline", "breakdown", "overlap", "steps", "micro_steps",
-        "integrity", "matches", "clocks", "stragglers", "instances", "stream_pairs",
+        "integrity", "groups", "matches", "clocks", "stragglers", "instances", "stream_pairs",
     }
 )  # fmt: skip
 """Results that metrics and facts show, and those that are about one capture and not about the work in it."""

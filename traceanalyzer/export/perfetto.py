@@ -16,7 +16,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
 from traceanalyzer.export.slices import of_rank
 
-NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks")
+NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
 """Results that an export is made from."""
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
 from traceanalyzer.analyses.trace.ranks import Ranks
 
@@ -28,6 +29,7 @@ class Collectives(Result):
     keys: ClassVar[tuple[str, ...]] = KEYS
     columns: ClassVar[Mapping[str, str]] = {
         "group": "Process group; absent when the trace does not say.",
+        "group_label": "What the group is for and its ranks, as `groups` has it.",
         "group_ranks": "Global ranks of the group.",
         "collective": "Collective or point-to-point operation.",
         "size_class": "Class of the full array's size.",
@@ -54,12 +56,14 @@ class Collectives(Result):
         return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
-def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks) -> Collectives:
+def across(
+    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: Groups
+) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
-    return summed(looked_at(call_waits, calls), ranks)
+    return summed(looked_at(call_waits, calls), ranks, groups)
 
 
-def summed(calls: pd.DataFrame, ranks: Result) -> Collectives:
+def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
     """The same of some calls: rows of the table of `CallWaits`."""
     if calls.empty:
         return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
@@ -70,20 +74,20 @@ def summed(calls: pd.DataFrame, ranks: Result) -> Collectives:
         split_bytes=calls["size_bytes"].where(is_split),
         duration_ns=calls["end_ns"] - calls["start_ns"],
     )
-    groups = calls.groupby(list(KEYS), dropna=False, observed=True)
+    by_key = calls.groupby(list(KEYS), dropna=False, observed=True)
     table = pd.DataFrame(
         {
-            "group_size": groups["group_size"].first(),
-            "calls": groups.size(),
-            "split_calls": groups["is_split"].sum(),
-            "total_ns": groups["duration_ns"].sum(),
-            "why_not_split": groups["why_not_split"].agg(listed),
-            **{name: groups[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
+            "group_size": by_key["group_size"].first(),
+            "calls": by_key.size(),
+            "split_calls": by_key["is_split"].sum(),
+            "total_ns": by_key["duration_ns"].sum(),
+            "why_not_split": by_key["why_not_split"].agg(listed),
+            **{name: by_key[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
         }
     ).reset_index()
     is_known = table["size_class"] != SIZE_CLASSES[-1]
     table["split_bytes"] = table["split_bytes"].where(is_known)
-    return Collectives(table.assign(link_peak_gbps=_link_peaks(table, ranks)))
+    return Collectives(table.assign(link_peak_gbps=_link_peaks(table, ranks), group_label=labels(groups, table)))
 
 
 def size_classes(size_bytes: pd.Series) -> pd.Series:

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.groups import Groups, labels
 
 KEYS = ("rank", "group", "group_ranks")
 
@@ -20,6 +21,7 @@ class Matches(Result):
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "group": "Process group; absent when the trace does not say.",
+        "group_label": "What the group is for and its ranks, as `groups` has it.",
         "group_ranks": "Global ranks of the group.",
         "calls": "Communication calls that are looked at; they are matched over the whole capture.",
         "matched_calls": "Calls whose instance was found on all ranks of the group.",
@@ -34,7 +36,7 @@ class Matches(Result):
     }
 
 
-def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls) -> Matches:
+def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, groups: Groups) -> Matches:
     """Count the calls."""
     held = looked_at(call_waits, calls)
     if held.empty:
@@ -44,21 +46,21 @@ def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Cal
         "is_inferred": held["arguments"] == "inferred",
         "why_unsplit": held["why_not_split"].where(held["is_matched"].astype(bool), None),
     }
-    groups = held.assign(**facts).groupby(list(KEYS), dropna=False, sort=True)
+    by_key = held.assign(**facts).groupby(list(KEYS), dropna=False, sort=True)
     table = pd.DataFrame(
         {
-            "calls": groups.size(),
-            "matched_calls": groups["is_matched"].sum(),
-            "split_calls": groups["is_split"].sum(),
-            "inferred_calls": groups["is_inferred"].sum(),
-            "matched_by": groups["matched_by"].agg(listed),
-            "is_ambiguous": groups["is_ambiguous"].any(),
-            "why_unmatched": groups["why_unmatched"].agg(listed),
-            "why_unsplit": groups["why_unsplit"].agg(listed),
+            "calls": by_key.size(),
+            "matched_calls": by_key["is_matched"].sum(),
+            "split_calls": by_key["is_split"].sum(),
+            "inferred_calls": by_key["is_inferred"].sum(),
+            "matched_by": by_key["matched_by"].agg(listed),
+            "is_ambiguous": by_key["is_ambiguous"].any(),
+            "why_unmatched": by_key["why_unmatched"].agg(listed),
+            "why_unsplit": by_key["why_unsplit"].agg(listed),
         }
     ).reset_index()
     others = {
         "unmatched_calls": table["calls"] - table["matched_calls"],
         "unsplit_calls": table["matched_calls"] - table["split_calls"],
     }
-    return Matches(table.assign(**others))
+    return Matches(table.assign(**others, group_label=labels(groups, table)))

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.model import RankTrace, whole_capture
 
@@ -20,6 +21,7 @@ class Nccl(Result):
     columns: ClassVar[Mapping[str, str]] = {
         "rank": "Global rank.",
         "group": "Process group; absent when the trace does not say.",
+        "group_label": "What the group is for and its ranks, as `groups` has it.",
         "group_description": "What the group is for.",
         "group_size": "Ranks in the group.",
         "collective": "Collective or point-to-point operation.",
@@ -56,9 +58,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Nccl:
+def across(parts: Mapping[int, pd.DataFrame], groups: Groups) -> Nccl:
     """The ranks' rows under each other."""
-    return Nccl(stack(parts, tuple(Nccl.columns)))
+    table = stack(parts, tuple(Nccl.columns))
+    return Nccl(table.assign(group_label=labels(groups, table)))
 
 
 def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> dict[str, object]:

@@ -63,6 +63,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.cuda_graphs(trace),
             *unknown.unknown_communication(trace),
             *unknown.no_communication(trace),
+            *unknown.fused_kernels(trace),
             *unknown.kinds_without_match(trace),
         ]
     )

@@ -68,6 +68,21 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
 
 
+def fused_kernels(trace: RankTrace) -> list[Defect]:
+    """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
+    ops = trace.gpu_ops
+    by_name = _by_name(ops[(ops["kind"] == "compute").to_numpy()])
+    found = by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name
+    if found.empty:
+        return []
+    share = 100.0 * float(found.sum()) / float(by_name.sum())
+    text = (
+        f"{share:.1f} % of compute kernel time is in kernels that compute and communicate at once: {_largest(found)}. "
+        "They count as compute; how much of it is communication, and how much is hidden, cannot be told."
+    )
+    return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, _AFFECTS)]
+
+
 def kinds_without_match(trace: RankTrace) -> list[Defect]:
     """The user's rules that no operation's name fits."""
     names = [str(name) for name in trace.gpu_ops["name"].unique()]

@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 
@@ -23,6 +24,7 @@ class CommPhases(Result):
         "phase": "Phase in which the host launched it.",
         "range": "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
         "group": "Process group; absent when the trace does not say.",
+        "group_label": "What the group is for and its ranks, as `groups` has it.",
         "collective": "Collective or point-to-point operation.",
         "calls": "Communication operations on the GPU.",
         "size_bytes": "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
@@ -37,6 +39,7 @@ def across(
     calls: Calls,
     call_phases: CallPhases,
     exposed_calls: ExposedCalls,
+    groups: Groups,
 ) -> CommPhases:
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
@@ -48,8 +51,9 @@ def across(
     table = table.join(waits, on=["rank", "call"]).fillna({"exposed_wait_ns": 0}).astype({"exposed_wait_ns": "int64"})
     table["total_ns"] = table["end_ns"] - table["start_ns"]
     table["is_unknown"] = table["size_bytes"].isna()
-    groups = table.groupby(list(_KEYS), dropna=False, sort=False)
-    summed = groups[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
-    summed["size_bytes"] = summed["size_bytes"].where(~groups["is_unknown"].any()).astype("Int64")
-    summed = summed.assign(calls=groups.size()).reset_index()
+    by_key = table.groupby(list(_KEYS), dropna=False, sort=False)
+    summed = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
+    summed["size_bytes"] = summed["size_bytes"].where(~by_key["is_unknown"].any()).astype("Int64")
+    summed = summed.assign(calls=by_key.size()).reset_index()
+    summed = summed.assign(group_label=labels(groups, summed))
     return CommPhases(summed.sort_values(["rank", "total_ns"], ascending=[True, False], ignore_index=True))

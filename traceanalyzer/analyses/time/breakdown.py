@@ -6,20 +6,22 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
-from traceanalyzer.kinds import KINDS
 from traceanalyzer.model import RankTrace
 
 PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
 """Columns of the table that add up to `window_ns`."""
 
-_DOUBTFUL = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")
+_DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")
 """Columns that say nothing of a window in which something unknown runs: of them it may be any."""
 
 DEFINITIONS: Mapping[str, str] = {
     "window_ns": "First start to last end of the rank's GPU operations (or of the steps looked at).",
     "compute_ns": "Time in which at least one compute kernel runs: |∪compute|.",
+    "fused_ns": "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
+    "collective inside): how much of it is communication cannot be told.",
     "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
     "exposed_copy_ns": "Time in which a copy or memset but no compute or communication runs.",
     "opaque_ns": "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold "
@@ -61,7 +63,7 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
     Communication is exposed while no compute runs; a copy while neither does.
     """
     ops = trace.gpu_ops
-    compute, comm, copy, unknown = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in KINDS)
+    compute, comm, copy, unknown = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in kinds.KINDS)
     known = compute | comm | copy
     parts = {
         "compute_ns": compute,
@@ -75,6 +77,7 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
     busy: Intervals = known | unknown
     table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
     table["comm_ns"] = comm.covered_ns(starts, ends)
+    table["fused_ns"] = fused(ops).covered_ns(starts, ends)
     assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
     return table
 
@@ -89,6 +92,13 @@ def known_only(table: pd.DataFrame, unknown: pd.Series | None = None, names: Seq
         return table
     held = [name for name in (*_DOUBTFUL, *names) if name in table]
     return table.assign(**{name: table[name].astype("Int64").mask(hides) for name in held})
+
+
+def fused(ops: pd.DataFrame) -> Intervals:
+    """Union of the compute kernels that communicate too."""
+    names = ops["name"].cat.categories
+    is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
+    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & (ops["kind"] == "compute").to_numpy())
 
 
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:

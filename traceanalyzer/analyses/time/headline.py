@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.selection import steps_text
 
-_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns")
+_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")
 
 
 class Headline(Result):
@@ -29,6 +29,7 @@ class Headline(Result):
         **breakdown.DEFINITIONS,
         "window_ns": "Sum of the steps' GPU windows, or the capture's window.",
         "compute_pct": "100 · compute / window.",
+        "fused_pct": "100 · fused / window: a part of compute.",
         "exposed_comm_pct": "100 · exposed communication / window.",
         "exposed_copy_pct": "100 · exposed copies / window.",
         "opaque_pct": "100 · unknown / window.",
@@ -38,6 +39,7 @@ class Headline(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = breakdown.known_only(table)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
+        shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
         mean = ratio(table["window_ns"], table["steps"])
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.time.breakdown import known_only
+from traceanalyzer.analyses.time.breakdown import fused, known_only
 from traceanalyzer.analyses.time.intervals import union
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.model import RankTrace
@@ -23,6 +23,8 @@ class Overlap(Result):
         "rank": "Global rank.",
         "comm_ns": "Time in which communication runs: |∪comm|.",
         "comm_with_compute_ns": "Time in which communication and compute both run.",
+        "fused_ns": "Time in which a kernel runs that computes and communicates at once; it is compute here, so that "
+        "what it hides within itself is in no overlap.",
         "overlap_pct": "100 · communication under compute / communication; n/a without communication.",
         "copy_ns": "Time in which a copy or memset runs: |∪copy|.",
         "copy_with_compute_ns": "Time in which a copy and compute both run.",
@@ -46,6 +48,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     row = {
         "comm_ns": comm.total_ns,
         "comm_with_compute_ns": (comm & compute).total_ns,
+        "fused_ns": fused(trace.gpu_ops).clip(trace.window.start_ns, trace.window.end_ns).total_ns,
         "copy_ns": copy.total_ns,
         "copy_with_compute_ns": (copy & compute).total_ns,
         "copy_with_comm_ns": (copy & comm).total_ns,

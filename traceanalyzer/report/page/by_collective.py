@@ -8,11 +8,12 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import percent, ratio
 from traceanalyzer.analyses.communication.call_waits import listed, looked_at
 from traceanalyzer.analyses.communication.collectives import summed
+from traceanalyzer.analyses.communication.groups import labels
 from traceanalyzer.report.words.parts import headline_steps
 
 DEFINITIONS: Mapping[str, str] = {
     "collective": "Collective or point-to-point operation.",
-    "group": "Process group.",
+    "group_label": "Process group: what it is for, and its ranks.",
     "group_size": "Ranks in the group.",
     "dtype": "Element types.",
     "calls": "Calls: mean over the ranks that make them.",
@@ -28,7 +29,7 @@ DEFINITIONS: Mapping[str, str] = {
     "peak_pct": "100 · busbw / what the GPU's links carry in one direction.",
 }
 
-_KEYS = ["collective", "group"]
+_KEYS = ["collective", "group_label"]
 
 
 def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
@@ -36,9 +37,10 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     steps = headline_steps(results)
     calls = looked_at(results["call_waits"], results["calls"])
     calls = calls[calls["step"].isin(steps)] if steps else calls
+    calls = calls.assign(group_label=labels(results["groups"], calls))
     if calls.empty:
         return pd.DataFrame(columns=_KEYS)
-    exposed = _exposed(results, steps)
+    exposed = _exposed(results, steps, calls)
     per = len(steps) or 1
     by_rank = calls.assign(duration_ns=calls["end_ns"] - calls["start_ns"]).groupby([*_KEYS, "rank"], dropna=False)
     own = pd.DataFrame(
@@ -68,11 +70,11 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     return table[[name for name in DEFINITIONS if name in table and not _is_empty(table[name])]]
 
 
-def _exposed(results: Mapping[str, Result], steps: list[int]) -> pd.DataFrame:
+def _exposed(results: Mapping[str, Result], steps: list[int], calls: pd.DataFrame) -> pd.DataFrame:
     """Exposed time by collective, group and rank, and its parts."""
     stretches = results["exposed_calls"].table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
-    stretches = stretches.merge(results["call_waits"].table[["rank", "call", *_KEYS]], on=["rank", "call"])
+    stretches = stretches.merge(calls[["rank", "call", *_KEYS]], on=["rank", "call"])
     parts = stretches.rename(
         columns={
             "transfer_ns": "exposed_transfer_ns",
@@ -87,7 +89,7 @@ def _exposed(results: Mapping[str, Result], steps: list[int]) -> pd.DataFrame:
 
 def _rates(calls: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
     """Bus bandwidth and its share of the peak; rates of ranks and size classes count by their transfer."""
-    rows = summed(calls, results["ranks"]).to_frame()
+    rows = summed(calls, results["ranks"], results["groups"]).to_frame()
     rows = rows[rows["busbw_gbps"].notna()]
     rows = rows.assign(bus_bytes=rows["busbw_gbps"] * rows["transfer_ns"])
     groups = rows.groupby(_KEYS, dropna=False)

@@ -85,14 +85,19 @@ def _step(stretches: pd.DataFrame, wanted: list[int]) -> int | None:
 
 
 def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Block, ...]:
-    columns = ["start_ns", "end_ns", "compute_ns", "phase", "microbatch"]
+    columns = ["start_ns", "end_ns", "compute_ns", "phase", "microbatch", "virtual_stage"]
     return tuple(
         Block(
             100 * (start - first_ns) / length_ns,
             100 * (end - start) / length_ns,
             str(phase),
             int(microbatch),
-            f"{phase} of microbatch {microbatch}: {text(end - start, '_ns')}, compute {text(compute, '_ns')}",
+            f"{phase} of microbatch {microbatch}{_in_stage(stage)}: {text(end - start, '_ns')}, "
+            f"compute {text(compute, '_ns')}",
         )
-        for start, end, compute, phase, microbatch in own[columns].itertuples(index=False)
+        for start, end, compute, phase, microbatch, stage in own[columns].itertuples(index=False)
     )
+
+
+def _in_stage(stage: int | None) -> str:
+    return "" if pd.isna(stage) else f" in stage {stage}"

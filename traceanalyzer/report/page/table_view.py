@@ -32,13 +32,16 @@ SECONDARY = frozenset({
 })  # fmt: skip
 """Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
 
-_NARROW_LATER = frozenset({"kind", "group", "group_size", "dtype", "calls", "size_bytes"})
+_NARROW_LATER = frozenset({"kind", "group_label", "group_size", "dtype", "calls", "size_bytes"})
 """Columns that stand before the times and that a narrow screen shows at a click, where a table has times at all."""
+
+_IDENTITIES = ("group", "group_ranks", "group_description")
+"""What a trace calls a process group: left to the files where a group is called by what it is for."""
 
 _TELLING = frozenset({"transfer_ns", "wait_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"})
 """Times whose being all zero is news: nothing waits."""
 
-_NUMBERED = ("rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device", "group")
+_NUMBERED = ("rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device")
 """Columns whose numbers are names, alone or after another word: written without separators."""
 
 _LONGEST_TEXT = 400
@@ -100,7 +103,8 @@ def view_of(
     frame: pd.DataFrame, title: str, definitions: Any, columns: tuple[str, ...] = (), zero_ns: int = 0
 ) -> TableView:
     """The same of a table that is not a Result's; `definitions` maps each column to its meaning."""
-    wanted = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    held = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    wanted = [name for name in held if name not in _IDENTITIES or "group_label" not in held]
     shown = frame[wanted].head(MOST_ROWS)
     is_wide = len(wanted) > MOST_COLUMNS
     made = [
@@ -128,7 +132,7 @@ def _is_extra(values: pd.Series) -> bool:
 def _is_later(frame: pd.DataFrame, name: str, wanted: list[str]) -> bool:
     """Whether a narrow screen does without a column at first: it stands before times, and does not tell rows apart."""
     has_times = sum(quantity(other) == "ns" for other in wanted) > 1
-    return has_times and name in _NARROW_LATER and not (name == "group" and len(frame[name].unique()) > 1)
+    return has_times and name in _NARROW_LATER and not (name == "group_label" and len(frame[name].unique()) > 1)
 
 
 def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool = False) -> tuple[Column, list[Cell]]:

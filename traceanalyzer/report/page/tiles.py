@@ -52,7 +52,8 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
 def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
     return [
         _length(frame, split, report.run_info),
-        _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs."),
+        _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs.",
+               _fused(frame)),
         replace(_share(frame, "exposed_comm", "Exposed communication", _larger_part(split),
                        "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
                 sources=("headline", "exposed_comm")),
@@ -91,6 +92,12 @@ def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str
         return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
     return Tile(name, kind, text(share.mean(), "_pct"), detail, _spread(share, "_pct"), marks, definition)
+
+
+def _fused(frame: pd.DataFrame) -> str:
+    """Mean share of kernels that compute and communicate at once; empty without any."""
+    share = frame["fused_pct"].fillna(0)
+    return f"{text(share.mean(), '_pct')} in kernels that communicate too" if share.any() else ""
 
 
 def _overlap(frame: pd.DataFrame) -> Tile:

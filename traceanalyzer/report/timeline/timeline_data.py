@@ -18,6 +18,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
+from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
@@ -207,8 +208,10 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
         return {}, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
-    for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
-        text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
+    if "groups" in results:
+        frame = frame.assign(group=group_labels(results["groups"], frame))
+    for column in ("dtype", "group", "peers"):
+        text += (", " + frame[column].astype("str")).where(frame[column].notna(), "")
     codes, labels = pd.factorize(text)
     frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
     if "call_waits" in results:

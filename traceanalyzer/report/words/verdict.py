@@ -8,6 +8,7 @@ from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNE
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import host
 from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
 from traceanalyzer.report.words.quantities import digits, text
@@ -24,6 +25,8 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
+    if split is None and host.is_host_only(report.results):
+        return host.sentences(report.results)
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
@@ -32,12 +35,13 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     found = _said(report.findings)
     if split.opaque_pct and not found:
         return _of_unknown(split, shares)
+    length = [_length(split, shares), *_fused(report)]
     if not found:
-        return [_length(split, shares), *_from_breakdown(report, split, shares)]
+        return [*length, *_from_breakdown(report, split, shares)]
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
-    return [_length(split, shares), *([] if is_said else pair), *_joined(found)]
+    return [*length, *([] if is_said else pair), *_joined(found)]
 
 
 def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
@@ -116,6 +120,16 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
             *_of_the_peak(report),
         ]
     )
+
+
+def _fused(report: Report) -> list[str]:
+    """The share of kernels that compute and communicate at once: neither figure is without them."""
+    frame = report.results["headline"].to_frame() if "headline" in report.results else pd.DataFrame()
+    share = frame["fused_pct"].dropna() if "fused_pct" in frame else pd.Series(dtype="float64")
+    if not share.any():
+        return []
+    said = f"{digits(share.mean())} % of the time runs kernels that compute and communicate at once"
+    return [f"{said}: they count as compute, and what communication costs inside them cannot be told."]
 
 
 def _unknown_kernels(report: Report) -> list[str]:

@@ -16,6 +16,7 @@ _LABELS: Mapping[str, str] = MappingProxyType(
         "cv": "std / mean",
         "compute_cv": "compute std / mean",
         "max_over_mean": "max / mean",
+        "group_label": "process group",
         "compute_max_over_mean": "compute max / mean",
     }
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
@@ -18,8 +19,9 @@ from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
+from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, quantities, verdict, wording
+from traceanalyzer.report.words import care, host, quantities, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
@@ -90,6 +92,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
+        "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
@@ -108,6 +111,8 @@ def _head(report: Report) -> list[str]:
     if ranks.empty:
         return told
     models = ranks["device_name"].dropna().value_counts()
+    if host.is_host_only(report.results):
+        return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
     gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
     sizes = ranks["world_size"].dropna().unique().tolist()
     if not sizes and report.run_info and report.run_info.world_size:
@@ -117,11 +122,20 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
         f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
+
+
+def _of_the_host(report: Report, ranks: int) -> list[str]:
+    steps = report.results["host_work"].to_frame()["steps"].dropna()
+    return [
+        f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work",
+        f"{steps.max()} steps" if len(steps) else "no steps marked",
+    ]
 
 
 def _captured(steps: int, complete: int) -> str:
