@@ -267,6 +267,7 @@ def test_long_figures_are_packed():
 
 def test_plotly_is_packed_in_digits_that_end_no_script():
     packed = assets.plotly_packed()
+    assert f'"{packed}"' in html.page(report_of("moe"))
     assert not set(packed) & set('<"\\')
     unpacked = base64.b85decode(packed[1:].replace("/", "<"))
     assert zlib.decompress(unpacked[: len(unpacked) - int(packed[0])]).decode() == assets.plotly_text()
