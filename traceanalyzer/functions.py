@@ -4,11 +4,17 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from traceanalyzer.analyses import ANALYSES, Result, run, thresholds_of
+from traceanalyzer.analyses.replay.answer import Answer, answer
+from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TraceSet
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.replay.change import Change
+    from traceanalyzer.analyses.replay.replay import Replay
 
 
 def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> dict[str, Result]:
@@ -32,6 +38,23 @@ def loaded(traces: TraceSet) -> TraceSet:
     if not isinstance(traces, TraceSet):
         raise UsageError(f"not traces in memory: {traces!r:.80}; read them first, traces = traceanalyzer.load(folder)")
     return traces
+
+
+def what_if(traces: TraceSet, *changes: "Change | str") -> "Answer":
+    """How long a step takes in the job replayed with the changes, made together.
+
+        ta.what_if(traces, "rank 7=peers")
+        ta.what_if(traces, "host none", "operator aten::mm=2x")
+
+    A text is a part of the job, what it is of (ranks, or a name) where that is needed, and what becomes of it, as on
+    the command line.
+
+    Raises:
+        UsageError: a change makes no sense.
+        InputError: the job cannot be replayed.
+    """
+    found = cast("Replay", analyse(traces, "replay")["replay"])
+    return answer(found, [read_change(change) if isinstance(change, str) else change for change in changes])
 
 
 @cache

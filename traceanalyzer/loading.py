@@ -217,15 +217,17 @@ def notes_of(
     return tuple(notes)
 
 
-def other_runs(found: Found) -> tuple[str, ...]:
-    """Says that the newest of several runs was taken, and which they are."""
-    *others, newest = (name_of(run) for run in found.runs)
+def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
+    """Says which of several runs was taken (the newest unless another is given), and which the others are."""
+    taken = taken or found.runs[-1]
+    others = [name_of(run) for run in found.runs if run is not taken]
     if not others:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     named = ", ".join(others[:_MOST_NAMED]) + more
-    return (f"The folder holds {what} ({named}); this is the newest one, {newest}. --select all analyses each.",)
+    here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name_of(taken)}"
+    return (f"The folder holds {what} ({named}); this is {here}. --select all analyses each.",)
 
 
 def name_of(run: Run) -> str:

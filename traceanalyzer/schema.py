@@ -75,6 +75,9 @@ RANGES: Mapping[str, str] = MappingProxyType(
 )
 """The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
 
+XLA_MODULES = "XLA module"
+"""Domain of ranges that are runs of a module that XLA compiled."""
+
 FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
 """Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`, without built-in functions."""
 

@@ -190,7 +190,7 @@ def test_the_saved_file_is_that_of_the_export_command(written, opened):
             with page.expect_download() as waiting:
                 page.click("[data-do=save]")
             saved = json.loads(gzip.decompress(waiting.value.path().read_bytes()))["traceEvents"]
-        made = list(perfetto.trace_events(report.results, perfetto.common_clock(report.results)[0]))
+        made = list(perfetto.trace_events(report.results, perfetto.common_clock(report.results)))
         assert waiting.value.suggested_filename == f"{name}.perfetto.json.gz"
         assert slices(saved) == slices(made)
         assert len(slices(saved)) > len(report.results["timeline"])

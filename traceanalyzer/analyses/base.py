@@ -35,6 +35,14 @@ class Result:
     """The events themselves, in the form that a page draws: no table at all; `--format parquet` has the events."""
 
     @classmethod
+    def without_rows(cls) -> "Result":
+        """The answer where there is none to give."""
+        table = pd.DataFrame(columns=list(cls.columns))
+        made = cls(table)
+        made._shown.append(table)  # what is derived may need more columns than these
+        return made
+
+    @classmethod
     def meaning(cls) -> str:
         """The definition of a row: the first line of the class's docstring."""
         return (cls.__doc__ or "").strip().partition("\n")[0]

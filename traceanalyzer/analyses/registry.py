@@ -28,6 +28,7 @@ from traceanalyzer.analyses.communication import (
     stragglers,
     waits,
 )
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
@@ -53,10 +54,18 @@ from traceanalyzer.analyses.operators import (
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
-from traceanalyzer.analyses.phases import call_phases, comm_phases, exposed_calls, micro_steps, phase_parts, phases
+from traceanalyzer.analyses.phases import (
+    call_phases,
+    comm_phases,
+    exposed_calls,
+    iterations,
+    micro_steps,
+    phase_parts,
+    phases,
+)
 from traceanalyzer.analyses.phases.op_phases import op_phases
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import replay, what_ifs
+from traceanalyzer.analyses.replay import path, replay, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -87,6 +96,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "breakdown": Analysis(breakdown.across, breakdown.per_rank),
         "overlap": Analysis(overlap.across, overlap.per_rank),
         "steps": Analysis(steps.across, steps.per_rank),
+        "iterations": Analysis(iterations.across, iterations.per_rank),
         "phases": Analysis(phases.across, phases.per_rank),
         "balance": Analysis(balance.across, balance.per_rank),
         "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
@@ -127,6 +137,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "expert_layers": Analysis(expert_layers.across),
+        "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank),
+        "exchanges": Analysis(exchanges.across, exchanges.per_rank),
         "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
@@ -136,6 +149,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank),
         "what_ifs": Analysis(what_ifs.across),
+        "critical_path": Analysis(path.across),
+        "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(instances.across),

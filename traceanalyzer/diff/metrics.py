@@ -206,6 +206,7 @@ METRICS: tuple[Metric, ...] = (
     _time("exposed_unmatched_ns", "Exposed communication that is neither known.", "exposed_comm", part=True),
     _time("exposed_comm_ns", "Time in which communication but no compute runs.", part=True),
     _time("exposed_copy_ns", "Time in which a copy but no compute or communication runs.", part=True),
+    _time("opaque_ns", "Time in which nothing but CUDA graphs recorded whole runs.", part=True),
     _time("idle_ns", "Time in which nothing runs on the GPU.", part=True),
     *(_time(f"idle_{cause}_ns", f"Idle time: {why}.", "idle", f"{cause}_ns") for cause, why in _IDLE.items()),
     _share("compute_pct", "100 · compute / window.", better=1),

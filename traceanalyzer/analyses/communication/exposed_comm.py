@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -40,6 +40,7 @@ class ExposedComm(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = known_only(table, names=PARTS)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in PARTS}
         return table.assign(**shares)
 
@@ -96,7 +97,7 @@ def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Interval
 
 
 def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
-    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns"]]
+    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]]
     whole = whole.merge(ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"}))
     whole = whole.assign(step=pd.NA, is_complete=pd.NA)
     names = list(whole)
@@ -107,7 +108,7 @@ def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
 
 _TYPES = {
     "rank": "int64", "step": "Int64", "is_complete": "boolean", "start_ns": "int64", "window_ns": "int64",
-    "exposed_comm_ns": "int64",
+    "exposed_comm_ns": "int64", "opaque_ns": "int64",
 }  # fmt: skip
 
 

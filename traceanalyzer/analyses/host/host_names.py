@@ -84,7 +84,7 @@ def is_cpu_collective(name: str) -> bool:
 
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
-    return not name.startswith(("ProfilerStep#", "nccl", "gloo:", "c10d:"))
+    return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
 
 
 def phase(name: str) -> str | None:

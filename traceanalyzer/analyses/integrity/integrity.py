@@ -8,6 +8,8 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication.matches import Matches
+from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, Defect
@@ -71,6 +73,7 @@ def across(
     parts: Mapping[int, pd.DataFrame],
     ranks: Ranks,
     steps: Steps,
+    matches: Matches,
     integrity_common_pct: float = 90,
     integrity_step_pct: float = 20,
 ) -> Integrity:
@@ -80,6 +83,7 @@ def across(
     has_shared = bool(shared)
     of_set = [
         *_missing_ranks(ranks.table),
+        *different_jobs.signs(ranks.table, matches.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
@@ -152,7 +156,7 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
     starts = known["window_start_ns"].astype("int64")
     ends = starts + known["window_ns"].astype("int64")
     common, longest = max(int(ends.min() - starts.max()), 0), int((ends - starts).max())
-    if not longest or 100 * common >= common_pct * longest:
+    if not longest or not common or 100 * common >= common_pct * longest:
         return []
     text = (
         f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "

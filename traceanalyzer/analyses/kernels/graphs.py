@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
-from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
 _LAUNCH = re.compile(r"GraphLaunch")
-_PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+_PARTS = ("window_ns", *breakdown.PARTS)
 
 
 class Graphs(Result):
@@ -36,7 +37,7 @@ class Graphs(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
+        return known_only(table).assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

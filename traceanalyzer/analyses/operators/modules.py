@@ -9,11 +9,12 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
-from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
-_PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+_PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
 
 _LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
@@ -41,6 +42,9 @@ class Modules(Result):
         "window_ns": "Sum over calls of the time from the first start to the last end of the operations that the call "
         "launched. All that runs in it counts below, whoever launched it.",
     }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return known_only(table)
 
 
 def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:

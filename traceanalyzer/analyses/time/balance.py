@@ -11,6 +11,9 @@ from traceanalyzer.model import RankTrace
 
 _TIMES = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "window_ns")
 
+_ALWAYS_KNOWN = ("idle_ns", "window_ns")
+"""The others are not, where a CUDA graph was recorded as one operation."""
+
 PEAKS: Mapping[str, str] = {
     "peak_allocated_bytes": "memory_allocated_bytes",
     "peak_reserved_bytes": "memory_reserved_bytes",
@@ -70,7 +73,8 @@ def across(
     if len(table) < 2:
         return Balance(pd.DataFrame(columns=list(Balance.columns)))
     basis = str(table["basis"].iloc[0])
-    rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES]
+    is_known = not table["opaque_ns"].any()
+    rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES if is_known or figure in _ALWAYS_KNOWN]
     recorded = pd.DataFrame.from_dict({rank: dict(values) for rank, values in (run_memory or {}).items()}, "index")
     counted = stack(parts, ("rank", *PEAKS)).set_index("rank")
     for figure in PEAKS:

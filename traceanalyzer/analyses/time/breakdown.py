@@ -1,6 +1,6 @@
 """How each rank's GPU time splits into compute, exposed communication, exposed copies and idle."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -11,8 +11,11 @@ from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.model import RankTrace
 
-PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
-"""Columns that add up to `window_ns`."""
+PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
+"""Columns of the table that add up to `window_ns`."""
+
+_DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")
+"""Columns that say nothing of a window in which something unknown runs: of them it may be any."""
 
 DEFINITIONS: Mapping[str, str] = {
     "window_ns": "First start to last end of the rank's GPU operations (or of the steps looked at).",
@@ -21,6 +24,8 @@ DEFINITIONS: Mapping[str, str] = {
     "collective inside): how much of it is communication cannot be told.",
     "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
     "exposed_copy_ns": "Time in which a copy or memset but no compute or communication runs.",
+    "opaque_ns": "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold "
+    "is not known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node.",
     "idle_ns": "Time in which nothing runs on the GPU.",
     "comm_ns": "Time in which at least one communication operation runs: |∪comm|.",
     "overlapped_comm_ns": "Communication time that is hidden under compute: comm − exposed comm.",
@@ -29,7 +34,7 @@ DEFINITIONS: Mapping[str, str] = {
 
 
 class Breakdown(Result):
-    """One row for each rank; compute, exposed communication, exposed copy and idle add up to the window."""
+    """One row for each rank; compute, exposed communication, exposed copy, unknown and idle add up to the window."""
 
     title: ClassVar[str] = "GPU time of each rank's window by kind"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
@@ -58,21 +63,35 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
     Communication is exposed while no compute runs; a copy while neither does.
     """
     ops = trace.gpu_ops
-    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    compute, comm, copy, unknown = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in kinds.KINDS)
+    known = compute | comm | copy
     parts = {
         "compute_ns": compute,
         "exposed_comm_ns": comm - compute,
         "exposed_copy_ns": copy - (compute | comm),
+        "opaque_ns": unknown - known,
     }
     table = pd.DataFrame({"window_ns": ends - starts})
     for name, intervals in parts.items():
         table[name] = intervals.covered_ns(starts, ends)
-    busy: Intervals = compute | comm | copy
+    busy: Intervals = known | unknown
     table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
     table["comm_ns"] = comm.covered_ns(starts, ends)
     table["fused_ns"] = fused(ops).covered_ns(starts, ends)
     assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
     return table
+
+
+def known_only(table: pd.DataFrame, unknown: pd.Series | None = None, names: Sequence[str] = ()) -> pd.DataFrame:
+    """The table without figures of windows in which something unknown runs: those of `names` too are absent there.
+
+    `unknown` is how long it runs; the column `opaque_ns` unless given.
+    """
+    hides = ((table["opaque_ns"] if unknown is None else unknown) > 0).fillna(value=False).astype(bool)
+    if not hides.any():
+        return table
+    held = [name for name in (*_DOUBTFUL, *names) if name in table]
+    return table.assign(**{name: table[name].astype("Int64").mask(hides) for name in held})
 
 
 def fused(ops: pd.DataFrame) -> Intervals:
@@ -83,6 +102,7 @@ def fused(ops: pd.DataFrame) -> Intervals:
 
 
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns that follow from `comm_ns` and `exposed_comm_ns`."""
+    """Add the columns that follow from `comm_ns` and `exposed_comm_ns`, where those are known."""
+    table = known_only(table)
     overlapped = table["comm_ns"] - table["exposed_comm_ns"]
     return table.assign(overlapped_comm_ns=overlapped, overlap_pct=percent(overlapped, table["comm_ns"]))

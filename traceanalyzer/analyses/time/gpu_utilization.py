@@ -28,10 +28,12 @@ class GpuUtilization(Result):
         "compute_ns": breakdown.DEFINITIONS["compute_ns"],
         "exposed_comm_ns": breakdown.DEFINITIONS["exposed_comm_ns"],
         "exposed_copy_ns": breakdown.DEFINITIONS["exposed_copy_ns"],
+        "opaque_ns": breakdown.DEFINITIONS["opaque_ns"],
         "idle_ns": breakdown.DEFINITIONS["idle_ns"],
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = breakdown.known_only(table)
         busy = table["bin_ns"] - table["idle_ns"]
         return table.assign(busy_ns=busy, busy_pct=percent(busy, table["bin_ns"]))
 

@@ -32,10 +32,12 @@ class Headline(Result):
         "fused_pct": "100 · fused / window: a part of compute.",
         "exposed_comm_pct": "100 · exposed communication / window.",
         "exposed_copy_pct": "100 · exposed copies / window.",
+        "opaque_pct": "100 · unknown / window.",
         "idle_pct": "100 · idle / window.",
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = breakdown.known_only(table)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
         shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
         mean = ratio(table["window_ns"], table["steps"])

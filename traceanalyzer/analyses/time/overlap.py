@@ -6,9 +6,12 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.time.breakdown import fused
+from traceanalyzer.analyses.time.breakdown import fused, known_only
 from traceanalyzer.analyses.time.intervals import union
+from traceanalyzer.kinds import KINDS
 from traceanalyzer.model import RankTrace
+
+_DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
 
 
 class Overlap(Result):
@@ -30,6 +33,7 @@ class Overlap(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = known_only(table, names=_DOUBTFUL)
         return table.assign(
             overlap_pct=percent(table["comm_with_compute_ns"], table["comm_ns"]),
             copy_overlap_pct=percent(table["hidden_copy_ns"], table["copy_ns"]),
@@ -40,7 +44,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Intersections of the unions of kinds, clipped to the window."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    compute, comm, copy = (union(trace, kind) for kind in ("compute", "comm", "copy"))
+    compute, comm, copy, unknown = (union(trace, kind) for kind in KINDS)
     row = {
         "comm_ns": comm.total_ns,
         "comm_with_compute_ns": (comm & compute).total_ns,
@@ -48,6 +52,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "copy_ns": copy.total_ns,
         "copy_with_compute_ns": (copy & compute).total_ns,
         "copy_with_comm_ns": (copy & comm).total_ns,
+        "opaque_ns": unknown.total_ns,
         "hidden_copy_ns": (copy & (compute | comm)).total_ns,
     }
     return pd.DataFrame([row])
@@ -55,4 +60,4 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Overlap:
     """The ranks' rows under each other."""
-    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns")))
+    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns", "opaque_ns")))

@@ -27,7 +27,8 @@ class Steps(Result):
         "is_partial": "The capture misses operations that this step launched, or may: its file is cut off.",
         "start_ns": "Start of the step's first GPU operation.",
         **breakdown.DEFINITIONS,
-        "window_ns": "The step's first GPU operation's start to the next step's first one's start.",
+        "window_ns": "The step's first GPU operation's start to the next step's first one's start. What runs before "
+        "the step before its own has begun (a copy that is prefetched far ahead) is not counted as a step's first one.",
         "operations": "GPU operations that the host launched in the step.",
         "operations_ns": "Time in which at least one of them runs, wherever it lies.",
     }

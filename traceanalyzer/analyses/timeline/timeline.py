@@ -14,7 +14,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
 MOST_OPERATIONS = 600_000
-"""Beyond this a page would open slowly: reports leave ranks out, those with the least idle and communication first."""
+"""Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
 
 _NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
 

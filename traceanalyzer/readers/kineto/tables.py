@@ -1,7 +1,7 @@
 """Which Kineto event goes into which table, and what of it becomes which column."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,9 +18,19 @@ _COMPLETE = (Complete, ExactComplete)
 
 _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 
+_API_CALLS = (
+    "cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "xpu_runtime", "xpu_driver", "mtia_runtime",
+    "privateuse1_runtime", "privateuse1_driver",
+)  # fmt: skip
+"""Calls of a device's runtime and driver: ROCm writes CUDA's category, XPUs and devices of plug-ins their own."""
+
+FOREIGN = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA", "mtia_workloadd": "MTIA", "mtia_insight": "MTIA",
+           "xpu_scope_profiler": "XPU"}  # fmt: skip
+"""Categories of device events whose meaning is not Kineto's usual one: device by category."""
+
 _COMM_HOST_OP = "record_param_comms"
 
-_STEP = "ProfilerStep#"
+_STEP = "ProfilerStep"
 
 _STREAM_WAIT = "Stream Wait Event"
 
@@ -36,9 +46,11 @@ class TableBuilder:
 
     Attributes:
         base_ns: added to every time of a frame; a file may say it after its events.
+        foreign: how many events there are of each category of `FOREIGN`.
     """
 
     base_ns: int = 0
+    foreign: Counter[str] = field(default_factory=Counter)
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -54,6 +66,8 @@ class TableBuilder:
             add = _ADD.get(category.lower())
             if add:
                 add(self, category.lower(), group)
+            elif category.lower() in FOREIGN:
+                self.foreign[category.lower()] += len(group)
         _add_memory(self, memory)
 
     def table(self, name: str) -> Columns:
@@ -150,9 +164,7 @@ def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None
 
 _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     **dict.fromkeys(_ACTIVITY, _add_gpu_ops),
-    "cuda_runtime": _add_api_calls,
-    "cuda_driver": _add_api_calls,
-    "runtime": _add_api_calls,
+    **dict.fromkeys(_API_CALLS, _add_api_calls),
     "cpu_op": _add_host_ops,
     "operator": _add_host_ops,
     "user_annotation": _add_ranges,

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.readers.xplane.events import events
+from traceanalyzer.schema import XLA_MODULES
 
-STEP_DOMAIN, MODULE_DOMAIN, HOST_DOMAIN = "JAX step", "XLA module", "host"
+STEP_DOMAIN, MODULE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "host"
 
 _API = re.compile(r"^(?:cuda[A-Z]|cu[A-Z]|hip[A-Z])")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.timeline.clocks import Clock
+from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.report.words.parts import headline_steps
 from traceanalyzer.report.words.quantities import text
 

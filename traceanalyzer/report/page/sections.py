@@ -25,11 +25,13 @@ PARTS: Mapping[str, str] = MappingProxyType(
 
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "time": ("headline", "steps", "breakdown", "phases", "balance", "gpu_utilization"),
+        "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
         "communication": (
             "nccl",
             "calls",
             "stragglers",
+            "expert_layers",
+            "exchange_sends",
             "groups",
             "collectives",
             "overlap",

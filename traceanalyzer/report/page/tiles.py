@@ -14,6 +14,9 @@ APART = 0.2
 """Ranks whose work differs by this share do not do the same."""
 
 
+_IN_GRAPHS = "not told inside CUDA graphs"
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One figure: mean over ranks, spread, and each rank's place on a scale from 0 to 100.
@@ -86,7 +89,7 @@ def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
 def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
     share = frame[f"{part}_pct"]
     if share.isna().all():
-        return Tile(name, kind, ABSENT, "", (), (), definition)
+        return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
     return Tile(name, kind, text(share.mean(), "_pct"), detail, _spread(share, "_pct"), marks, definition)
 
@@ -100,7 +103,8 @@ def _fused(frame: pd.DataFrame) -> str:
 def _overlap(frame: pd.DataFrame) -> Tile:
     definition = "Share of the communication time that runs under compute; higher is better."
     if frame["overlap_pct"].isna().all():
-        return Tile("Overlap", "plain", ABSENT, "no communication", (), (), definition)
+        why = _IN_GRAPHS if frame["comm_ns"].isna().any() else "no communication"
+        return Tile("Overlap", "plain", ABSENT, why, (), (), definition)
     return _share(frame, "overlap", "Overlap", "plain", definition)
 
 

@@ -59,6 +59,8 @@ def text(value: Any, column: str) -> str:
 
 def digits(value: float) -> str:
     """Three significant digits; whole numbers and what is at least 100 in full, with separators."""
+    if not is_known(value):
+        return ABSENT
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return f"{int(value):,}".replace("-", "−")
     if abs(value) >= 100:
