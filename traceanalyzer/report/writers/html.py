@@ -29,7 +29,12 @@ from traceanalyzer.report.words.run_facts import headline_facts
 
 
 def write(
-    report: Report, folder: Path, *, plotlyjs: str = "inline", failures: list[Failure] | None = None
+    report: Report,
+    folder: Path,
+    *,
+    plotlyjs: str = "inline",
+    failures: list[Failure] | None = None,
+    beside: Path | None = None,
 ) -> list[Path]:
     """Write `summary.html`.
 
@@ -37,13 +42,15 @@ def write(
         report: what to show.
         folder: where to write.
         plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
-            `directory` writes `plotly.min.js` beside it once, for many reports in one place.
+            `directory` puts it once beside the reports' folders, where there is a chart, for all of them.
+        beside: the folder in which the report's own will lie; that of `folder` unless given.
         failures: takes up the parts that could not be drawn; without it they are raised.
     """
     path = folder / "summary.html"
-    path.write_text(page(report, plotlyjs=plotlyjs, failures=failures), encoding="utf-8")
-    if plotlyjs == "directory":
-        return [path, assets.write_plotly(folder)]
+    text = page(report, plotlyjs=plotlyjs, failures=failures)
+    path.write_text(text, encoding="utf-8")
+    if plotlyjs == "directory" and f'"../{assets.plotly_name()}"' in text:
+        assets.write_plotly(beside or folder.parent)
     return [path]
 
 
