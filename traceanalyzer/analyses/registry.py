@@ -6,8 +6,10 @@ tables of the same rank or what is `SHARED`, of `across` other analyses' Results
 with defaults.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +30,7 @@ from traceanalyzer.analyses.communication import (
     stragglers,
     waits,
 )
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
@@ -64,7 +67,7 @@ from traceanalyzer.analyses.phases import (
 )
 from traceanalyzer.analyses.phases.op_phases import op_phases
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import replay, what_ifs
+from traceanalyzer.analyses.replay import path, replay, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -77,6 +80,7 @@ from traceanalyzer.analyses.time import (
 )
 from traceanalyzer.analyses.timeline import timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+from traceanalyzer.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,12 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+
+    @property
+    def result(self) -> type[Result]:
+        """The Result that it gives."""
+        made: type[Result] = inspect.signature(self.across).return_annotation
+        return made
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
@@ -136,6 +146,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "expert_layers": Analysis(expert_layers.across),
+        "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank),
+        "exchanges": Analysis(exchanges.across, exchanges.per_rank),
         "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
@@ -145,6 +158,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank),
         "what_ifs": Analysis(what_ifs.across),
+        "critical_path": Analysis(path.across),
+        "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(instances.across),
@@ -154,6 +169,18 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     }
 )
 """In the order in which reports show them."""
+
+
+def column_named(name: str) -> Column:
+    """What Results mean by a column of this name; where none has it, what the name itself says."""
+    return _by_name().get(name) or Column.named(name)
+
+
+@cache
+def _by_name() -> Mapping[str, Column]:
+    """The first meaning of each name: Results agree in its unit."""
+    pairs = [pair for analysis in ANALYSES.values() for pair in analysis.result.columns.items()]
+    return dict(reversed(pairs))
 
 
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
