@@ -12,11 +12,8 @@ from traceanalyzer.findings import (
     communication,
     copies,
     efficiency,
-<<<<<<< HEAD
-    host_work,
-=======
     experts,
->>>>>>> main
+    host_work,
     idle,
     in_turn,
     inference,
