@@ -256,7 +256,8 @@ def test_plotly_beside_the_page(written, opened, tmp_path):
     from traceanalyzer.report.writers import html
 
     report, _ = written("moe")
-    path, _ = html.write(report, tmp_path, plotlyjs="directory")
+    (tmp_path / "one").mkdir()
+    (path,) = html.write(report, tmp_path / "one", plotlyjs="directory")
     with opened(path) as page:
         page.locator("#chart-calls").scroll_into_view_if_needed()
         page.wait_for_selector("#chart-calls[data-drawn=yes] .scatterlayer path.point", state="attached")

@@ -6,8 +6,10 @@ tables of the same rank or what is `SHARED`, of `across` other analyses' Results
 with defaults.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -78,6 +80,7 @@ from traceanalyzer.analyses.time import (
 )
 from traceanalyzer.analyses.timeline import timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+from traceanalyzer.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,12 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+
+    @property
+    def result(self) -> type[Result]:
+        """The Result that it gives."""
+        made: type[Result] = inspect.signature(self.across).return_annotation
+        return made
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
@@ -160,6 +169,18 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     }
 )
 """In the order in which reports show them."""
+
+
+def column_named(name: str) -> Column:
+    """What Results mean by a column of this name; where none has it, what the name itself says."""
+    return _by_name().get(name) or Column.named(name)
+
+
+@cache
+def _by_name() -> Mapping[str, Column]:
+    """The first meaning of each name: Results agree in its unit."""
+    pairs = [pair for analysis in ANALYSES.values() for pair in analysis.result.columns.items()]
+    return dict(reversed(pairs))
 
 
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(

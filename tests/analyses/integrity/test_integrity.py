@@ -55,6 +55,9 @@ CASES = {
                    meta=replace(META, kind_rules=KindRules.parse(("compute=fast_all",)))), {}),
     "an operator that speaks of communication launches nothing that is known": (
         host_trace([("mystery", 5, 9, 1)], [LAUNCH], host_ops=[("mine::all_reduce", 0, 4, 1)]), {"unknown_communication": 1}),
+    "an operator that speaks of communication launches a copy of PyTorch's": (
+        host_trace([("void at::native::vectorized_elementwise_kernel<4>(int)", 5, 9, 1)], [LAUNCH],
+                   host_ops=[("mine::all_reduce", 0, 4, 1)]), {}),
     "one that launches what is known": (
         host_trace([("gemm", 5, 9, 1), ("nccl", 10, 12, 2)], [LAUNCH, ("cudaLaunchKernel", 2, 3)],
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),

@@ -103,7 +103,10 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", _threads(events))
-    table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
+    args = [event.args or _NO_ARGS for event in events]
+    table.integers("correlation", [arg.correlation for arg in args])
+    kernels = {row: arg.kernel for row, arg in enumerate(args) if arg.kernel is not None}
+    table.some_texts("kernel", len(events), kernels)
 
 
 def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
