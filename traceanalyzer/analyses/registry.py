@@ -65,7 +65,7 @@ from traceanalyzer.analyses.phases import (
     phase_parts,
     phases,
 )
-from traceanalyzer.analyses.phases.op_phases import op_phases
+from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
 from traceanalyzer.analyses.replay import path, replay, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
@@ -189,7 +189,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "work": OperatorWork.of,
         "scopes": Scopes.of,
         "category_of_op": categories.op_categories,
-        "phase_of_op": op_phases,
+        "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
     }
 )
