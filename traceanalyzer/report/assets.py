@@ -13,8 +13,9 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from traceanalyzer import quantities
 from traceanalyzer.names import short_name
-from traceanalyzer.report.words import quantities, wording
+from traceanalyzer.report.words import wording
 
 SCRIPTS = (
     "page.js",

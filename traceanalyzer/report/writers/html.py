@@ -7,7 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer import quantities
 from traceanalyzer.analyses.communication.mesh import mesh
+from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
@@ -21,7 +23,7 @@ from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
 from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, host, quantities, verdict, wording
+from traceanalyzer.report.words import care, host, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
@@ -124,7 +126,7 @@ def _head(report: Report) -> list[str]:
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
         mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
+        f"capture window {quantities.text(ranks['window_ns'].max(), Unit.NS)}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
