@@ -77,8 +77,8 @@ def _title(
     gpu += "been launched yet"
     most = f", most of that in {name}" if name else ""
     needs = basis.within(step_needs.to_frame())
-    needed = needs[needs["host_ns_needed"].notna()].astype({"host_ns_needed": "float64"})
-    needed = needed.groupby("rank")["host_ns_needed"].median()
+    needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
+    needed = needed.groupby("rank")["needed_host_ns"].median()
     window = idle["window_ns"].mean()
     if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
         return f"Rank {rank}'s host is late: {gpu}{most}."

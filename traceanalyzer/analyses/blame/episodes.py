@@ -18,6 +18,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Adds, Column, Written
 
 CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
 """What a part is called, unless by its own name."""
@@ -33,36 +34,63 @@ class Episodes(Result):
 
     title: ClassVar[str] = "Who is late, when and by what"
     keys: ClassVar[tuple[str, ...]] = ("episode",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "episode": "Position, by cost.",
-        "ranks": "Global ranks that are late together, or in turn.",
-        "set": "What they are: rank, host, node (a block of 8 neighbours), group (a process group), half, ranks.",
-        "is_in_turn": "Each of them in other steps.",
-        "numbers": "Steps in which they are; absent for a capture without.",
-        "steps": "How many steps were compared.",
-        "is_in_every_step": "It happens in every step that was compared.",
-        "cause": "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause (host, "
-        "data, sync, launch, unknown, between_kernels).",
-        "what": "What `name` is of: operator, kernel, copy, doing (of the host), range; absent without.",
-        "name": "What takes most longer than on the peers; absent when nothing explains half of the excess.",
-        "excess_ns": "What they need more than their peers' median, a step of the episode: the median over its ranks.",
-        "own_ns": "Their time in that part, a step of the episode.",
-        "peers_ns": "The peers' median of the same.",
-        "cost_ns": "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
-        "waiting_ranks": "Ranks that wait.",
-        "most_waiting_rank": "The one that waits most in those steps.",
-        "collective": "The collective in which they wait most in those steps; where waits cannot be told from "
-        "transfers, the longest.",
-        "step_ns": "Mean length of the steps that were compared.",
-        "gain_ns": "What mending it gains of a mean complete step: the job replayed with these ranks' part as their "
-        "peers'; without a replay, a bound. Absent when no complete step has it.",
-        "gain_error_ns": "By how much the replay without a change misses the recording; absent without a replay.",
-        "gain_is_bound": "The gain is the most that can be won: no replay, or one that is over 3 % off the recording.",
-        "bound_ns": "The longest own step less the longest without the excess, over the complete steps.",
-        "cost_pct": "100 · cost / step.",
-        "own_host_ns": "What launching a step takes their hosts: the least of them, each its median; absent without "
-        "steps.",
-        "peers_host_ns": "The same of the others: the most of them.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "episode": Column.ident("Position, by cost."),
+        "ranks": Column.text("Global ranks that are late together, or in turn."),
+        "set": Column.text(
+            "What they are: rank, host, node (a block of 8 neighbours), group (a process group), half, ranks."
+        ),
+        "is_in_turn": Column.flag("Each of them in other steps."),
+        "numbers": Column.text("Steps in which they are; absent for a capture without."),
+        "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
+        "is_in_every_step": Column.flag("It happens in every step that was compared."),
+        "cause": Column.text(
+            "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause (host, "
+            "data, sync, launch, unknown, between_kernels)."
+        ),
+        "what": Column.text("What `name` is of: operator, kernel, copy, doing (of the host), range; absent without."),
+        "name": Column.text(
+            "What takes most longer than on the peers; absent when nothing explains half of the excess.",
+            written=Written.KERNEL,
+        ),
+        "excess_ns": Column.time(
+            "What they need more than their peers' median, a step of the episode: the median over its ranks.",
+            adds=Adds.DERIVED,
+        ),
+        "own_ns": Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
+        "peers_ns": Column.time("The peers' median of the same.", adds=Adds.DERIVED),
+        "cost_ns": Column.time(
+            "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
+            adds=Adds.DERIVED,
+        ),
+        "waiting_ranks": Column.count("Ranks that wait.", adds=Adds.NONE),
+        "most_waiting_rank": Column.ident("The one that waits most in those steps."),
+        "collective": Column.text(
+            "The collective in which they wait most in those steps; where waits cannot be told from "
+            "transfers, the longest.",
+            written=Written.COLLECTIVE,
+        ),
+        "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
+        "gain_ns": Column.time(
+            "What mending it gains of a mean complete step: the job replayed with these ranks' part as their "
+            "peers'; without a replay, a bound. Absent when no complete step has it.",
+            adds=Adds.DERIVED,
+        ),
+        "gain_error_ns": Column.time(
+            "By how much the replay without a change misses the recording; absent without a replay.", adds=Adds.DERIVED
+        ),
+        "gain_is_bound": Column.flag(
+            "The gain is the most that can be won: no replay, or one that is over 3 % off the recording."
+        ),
+        "bound_ns": Column.time(
+            "The longest own step less the longest without the excess, over the complete steps.", adds=Adds.DERIVED
+        ),
+        "cost_pct": Column.share("100 · cost / step."),
+        "own_host_ns": Column.time(
+            "What launching a step takes their hosts: the least of them, each its median; absent without steps.",
+            adds=Adds.DERIVED,
+        ),
+        "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -171,10 +199,10 @@ def _known(name: object) -> str | None:
 
 def _of_hosts(rows: pd.DataFrame, which: str) -> object:
     """The least or the most of the ranks' median host time for a step."""
-    known = rows[rows["host_ns_needed"].notna()]
+    known = rows[rows["needed_host_ns"].notna()]
     if known.empty:
         return pd.NA
-    return round(float(known["host_ns_needed"].astype("float64").groupby(known["rank"]).median().agg(which)))
+    return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).median().agg(which)))
 
 
 def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -25,29 +26,33 @@ class StepNeeds(Result):
     title: ClassVar[str] = "What each rank's steps need"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step; absent for a capture without.",
-        "begin_ns": "End of the step before; of the first one where its range begins on the host, or where the GPU has "
-        "done what was queued before.",
-        "end_ns": "End of its last operation, or where the host begins the next step if that is later.",
-        "is_partial": "The capture misses operations of it.",
-        "is_open": "The capture's last step.",
-        "compute_ns": "Time in which a compute kernel runs.",
-        "exposed_copy_ns": "Time in which a copy runs, but no compute or communication.",
-        "sync_ns": "Idle: the host inside a synchronising call.",
-        "data_ns": "Idle: the host in the data loader.",
-        "host_ns": "Idle: the host in anything else.",
-        "launch_ns": "Idle: launched already, up to 50 µs a gap.",
-        "unknown_ns": "Idle for longer than that, or without a launch.",
-        "between_kernels_ns": "Gaps under 5 µs.",
-        "transfer_ns": "Time in which a call moves data, hidden by compute or not; it is nobody's own.",
-        "exposed_wait_ns": "Time in which a call waits for another rank and no compute runs, beside a transfer or not.",
-        "exposed_transfer_ns": "Rest of the exposed communication in which data moves.",
-        "exposed_unmatched_ns": "Rest of the exposed communication: may be either.",
-        "host_ns_needed": "Time of the step's range on the host less that in calls that block it.",
-        "longest_call_ns": "The longest API call in it that waits for nothing on the GPU.",
-        "peers": "Ranks that do the same work: all, or of a pipeline the same stage of each.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for a capture without."),
+        "begin_ns": Column.moment(
+            "End of the step before; of the first one where its range begins on the host, or where the GPU has "
+            "done what was queued before."
+        ),
+        "end_ns": Column.moment("End of its last operation, or where the host begins the next step if that is later."),
+        "is_partial": Column.flag("The capture misses operations of it."),
+        "is_open": Column.flag("The capture's last step."),
+        "compute_ns": Column.time("Time in which a compute kernel runs."),
+        "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
+        "sync_ns": Column.time("Idle: the host inside a synchronising call."),
+        "data_ns": Column.time("Idle: the host in the data loader."),
+        "host_ns": Column.time("Idle: the host in anything else."),
+        "launch_ns": Column.time("Idle: launched already, up to 50 µs a gap."),
+        "unknown_ns": Column.time("Idle for longer than that, or without a launch."),
+        "between_kernels_ns": Column.time("Gaps under 5 µs."),
+        "transfer_ns": Column.time("Time in which a call moves data, hidden by compute or not; it is nobody's own."),
+        "exposed_wait_ns": Column.time(
+            "Time in which a call waits for another rank and no compute runs, beside a transfer or not."
+        ),
+        "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
+        "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
+        "needed_host_ns": Column.time("Time of the step's range on the host less that in calls that block it."),
+        "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
+        "peers": Column.text("Ranks that do the same work: all, or of a pipeline the same stage of each."),
     }
 
 
@@ -101,7 +106,7 @@ def _transfer_wait(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
 
 _TYPES = {
     **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS), "int64"),
-    **dict.fromkeys(("host_ns_needed", "longest_call_ns"), "Int64"),
+    **dict.fromkeys(("needed_host_ns", "longest_call_ns"), "Int64"),
     **dict.fromkeys(("is_partial", "is_open"), "bool"),
 }
 

@@ -13,7 +13,7 @@ from traceanalyzer.selection import step_at
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
 """Time that is a rank's own doing; the rest of its time is communication that no compute hides."""
 
-COLUMNS = ("step", "begin_ns", "end_ns", "is_partial", "is_open", *OWN_PARTS, "host_ns_needed", "longest_call_ns")
+COLUMNS = ("step", "begin_ns", "end_ns", "is_partial", "is_open", *OWN_PARTS, "needed_host_ns", "longest_call_ns")
 
 
 def step_parts(trace: RankTrace) -> pd.DataFrame:
@@ -23,7 +23,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     until the host begins the next step: time in which nothing runs belongs to the step that the host is in, and the
     capture's last step is as whole as the others. The first begins where its range begins on the host, or where the
     GPU has done what was queued before.
-    `host_ns_needed` is the time of its range on the host less that in blocking calls: what launching it takes.
+    `needed_host_ns` is the time of its range on the host less that in blocking calls: what launching it takes.
     """
     windows = _windows(trace)
     if windows.empty:
@@ -38,7 +38,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
         compute_ns=compute.covered_ns(begins, ends),
         exposed_copy_ns=(copy - (compute | comm)).covered_ns(begins, ends),
         **{part: idle[part].to_numpy() for part in idle_causes.PARTS},
-        host_ns_needed=_host_needed(trace, windows),
+        needed_host_ns=_host_needed(trace, windows),
         longest_call_ns=_longest_call(trace, windows),
     )[list(COLUMNS)]
 

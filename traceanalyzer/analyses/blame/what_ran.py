@@ -13,6 +13,7 @@ from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, names_around
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -30,14 +31,18 @@ class WhatRan(Result):
     title: ClassVar[str] = "What steps consist of, by name"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "step", "part", "what", "name")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step that launched it; absent without steps.",
-        "part": "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch.",
-        "what": "operator (with its shapes), kernel, copy; of idle time doing (the innermost call, operator, range or "
-        "Python frame) or range (the user's innermost range).",
-        "name": "Its name.",
-        "total_ns": "Summed durations; of idle time only what lies in it.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step that launched it; absent without steps."),
+        "part": Column.text(
+            "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch."
+        ),
+        "what": Column.text(
+            "operator (with its shapes), kernel, copy; of idle time doing (the innermost call, operator, range or "
+            "Python frame) or range (the user's innermost range)."
+        ),
+        "name": Column.text("Its name.", written=Written.KERNEL),
+        "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

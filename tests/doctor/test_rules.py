@@ -1,0 +1,137 @@
+"""What the doctor says of cases whose truth is known."""
+
+import pytest
+
+from tests.doctor.builders import SYS_TOPOLOGY, dump, entry, log, write_dumps
+from tests.samples import SAMPLES
+from traceanalyzer.doctor import examine, examine_texts
+from traceanalyzer.errors import UsageError
+
+FOLDER = SAMPLES / "doctor"
+NVLINK = (FOLDER / "topo_2xH200_nvlink.txt").read_text()
+
+
+def said(topo=None, *logs):
+    texts = [(f"{number}.log", text) for number, text in enumerate(logs)]
+    found = examine_texts(topo=None if topo is None else ("topo.txt", topo), nccl_logs=texts)
+    return {one.rule: one for one in found.diagnoses}
+
+
+@pytest.mark.parametrize(("ends", "is_suspected"), [("connecting", True), ("connected", True), ("closed", False)])
+def test_p2p_over_sys_that_stops(ends, is_suspected):
+    found = said(SYS_TOPOLOGY, log(ends=ends))
+    assert ("suspected_p2p_failure" in found) == is_suspected
+    assert "GPU0: NIC2 (mlx5_bond_0) at NODE; GPU1: NIC0 (mlx5_0) at PIX" in found["topology_in_words"].diagnosis
+    assert "which ports it joins the matrix does not tell" in found["topology_in_words"].caveat
+    if is_suspected:
+        one = found["suspected_p2p_failure"]
+        assert one.severity == "high"
+        assert "GPU0-GPU1 joined by SYS only; 4 connections via P2P/CUMEM" in one.signal
+        for word in ("NCCL_P2P_DISABLE=1", "ACS", "IOMMU"):
+            assert word in one.recommendation
+        assert "pre-emptively" in one.caveat
+
+
+def test_a_stall_over_nvlink_is_no_p2p_suspicion():
+    assert "suspected_p2p_failure" not in said(NVLINK, log(ends="connecting"))
+
+
+def test_healthy_is_said():
+    found = examine(topo=FOLDER / "topo_2xH200_nvlink.txt", nccl_logs=[FOLDER / "nccl_plain.log"])
+    assert {one.severity for one in found.diagnoses} == {"info"}
+    assert found.verdict[0] == "No rule finds anything wrong with what was given."
+    assert "harmless on one node" in said(NVLINK, (FOLDER / "nccl_plain.log").read_text())["log_in_words"].diagnosis
+
+
+def test_p2p_off_says_what_changed_and_what_it_costs():
+    found = said(NVLINK, (FOLDER / "nccl_plain.log").read_text(), (FOLDER / "nccl_no_p2p.log").read_text())
+    told = found["p2p_off"].diagnosis
+    assert "shared memory (SHM)" in told
+    assert "18 NVLinks" in told
+    assert "450 GB/s" in told
+    assert "48 × P2P there, 8 × SHM here; 24 channels for collectives there, 4 here" in told
+    assert "nvlink_unused" not in found
+
+
+RULES = [
+    ("nvlink_unused", NVLINK, {"via": "SHM/direct/direct", "ends": "closed"}, {"ends": "closed", "channels": 24}),
+    ("few_channels", NVLINK, {"channels": 2, "ends": "closed"}, {"channels": 16, "ends": "closed"}),
+    ("shm_off", None, {"environment": [("NCCL_SHM_DISABLE", "1")]}, {"environment": [("NCCL_SHM_DISABLE", "0")]}),
+    ("sockets_across_nodes", None, {"hosts": 2, "via": "NET/Socket/0"}, {"via": "NET/Socket/0"}),
+    ("no_gpudirect", None, {"hosts": 2, "via": "NET/IB/0"}, {"hosts": 2, "via": "NET/IB/0/GDRDMA"}),
+    ("mixed_versions", None, {"version": ("2.18.1", "2.21.5")}, {"version": ("2.21.5", "2.21.5")}),
+    ("init_incomplete", None, {"ranks": 4, "incomplete": (0, 1, 3), "absent": (2,)}, {"ranks": 4}),
+    ("settings", None, {"environment": [("NCCL_ALGO", "Ring")]}, {"environment": [("NCCL_DEBUG", "INFO")]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "topo", "sick", "well"), RULES, ids=[row[0] for row in RULES])
+def test_rules_speak_and_are_silent(rule, topo, sick, well):
+    assert rule in said(topo, log(**sick))
+    assert rule not in said(topo, log(**well))
+
+
+def test_init_names_the_ranks_that_never_began():
+    one = said(None, log(ranks=4, incomplete=(0, 1, 3), absent=(2,)))["init_incomplete"]
+    assert one.ranks == (2,)
+    assert "Rank 2 of 4 never began" in one.diagnosis
+
+
+def test_a_card_far_away():
+    far = SYS_TOPOLOGY.replace("NODE\t0-31", "SYS\t0-31").replace("NIC2\tNODE", "NIC2\tSYS")
+    assert "GPU0 has no network card near" in said(far)["far_nic"].diagnosis
+    assert "far_nic" not in said(SYS_TOPOLOGY)
+
+
+def test_watchdog_names_the_silent_rank():
+    line = "[rank{0}]:[E1] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n"
+    one = said(None, log(ranks=4, ends="connected") + "\n" + "".join(line.format(rank) for rank in (0, 1, 3)))[
+        "timeouts"
+    ]
+    assert (one.ranks, "ALLREDUCE number 7 did not end after 600 s" in one.diagnosis) == ((2,), True)
+
+
+def test_rank_that_never_came():
+    found = examine(flight_recorder=FOLDER / "rank1_never_came")
+    (one,) = [one for one in found.diagnoses if one.severity == "high"]
+    assert one.ranks == (1,)
+    assert one.diagnosis.startswith(
+        "Rank 1 never came to all-reduce number 6 of process group default_pg (0) since 2026-11-21 01:33:46 UTC"
+    )
+    assert "odd.py:66" in one.diagnosis
+    assert "rank 1 last called all-reduce number 5 (completed)" in one.signal
+
+
+def test_ras_of_ranks_out_of_step():
+    text = """NCCL version 2.26.2 compiled with CUDA 12.6
+Job summary
+===========
+Communicators... (0.00s)
+=============
+
+Warnings
+========
+
+#0-0 (fa93daea854b060b) MISMATCH
+  Communicator ranks have different AllGather operation counts
+  30 ranks have launched up to operation 640
+  2 ranks have launched up to operation 641
+  Rank 12 -- GPU 4 managed by process 1 on node 192.0.2.1
+  Rank 13 -- GPU 5 managed by process 2 on node 192.0.2.1
+"""
+    one = said(None, text)["ras_troubles"]
+    assert one.ranks == (12, 13)
+    assert "30 have launched AllGather operation 640 at most, 2 operation 641" in one.diagnosis
+
+
+def test_nothing_given():
+    with pytest.raises(UsageError, match="nothing to examine"):
+        examine()
+
+
+@pytest.mark.parametrize("what", ["open_everywhere", "ranks_without_dump", "recorder_in_words"])
+def test_other_states_of_the_recorder(tmp_path, what):
+    state = "completed" if what == "recorder_in_words" else "started"
+    ranks = (0, 1, 2) if what == "ranks_without_dump" else (0, 1)
+    folder = write_dumps(tmp_path / "dumps", {rank: dump([entry(1), entry(2, state=state)], ranks) for rank in (0, 1)})
+    assert what in {one.rule for one in examine(flight_recorder=folder).diagnoses}

@@ -1,0 +1,36 @@
+"""What can be said before, and without, a trace: topology, NCCL logs, flight recorder, Inspector, RAS.
+
+from pathlib import Path
+from traceanalyzer.doctor import examine
+
+for diagnosis in examine(topo=Path("topo.txt"), nccl_logs=[Path("logs")]).diagnoses:
+    print(diagnosis.severity, diagnosis.diagnosis)
+"""
+
+from traceanalyzer.doctor.case import Case
+from traceanalyzer.doctor.diagnosis import Diagnosis
+from traceanalyzer.doctor.examination import Examination, examine, examine_texts
+from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
+from traceanalyzer.doctor.inspector import Inspector, read_inspector
+from traceanalyzer.doctor.nccl_log import NcclLog
+from traceanalyzer.doctor.nccl_reading import read_logs
+from traceanalyzer.doctor.rules import RULES, diagnose
+from traceanalyzer.doctor.topology import Topology, parse_topology
+
+__all__ = [
+    "RULES",
+    "Case",
+    "Diagnosis",
+    "Examination",
+    "FlightRecorder",
+    "Inspector",
+    "NcclLog",
+    "Topology",
+    "diagnose",
+    "examine",
+    "examine_texts",
+    "parse_topology",
+    "read_flight_recorder",
+    "read_inspector",
+    "read_logs",
+]

@@ -1,0 +1,56 @@
+"""All that the doctor was given, read."""
+
+from dataclasses import dataclass
+
+from traceanalyzer.doctor.flight_recorder import FlightRecorder
+from traceanalyzer.doctor.hang import Standing
+from traceanalyzer.doctor.inspector import Inspector
+from traceanalyzer.doctor.nccl_log import Link, NcclLog
+from traceanalyzer.doctor.ras import RasReport
+from traceanalyzer.doctor.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What rules see.
+
+    Attributes:
+        topology: of one machine.
+        logs: one a job.
+        recorder: the flight recorder's dumps.
+        standing: where its ranks stand; there when `recorder` is.
+        inspector: NCCL Inspector's records.
+        ras: what `ncclras` printed.
+    """
+
+    topology: Topology | None = None
+    logs: tuple[NcclLog, ...] = ()
+    recorder: FlightRecorder | None = None
+    standing: Standing | None = None
+    inspector: Inspector | None = None
+    ras: RasReport | None = None
+
+
+def of(log: NcclLog, case: Case) -> str:
+    """` (in plain.log)` where there are several logs, else nothing."""
+    return f" (in {log.label})" if len(case.logs) > 1 else ""
+
+
+def gpus_of(link: Link, log: NcclLog, topology: Topology) -> tuple[str, str] | None:
+    """The two GPUs that a connection joins, as the topology names them; `None` when the log does not tell."""
+    ends = [log.member(link.communicator, rank) for rank in (link.source, link.target)]
+    if ends[0] is None or ends[1] is None or ends[0].process[0] != ends[1].process[0]:
+        numbers = [rank if log.is_one_node and log.world <= len(topology.gpus) else None
+                   for rank in (link.source, link.target)]  # fmt: skip
+    else:
+        numbers = [one.gpu if one.gpu is not None else one.device for one in ends if one is not None]
+    names = [f"GPU{number}" for number in numbers if number is not None]
+    return (names[0], names[1]) if len(names) == 2 and set(names) <= set(topology.gpus) else None
+
+
+def is_within_node(link: Link, log: NcclLog) -> bool:
+    """Whether a connection's two ranks are on one host, as far as the log tells."""
+    ends = [log.member(link.communicator, rank) for rank in (link.source, link.target)]
+    if ends[0] is not None and ends[1] is not None:
+        return ends[0].process[0] == ends[1].process[0]
+    return log.is_one_node

@@ -1,0 +1,43 @@
+"""What the doctor says: one diagnosis, with what it was seen by, what to do, and when it may not hold."""
+
+from dataclasses import dataclass, field
+
+SEVERITIES = ("high", "medium", "low", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that the inputs tell.
+
+    Attributes:
+        rule: the rule's name.
+        severity: one of SEVERITIES; `info` is healthy, or harmless.
+        diagnosis: what it means, in one or two sentences.
+        signal: what in the input says so.
+        recommendation: what to do; `None` when nothing is to be done.
+        caveat: when it may not hold.
+        ranks: the ranks that it is about, as the job counts them.
+    """
+
+    rule: str
+    severity: str
+    diagnosis: str
+    signal: str
+    recommendation: str | None = None
+    caveat: str | None = None
+    ranks: tuple[int, ...] = field(default=())
+
+
+def ranks_in_words(ranks: "list[int] | tuple[int, ...]", most: int = 12) -> str:
+    """`rank 3`, `ranks 0-2 and 7`: consecutive ones joined, at most `most` stretches written out."""
+    ordered = sorted(set(ranks))
+    stretches: list[list[int]] = []
+    for rank in ordered:
+        if stretches and rank == stretches[-1][1] + 1:
+            stretches[-1][1] = rank
+        else:
+            stretches.append([rank, rank])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in stretches]
+    shown = texts[:most] + ([f"{len(texts) - most} more"] if len(texts) > most else [])
+    joined = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+    return f"{'rank' if len(ordered) == 1 else 'ranks'} {joined}"

@@ -1,0 +1,271 @@
+"""PyTorch's flight recorder: what each rank's collectives were when the job hung, as one table."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from traceanalyzer import safe_pickle
+from traceanalyzer.errors import InputError
+
+_RANK = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
+_GLOO_AND_THE_LIKE = re.compile(r"^\w+:")
+
+STATES = ("scheduled", "started", "completed")
+
+
+@dataclass(frozen=True, slots=True)
+class FlightRecorder:
+    """The dumps of a job.
+
+    Attributes:
+        entries: one row for each call that a rank recorded: `rank`, `group` (key of `groups`), `seq`, `is_p2p`,
+            `operation`, `state`, `sizes` and `dtypes` (input → output), `created_ns`, `timeout_ms`, `entry`
+            (position in the rank's dump).
+        groups: key → its name, description and ranks.
+        dumps: rank → the dump's file.
+        versions: versions of the dumps' format.
+        library_versions: versions of NCCL that the dumps name.
+        frames: (rank, entry) → Python frames of the call, innermost first; read when asked for.
+        notes: files that could not be read, and why.
+    """
+
+    entries: pd.DataFrame
+    groups: Mapping[str, "Group"]
+    dumps: Mapping[int, str]
+    versions: tuple[str, ...]
+    library_versions: tuple[str, ...]
+    frames: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that left a dump."""
+        return tuple(sorted(self.dumps))
+
+    def frames_of(self, rank: int, entry: int) -> list[str]:
+        """The call's Python frames, `file:line in function`, innermost first."""
+        told = self.frames.get(rank, ())
+        if entry >= len(told):
+            return []
+        return [
+            f"{frame.get('filename', '?')}:{frame.get('line', '?')} in {frame.get('name', '?')}"
+            for frame in told[entry]
+            if isinstance(frame, Mapping)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group.
+
+    Attributes:
+        name: as PyTorch numbers it.
+        description: such as `default_pg`, `mesh_dp`.
+        ranks: its global ranks; `None` when no dump tells them.
+    """
+
+    name: str
+    description: str
+    ranks: tuple[int, ...] | None
+
+    @property
+    def label(self) -> str:
+        """What to call it."""
+        own = f"{self.description} ({self.name})" if self.description not in {"", "undefined"} else self.name
+        return f"process group {own}"
+
+
+def read_flight_recorder(folder: Path) -> FlightRecorder:
+    """Read a folder of dumps (`TORCH_FR_DUMP_TEMP_FILE` + rank), or one dump; pickles through a restricted reader.
+
+    Raises:
+        InputError: nothing in it is a dump.
+    """
+    with safe_pickle.without_collection():
+        return _read(folder)
+
+
+def _read(folder: Path) -> FlightRecorder:
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
+    found: dict[int, tuple[str, dict[str, Any]]] = {}
+    notes = []
+    for path in files:
+        try:
+            rank, dump = _dump(path)
+        except InputError as error:
+            notes.append(str(error))
+            continue
+        if dump is None:
+            continue
+        if rank in found:
+            notes.append(f"{path}: rank {rank} has a dump already ({found[rank][0]}); this one is not read.")
+            continue
+        found[rank] = (str(path), dump)
+    if not found:
+        why = f": {notes[0]}" if notes else ""
+        raise InputError(f"{folder}: no dump of PyTorch's flight recorder in it{why}")
+    return _recorder(found, tuple(notes))
+
+
+def _dump(path: Path) -> tuple[int, dict[str, Any] | None]:
+    """The rank of a file, by its name, and its content; `None` for files that are no dumps, such as logs."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    is_json = head.lstrip()[:1] in {b"{", b"["}
+    named = _RANK.search(path.name)
+    if not is_json and not safe_pickle.is_pickle(head):
+        if named is None or path.suffix in {".log", ".txt", ".csv", ".html"}:
+            return -1, None
+        raise InputError(f"{path}: neither a pickle nor JSON")
+    if is_json:
+        try:
+            content = msgspec.json.decode(path.read_bytes())
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(f"{path}: not JSON that can be read ({error})") from error
+    else:
+        content = safe_pickle.read(path)
+    if isinstance(content, list):  # PyTorch 2.2 dumped the entries alone
+        content = {"entries": content, "version": "1"}
+    if not isinstance(content, dict) or not isinstance(content.get("entries", []), list):
+        raise InputError(f"{path}: no dump of the flight recorder: it has no list of entries")
+    if "entries" not in content and not {"pg_config", "pg_status"} & content.keys():
+        raise InputError(f"{path}: no dump of the flight recorder: it has no entries")
+    if named is None:
+        raise InputError(f"{path}: its name does not end in the rank")
+    return int(named[1]), content
+
+
+def _recorder(found: Mapping[int, tuple[str, dict[str, Any]]], notes: tuple[str, ...]) -> FlightRecorder:
+    groups: dict[str, Group] = {}
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    frames = {}
+    for rank, (_, dump) in sorted(found.items()):
+        entries = [entry for entry in dump.get("entries", ()) if isinstance(entry, dict)]
+        frames[rank] = [entry.get("frames") or () for entry in entries]
+        for name, values in _entries(rank, entries, _groups(dump, rank, groups), groups).items():
+            columns[name].extend(values)
+    versions = {str(dump["version"]) for _, dump in found.values() if "version" in dump}
+    libraries = {str(dump[key]) for _, dump in found.values() for key in ("comm_lib_version", "nccl_version")
+                 if dump.get(key)}  # fmt: skip
+    table = pd.DataFrame(
+        {name: pd.array(columns[name], dtype=kind) if kind == "Int64" else pd.Series(columns[name], dtype=kind)
+         for name, kind in _COLUMNS.items()}
+    )  # fmt: skip
+    files = {rank: path for rank, (path, _) in found.items()}
+    return FlightRecorder(table, groups, files, tuple(sorted(versions)), tuple(sorted(libraries)), frames, notes)
+
+
+_COLUMNS = {
+    "rank": "int64", "group": "category", "seq": "int64", "is_p2p": "bool", "operation": "category",
+    "state": "category", "sizes": "category", "dtypes": "category", "created_ns": "Int64", "timeout_ms": "Int64",
+    "entry": "int64",
+}  # fmt: skip
+
+
+def _groups(dump: Mapping[str, Any], rank: int, groups: dict[str, Group]) -> dict[str, str]:
+    """Adds the groups of a rank's dump; gives the key of each by its name."""
+    keys = {}
+    config = dump.get("pg_config")
+    for name, told in config.items() if isinstance(config, Mapping) else ():
+        if not isinstance(told, Mapping):
+            continue
+        ranks = _ranks(told.get("ranks"))
+        if ranks is not None and rank not in ranks:
+            continue
+        group = Group(str(name), str(told.get("desc", "")), ranks)
+        keys[str(name)] = _key(group, groups)
+    return keys
+
+
+def _key(group: Group, groups: dict[str, Group]) -> str:
+    """The group's key, a new one when it is new: one name may stand for several groups, each on other ranks."""
+    for number in count():
+        key = f"{group.name} #{number}" if number else group.name
+        known = groups.setdefault(key, group)
+        if known.ranks == group.ranks:
+            return key
+    raise AssertionError
+
+
+def _ranks(told: Any) -> tuple[int, ...] | None:
+    if isinstance(told, list):
+        return tuple(sorted(number for number in told if isinstance(number, int))) or None
+    return _ranks_of_text(told) if isinstance(told, str) else None
+
+
+@cache
+def _ranks_of_text(text: str) -> tuple[int, ...] | None:
+    return tuple(sorted(map(int, re.findall(r"\d+", text)))) or None
+
+
+def _entries(
+    rank: int, entries: Sequence[Mapping[str, Any]], keys: Mapping[str, str], groups: dict[str, Group]
+) -> dict[str, Sequence[Any]]:  # fmt: skip
+    """The columns of a rank's entries."""
+    named = [_group_of(entry) for entry in entries]
+    for name, description in dict.fromkeys(named):
+        if name not in keys:
+            groups.setdefault(name, Group(name, description, None))
+    is_p2p = [_is_p2p(entry) for entry in entries]
+    return {
+        "rank": [rank] * len(entries),
+        "group": [keys.get(name, name) for name, _ in named],
+        "seq": [_seq(entry, p2p) for entry, p2p in zip(entries, is_p2p, strict=True)],
+        "is_p2p": is_p2p,
+        "operation": [_GLOO_AND_THE_LIKE.sub("", str(entry.get("profiling_name", ""))) for entry in entries],
+        "state": [str(entry.get("state", "")) for entry in entries],
+        "sizes": [f"{entry.get('input_sizes', '')} → {entry.get('output_sizes', '')}" for entry in entries],
+        "dtypes": [_dtypes(entry) for entry in entries],
+        "created_ns": [_created_ns(entry) for entry in entries],
+        "timeout_ms": [_whole(entry.get("timeout_ms")) for entry in entries],
+        "entry": range(len(entries)),
+    }
+
+
+def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
+    told = entry.get("process_group")
+    if isinstance(told, (tuple, list)) and len(told) == 2:
+        return str(told[0]), str(told[1])
+    return str(entry.get("pg_name", entry.get("pg_id", 0))), ""
+
+
+def _is_p2p(entry: Mapping[str, Any]) -> bool:
+    told = entry.get("is_p2p")
+    if isinstance(told, bool):
+        return told
+    return str(entry.get("profiling_name", "")).split(":")[-1].startswith(("send", "recv"))
+
+
+def _seq(entry: Mapping[str, Any], is_p2p: bool) -> int:
+    """Number of the call in its group; versions before 2.4 have one counter for collectives and send/recv."""
+    for name in ("p2p_seq_id", "seq_id") if is_p2p else ("collective_seq_id", "seq_id"):
+        if isinstance(number := entry.get(name), int):
+            return number
+    return -1
+
+
+def _dtypes(entry: Mapping[str, Any]) -> str:
+    told = [entry.get("input_dtypes"), entry.get("output_dtypes")]
+    return " → ".join(", ".join(map(str, dict.fromkeys(one))) for one in told if isinstance(one, (list, tuple)))
+
+
+def _created_ns(entry: Mapping[str, Any]) -> int | None:
+    """Time of the call; PyTorch 2.2 wrote microseconds."""
+    if isinstance(told := entry.get("time_created_ns"), int):
+        return told
+    told = entry.get("time_created_us")
+    return told * 1000 if isinstance(told, int) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,40 @@
+"""The doctor's rules: each takes the case and gives what it has to say."""
+
+from collections.abc import Callable
+
+from traceanalyzer.doctor.case import Case
+from traceanalyzer.doctor.diagnosis import SEVERITIES, Diagnosis
+from traceanalyzer.doctor.rules import health, hours, hung, job, network, paths
+
+RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
+    hung.rank_never_came,
+    hung.mismatched_calls,
+    hung.ranks_without_dump,
+    hung.open_everywhere,
+    paths.suspected_p2p_failure,
+    job.init_incomplete,
+    job.mixed_versions,
+    job.timeouts,
+    paths.nvlink_unused,
+    paths.p2p_off,
+    paths.shm_off,
+    network.sockets_across_nodes,
+    network.no_gpudirect,
+    network.far_nic,
+    paths.few_channels,
+    job.warnings,
+    hours.ras_troubles,
+    hours.often_last,
+    hours.bandwidth_drops,
+    job.settings,
+    health.topology_in_words,
+    health.log_in_words,
+    health.recorder_in_words,
+)
+"""In the order in which they speak among equals in severity."""
+
+
+def diagnose(case: Case) -> tuple[Diagnosis, ...]:
+    """All that the rules say, the most severe first."""
+    said = [diagnosis for rule in RULES for diagnosis in rule(case)]
+    return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))

@@ -1,0 +1,221 @@
+"""Rules about the job as a whole: versions, init, warnings, settings."""
+
+from collections import Counter, defaultdict
+
+from traceanalyzer.doctor.case import Case, of
+from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.nccl_log import Member, NcclLog
+
+SETTINGS = {
+    "NCCL_P2P_DISABLE": "no direct access between GPUs",
+    "NCCL_P2P_LEVEL": "how far apart GPUs may be for direct access",
+    "NCCL_P2P_DIRECT_DISABLE": "no direct access within a process",
+    "NCCL_SHM_DISABLE": "no shared memory between ranks of a node",
+    "NCCL_IB_DISABLE": "no InfiniBand or RoCE",
+    "NCCL_IB_HCA": "which cards are used",
+    "NCCL_IB_GID_INDEX": "which row of the GID table RoCE uses",
+    "NCCL_SOCKET_IFNAME": "which interfaces are used",
+    "NCCL_NET": "which network plugin is used",
+    "NCCL_NET_GDR_LEVEL": "how far a card may be for GPUDirect RDMA",
+    "NCCL_NVLS_ENABLE": "NVLink SHARP on or off",
+    "NCCL_CUMEM_ENABLE": "CUDA's virtual-memory interface for buffers on or off",
+    "NCCL_ALGO": "which algorithms may be chosen",
+    "NCCL_PROTO": "which protocols may be chosen",
+    "NCCL_MAX_NCHANNELS": "most channels",
+    "NCCL_MIN_NCHANNELS": "fewest channels",
+    "NCCL_MAX_CTAS": "most thread blocks",
+    "NCCL_MIN_CTAS": "fewest thread blocks",
+    "NCCL_NTHREADS": "threads of a block",
+    "NCCL_BUFFSIZE": "size of a channel's buffer",
+    "NCCL_CROSS_NIC": "whether rings may change cards between nodes",
+    "NCCL_TOPO_FILE": "a topology read from a file",
+    "NCCL_GRAPH_FILE": "channels read from a file",
+    "NCCL_LAUNCH_MODE": "how kernels are launched",
+    "NCCL_BLOCKING_WAIT": "waits block",
+    "NCCL_TIMEOUT": "time until a wait gives up",
+}
+"""Variables that change what NCCL does, and what each changes."""
+
+
+def mixed_versions(case: Case) -> list[Diagnosis]:
+    """Ranks of one job with different versions of NCCL."""
+    made = []
+    for log in case.logs:
+        by_version = defaultdict(list)
+        for process, version in log.versions.items():
+            by_version[version].append(process)
+        if len(by_version) < 2:
+            continue
+        rarest = min(by_version, key=lambda version: len(by_version[version]))
+        ranks = log.ranks_of(by_version[rarest])
+        hosts = sorted({host for host, _ in by_version[rarest]})
+        made.append(
+            Diagnosis(
+                rule="mixed_versions",
+                severity="high",
+                diagnosis=f"Ranks run different versions of NCCL{of(log, case)}: {', '.join(sorted(by_version))}. "
+                f"They may hang, crash or silently disagree.",
+                signal="; ".join(f"{version}: {len(who)} processes" for version, who in by_version.items())
+                + f"; {rarest} on {', '.join(hosts[:4])}{' and more' if len(hosts) > 4 else ''}.",
+                recommendation="Use one image on all nodes; torch.cuda.nccl.version() tells what a process loads.",
+                ranks=tuple(ranks),
+            )
+        )
+    return made
+
+
+def init_incomplete(case: Case) -> list[Diagnosis]:
+    """Ranks that began to make a communicator and never finished, or that no log mentions."""
+    made = []
+    for log in case.logs:
+        by_communicator: dict[str, list[Member]] = defaultdict(list)
+        for member in log.members:
+            by_communicator[member.communicator].append(member)
+        for communicator, members in by_communicator.items():
+            unfinished = [member for member in members if not member.is_complete and not member.is_closed]
+            absent = sorted(set(range(members[0].size)) - {member.rank for member in members})
+            if not unfinished:
+                continue
+            made.append(_incomplete(case, log, communicator, members, unfinished, absent))
+    return made
+
+
+def _incomplete(
+    case: Case, log: NcclLog, communicator: str, members: list[Member], unfinished: list[Member], absent: list[int]
+) -> Diagnosis:  # fmt: skip
+    size = members[0].size
+    stuck = ranks_in_words([member.rank for member in unfinished])
+    last = Counter(log.last_texts.get(member.process, "") for member in unfinished).most_common(1)[0][0]
+    never = (
+        f" {ranks_in_words(absent).capitalize()} of {size} never began: the others wait for "
+        f"{'it' if len(absent) == 1 else 'them'}."
+        if absent
+        else ""
+    )
+    return Diagnosis(
+        rule="init_incomplete",
+        severity="high",
+        diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {stuck}.{never}",
+        signal=f"Init START without Init COMPLETE in communicator {communicator} on {stuck}"
+        + (f"; no line of {ranks_in_words(absent)}" if absent else "")
+        + f"; last line: {last[:160]}",
+        recommendation=(
+            f"Look at {ranks_in_words(absent)}: not started, crashed before, or unable to reach the first rank's "
+            f"address."
+            if absent
+            else "Look whether all ranks can reach each other (NCCL_SOCKET_IFNAME names the interface; firewalls), "
+            "and at "
+            "the warnings."
+        ),
+        caveat="The log may have been cut, or lack the files of some ranks."
+        if absent
+        else "The log may have been cut.",
+        ranks=tuple(absent) or tuple(member.rank for member in unfinished),
+    )
+
+
+def warnings(case: Case) -> list[Diagnosis]:
+    """What NCCL warned of, each text once."""
+    made = []
+    for log in case.logs:
+        if not log.warnings:
+            continue
+        texts = sorted(log.warnings.items(), key=lambda item: -len(item[1]))
+        shown = "; ".join(f"'{text[:160]}' ({len(who)} ×)" for text, who in texts[:4])
+        advice = next((told for part, told in _KNOWN_WARNINGS for text, _ in texts if part in text), None)
+        ranks = log.ranks_of(process for _, who in texts for process in who)
+        made.append(
+            Diagnosis(
+                rule="warnings",
+                severity="medium",
+                diagnosis=f"NCCL warns{of(log, case)}: {texts[0][0][:200]}",
+                signal=f"{sum(len(who) for _, who in texts)} warnings of {len(texts)} kinds: {shown}.",
+                recommendation=advice
+                or "Read the first warning of the rank that fails first: later ones follow from it.",
+                ranks=tuple(ranks),
+            )
+        )
+    return made
+
+
+_KNOWN_WARNINGS = (
+    (
+        "Cuda failure",
+        "A CUDA call failed: look for the first error of that rank (out of memory, a faulty GPU, Xid in dmesg).",
+    ),
+    ("No space left on device", "Shared memory is full: give the container more (--shm-size=1g or --ipc=host)."),
+    ("Connection refused", "The peer was not listening: it died, or the address is one that the others cannot reach."),
+    ("Connection closed by remote peer", "The remote rank died: its own log or stderr has the cause."),
+    ("ibv_reg_mr", "Memory could not be registered: ulimit -l must be unlimited."),
+    ("ibv_create_qp", "A queue pair could not be made: look at ulimit -l and at the card's limits."),
+    ("got completion", "An InfiniBand transfer failed: look at cables, switches and (RoCE) flow control; IB timeouts."),
+    ("Duplicate GPU detected", "Two ranks use one GPU: set the device from LOCAL_RANK before the first collective."),
+    ("Mismatched collective", "Ranks called different collectives: give --flight-recorder dumps to see which."),
+)
+"""Part of a warning → what to look at."""
+
+
+def timeouts(case: Case) -> list[Diagnosis]:
+    """What PyTorch's watchdog gave up, when there is no flight recorder to say more."""
+    if case.recorder is not None:
+        return []
+    made = []
+    for log in case.logs:
+        if not log.timeouts:
+            continue
+        first = min(log.timeouts, key=lambda one: one.sequence)
+        ranks = sorted({one.rank for one in log.timeouts})
+        silent = sorted(set(range(log.world)) - set(ranks))
+        hint = (
+            f" {ranks_in_words(silent).capitalize()} reported no timeout: look there first."
+            if silent and len(silent) < len(ranks)
+            else ""
+        )
+        limit = "" if first.timeout_ms is None else f" after {first.timeout_ms / 1000:g} s"
+        made.append(
+            Diagnosis(
+                rule="timeouts",
+                severity="high",
+                diagnosis=f"The job hung{of(log, case)}: {first.operation} number {first.sequence} did not "
+                f"end{limit}.{hint}",
+                signal=f"PyTorch's watchdog on {ranks_in_words(ranks)}.",
+                recommendation="Give the flight recorder's dumps (--flight-recorder): they tell who never came. "
+                "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
+                "record them.",
+                ranks=tuple(silent if hint else ranks),
+            )
+        )
+    return made
+
+
+def settings(case: Case) -> list[Diagnosis]:
+    """Variables in the environment that change what NCCL does, and that no other rule speaks of."""
+    spoken_of = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
+    made = []
+    for log in case.logs:
+        told = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in spoken_of})
+        uneven = _uneven(log)
+        if not told and not uneven:
+            continue
+        made.append(
+            Diagnosis(
+                rule="settings",
+                severity="medium" if uneven else "info",
+                diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
+                + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
+                + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
+                + ".",
+                signal="'set by environment' lines in the log.",
+                recommendation="Give all ranks the same settings." if uneven else None,
+                caveat="NCCL prints a variable when it first uses it: the log may not have all that are set.",
+            )
+        )
+    return made
+
+
+def _uneven(log: NcclLog) -> list[str]:
+    values = defaultdict(set)
+    for name, value in log.environment:
+        values[name].add(value)
+    per_node = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "NCCL_DEBUG_FILE"}
+    return sorted(name for name, own in values.items() if len(own) > 1 and name in SETTINGS and name not in per_node)

@@ -1,0 +1,236 @@
+"""Rules about the path between GPUs: P2P that fails, is switched off, or leaves NVLink unused."""
+
+from collections import Counter
+
+from traceanalyzer.doctor.case import Case, gpus_of, is_within_node, of
+from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.nccl_log import NcclLog
+from traceanalyzer.doctor.topology import Topology, is_nvlink
+
+_OFF = {"1", "Y", "YES", "TRUE", "T"}
+
+NVLINK_GB_PER_S = 25
+"""Of one link in one direction, NVLink 2 to 4 (V100, A100, H100, H200; NVIDIA's data sheets); NVLink 5 carries 50."""
+
+_PCIE = "32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0"
+
+
+def suspected_p2p_failure(case: Case) -> list[Diagnosis]:
+    """GPUs that see each other over SYS only, P2P between them, and a log that stops."""
+    if case.topology is None:
+        return []
+    made = []
+    for log in case.logs:
+        pairs = Counter(
+            pair for link in log.links
+            if link.kind == "P2P" and (pair := gpus_of(link, log, case.topology)) is not None
+        )  # fmt: skip
+        far = sorted({f"{min(pair)}-{max(pair)}" for pair in pairs if case.topology.path(*pair) == "SYS"})
+        stall = _stall(log, case)
+        if not far or stall is None or any(case.topology.path(*pair) != "SYS" for pair in pairs):
+            continue
+        transports = ", ".join(dict.fromkeys(link.transport for link in log.links if link.kind == "P2P"))
+        made.append(
+            Diagnosis(
+                rule="suspected_p2p_failure",
+                severity="high",
+                diagnosis=f"Suspected P2P failure{of(log, case)}: NCCL sends directly between GPUs whose only path "
+                f"crosses the CPUs' interconnect (SYS), and the job stops there. Direct access over that path is "
+                f"often set up without an error and then does not deliver data.",
+                signal=f"{', '.join(far)} joined by SYS only; {sum(pairs.values())} connections via {transports}; "
+                f"{stall}.",
+                recommendation="Test: run once with NCCL_P2P_DISABLE=1 (on one node NCCL then goes through shared "
+                "memory, SHM). If that runs, P2P is the cause: look at ACS on the PCIe bridges "
+                "(lspci -vvv | grep ACSCtl) and at the IOMMU (intel_iommu/amd_iommu on the kernel's command line, "
+                "dmesg | grep -i iommu), which send peer traffic astray; in virtual machines ask the host's "
+                "administrator. nvidia-smi topo -p2p r and p2pBandwidthLatencyTest tell whether P2P works at all.",
+                caveat="A suspicion, not a proof: a rank that never came, or a crash, stops a log at the same place. "
+                "Do not set NCCL_P2P_DISABLE=1 pre-emptively or for good: it costs bandwidth wherever P2P works.",
+            )
+        )
+    return made
+
+
+def _stall(log: NcclLog, case: Case) -> str | None:
+    """By what the log shows that the job stopped; `None` when it ended in order."""
+    world = [member for member in log.members if member.size == log.world]
+    if log.timeouts:
+        late = log.timeouts[0]
+        return f"PyTorch's watchdog gave up {late.operation} number {late.sequence} on rank {late.rank}"
+    if case.recorder is not None and (case.recorder.entries["state"] != "completed").any():
+        return "the flight recorder has collectives that never completed"
+    if unfinished := [member.rank for member in world if member.has_started and not member.is_complete]:
+        return f"init never completes on {ranks_in_words(unfinished)}"
+    if any(member.is_closed == "Destroy" for member in log.members):
+        return None
+    connecting = {link.process for link in log.links}
+    if unconnected := connecting - log.connected:
+        ranks = log.ranks_of(unconnected)
+        who = f" on {ranks_in_words(ranks)}" if ranks else ""
+        return f"the log stops after the P2P connections{who}: no 'Connected all rings' follows"
+    return "the log stops after connecting: no communicator is ever closed, and nothing says that a collective ended"
+
+
+def p2p_off(case: Case) -> list[Diagnosis]:
+    """P2P switched off by the environment: what NCCL uses instead, and what that costs."""
+    made = []
+    for log in case.logs:
+        setting = _p2p_setting(log)
+        if setting is None:
+            continue
+        within = Counter(link.kind for link in log.links if is_within_node(link, log))
+        instead = _instead(within, log)
+        made.append(
+            Diagnosis(
+                rule="p2p_off",
+                severity="high" if _links_between_gpus(case.topology) else "medium",
+                diagnosis=f"P2P is switched off by the environment{of(log, case)}. {instead} {_cost(case, log)}",
+                signal=f"{setting} in the log; connections on one node: {_counted(within)}"
+                + (f"; {count} channels for collectives" if (count := log.coll_channels()) is not None else "")
+                + ".",
+                recommendation="Remove the setting where P2P works (nvidia-smi topo -p2p r says so for each pair).",
+                caveat="Someone may have set it because P2P hung: then mend that (ACS, IOMMU) before removing it.",
+            )
+        )
+    return made
+
+
+def _p2p_setting(log: NcclLog) -> str | None:
+    disabled, level = log.set_to("NCCL_P2P_DISABLE"), log.set_to("NCCL_P2P_LEVEL")
+    if disabled is not None and disabled.upper() in _OFF:
+        return f"NCCL_P2P_DISABLE={disabled}"
+    return f"NCCL_P2P_LEVEL={level}" if level is not None and level.upper() in {"LOC", "0"} else None
+
+
+def _instead(within: "Counter[str]", log: NcclLog) -> str:
+    if within["SHM"]:
+        return "On one node NCCL goes through shared memory (SHM) instead: every byte crosses PCIe twice."
+    if any(kind.startswith("NET") for kind in within):
+        off = " (SHM is switched off too)" if _is_shm_off(log) else ""
+        return f"Ranks of one node talk over the network instead{off}: slower still than shared memory."
+    return "On one node NCCL goes through shared memory (SHM) then, and over the network only when SHM is off too."
+
+
+def _cost(case: Case, log: NcclLog) -> str:
+    """What of the links is lost, by what the topology and other logs tell."""
+    told = []
+    if links := _links_between_gpus(case.topology):
+        told.append(
+            f"That leaves {links} NVLinks between two GPUs unused, {links * NVLINK_GB_PER_S} GB/s a direction or more, "
+            f"for what PCIe carries: at most {_PCIE}."
+        )
+    others = [
+        other for other in case.logs if other is not log and other.world == log.world and _p2p_setting(other) is None
+    ]
+    for other in others[:1]:
+        mine, theirs = log.coll_channels(), other.coll_channels()
+        if mine is not None and theirs is not None:
+            told.append(
+                f"Against {other.label}: {_counted(other.kinds())} there, {_counted(log.kinds())} here; "
+                f"{theirs} channels for collectives there, {mine} here."
+            )
+    return " ".join(told) or "How much that costs depends on the path that P2P would have taken, which no input tells."
+
+
+def shm_off(case: Case) -> list[Diagnosis]:
+    """Shared memory switched off by the environment."""
+    return [
+        Diagnosis(
+            rule="shm_off",
+            severity="medium" if any(kind.startswith("NET") for kind in _within(log)) else "low",
+            diagnosis=f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have "
+            f"no "
+            "P2P talk over the network"
+            + (", and they do here." if any(kind.startswith("NET") for kind in _within(log)) else "."),
+            signal=f"NCCL_SHM_DISABLE={log.set_to('NCCL_SHM_DISABLE')} in the log; connections on one node: "
+            f"{_counted(_within(log))}.",
+            recommendation="Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
+            caveat="It costs nothing where all GPUs of the node reach each other by P2P.",
+        )
+        for log in case.logs
+        if _is_shm_off(log)
+    ]
+
+
+def _is_shm_off(log: NcclLog) -> bool:
+    return (log.set_to("NCCL_SHM_DISABLE") or "").upper() in _OFF
+
+
+def _within(log: NcclLog) -> "Counter[str]":
+    return Counter(link.kind for link in log.links if is_within_node(link, log))
+
+
+def nvlink_unused(case: Case) -> list[Diagnosis]:
+    """NVLink between two GPUs, and another transport in the log, without a setting that asks for it."""
+    if case.topology is None:
+        return []
+    made = []
+    for log in case.logs:
+        joined = {
+            (link, pair) for link in log.links
+            if (pair := gpus_of(link, log, case.topology)) is not None and is_nvlink(case.topology.path(*pair))
+        }  # fmt: skip
+        other = Counter(link.kind for link, _ in joined if link.kind not in {"P2P", "NVLS"})
+        if not other or _p2p_setting(log) is not None:
+            continue
+        pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
+        said = f" NCCL itself says: {log.p2p_disabled_pairs[0]}" if log.p2p_disabled_pairs else ""
+        made.append(
+            Diagnosis(
+                rule="nvlink_unused",
+                severity="high",
+                diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
+                f"{' and '.join(other)}.{said}",
+                signal=f"{', '.join(pairs[:8])}{' and more' if len(pairs) > 8 else ''} have NVLinks in the topology; "
+                f"{_counted(other)} between them in the log.",
+                recommendation="See whether each process sees the other GPUs (containers that hide devices, MIG), "
+                "whether "
+                "nvidia-smi nvlink -s shows links as active, and, with NVSwitch, whether the fabric manager runs "
+                "(systemctl status nvidia-fabricmanager).",
+                caveat="The topology must be of the machine and the GPUs of the job.",
+            )
+        )
+    return made
+
+
+def few_channels(case: Case) -> list[Diagnosis]:
+    """Fewer channels than the NVLinks between two GPUs allow."""
+    links = _links_between_gpus(case.topology)
+    made = []
+    for log in case.logs:
+        channels = log.coll_channels()
+        limits = {name: value for (name, value) in log.environment if name in _LIMITS}
+        uses_nvlink = log.kinds()["P2P"] > 0
+        if channels is None or not uses_nvlink or not log.is_one_node or not links or channels * 2 >= links:
+            continue
+        limit = ", ".join(f"{name}={value}" for name, value in limits.items())
+        made.append(
+            Diagnosis(
+                rule="few_channels",
+                severity="medium",
+                diagnosis=f"NCCL uses {channels} channels over {links} NVLinks{of(log, case)}: too few to fill them"
+                + (f", as {limit} asks." if limit else "."),
+                signal=f"{channels} channels for collectives; {links} NVLinks between two GPUs.",
+                recommendation=f"Remove {' and '.join(limits)}."
+                if limits
+                else "See whether NCCL_MAX_NCHANNELS, "
+                "NCCL_MAX_CTAS or the communicator's configuration (max_ctas) limits them.",
+                caveat="Fewer channels leave more SMs to compute: a job that overlaps well may want that.",
+            )
+        )
+    return made
+
+
+_LIMITS = {"NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "NCCL_NCHANNELS_PER_NET_PEER"}
+
+
+def _links_between_gpus(topology: Topology | None) -> int:
+    """The fewest NVLinks between any two GPUs; 0 when some pair has none, or no topology is known."""
+    if topology is None:
+        return 0
+    paths = list(topology.gpu_pairs().values())
+    return min((int(path[2:]) if is_nvlink(path) else 0 for path in paths), default=0)
+
+
+def _counted(kinds: "Counter[str]") -> str:
+    return ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()) or "none told"

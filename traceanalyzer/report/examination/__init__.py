@@ -1,0 +1,1 @@
+"""How the doctor's examination is written: terminal, JSON, page."""

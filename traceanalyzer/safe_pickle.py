@@ -1,0 +1,139 @@
+"""Pickles that others made, read as plain containers: nothing is imported, nothing of them runs."""
+
+import gc
+import gzip
+import io
+import pickle
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, cast
+
+from traceanalyzer.errors import InputError
+
+MOST_DEPTH = 64
+"""Containers inside containers: dumps of PyTorch have less than ten."""
+
+MOST_BYTES = 16 << 30
+"""Of a pickle when it is unpacked."""
+
+_AT_ONCE = 1 << 18
+"""Bytes that are asked of the file in one go."""
+
+_GZIP = b"\x1f\x8b"
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Builds dict, list, tuple, set, str, bytes, int, float, bool and None; whatever names code is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only plain data is read")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise pickle.UnpicklingError(f"it refers to something outside itself ({type(pid).__name__})")
+
+
+def loads(content: bytes, name: str) -> Any:
+    """The plain data of a pickle, of any protocol, packed with gzip or not.
+
+    Raises:
+        InputError: it is no pickle, is cut, is too large or too deep, or holds more than plain data.
+    """
+    return load(io.BytesIO(content), name)
+
+
+def read(path: Path) -> Any:
+    """The plain data of a pickle in a file; errors as `loads`."""
+    try:
+        with path.open("rb") as file:
+            return load(file, str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def load(file: IO[bytes], name: str) -> Any:
+    """The plain data of a pickle in a file that can be sought; errors as `loads`."""
+    bounded = _Bounded(unpacked(file))
+    source = io.BufferedReader(bounded, _AT_ONCE)
+    try:
+        with without_collection():
+            found = _PlainUnpickler(source).load()
+    except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
+        raise InputError(f"{name}: refused, not a pickle of plain data ({why})") from error
+    except Exception as error:  # hostile opcodes end in nearly any error of the C unpickler
+        raise InputError(f"{name}: not a pickle that can be read ({type(error).__name__})") from error
+    if depth_exceeds(found, MOST_DEPTH):
+        raise InputError(f"{name}: refused, its containers lie more than {MOST_DEPTH} deep in each other")
+    return found
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Plain containers of a pickle are no garbage: looking for some takes longer than reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def is_pickle(head: bytes) -> bool:
+    """Whether a file's first bytes are those of a pickle of protocol 2 or newer, packed or not."""
+    return (len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5) or head[:2] == _GZIP
+
+
+def unpacked(file: IO[bytes]) -> IO[bytes]:
+    """The file's content, unpacked when it is gzip."""
+    head = file.read(2)
+    file.seek(0)
+    return cast("IO[bytes]", gzip.open(file)) if head == _GZIP else file
+
+
+def depth_exceeds(value: Any, most: int) -> bool:
+    """Whether containers lie deeper than `most`; each is looked at once a level, however often it is referred to."""
+    level = [value]
+    for _ in range(most):
+        below = [item for item in chain.from_iterable(map(_items, level)) if type(item) in _CONTAINERS]
+        level = list(dict(zip(map(id, below), below, strict=True)).values())
+        if not level:
+            return False
+    return True
+
+
+_CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
+
+
+def _items(container: Any) -> Any:
+    if type(container) is dict:
+        return chain(container, container.values())
+    return container if type(container) in _CONTAINERS else ()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+class _Bounded(io.RawIOBase):
+    """A source that ends with an error where a pickle would grow beyond MOST_BYTES."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self._left = source, MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read(len(buffer))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return 0 if self.is_over else len(data)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the bound was reached."""
+        return self._left < 0
