@@ -121,7 +121,7 @@ def test_a_capture_of_uneven_experts():
     combines = layers.query("direction == 'combine'")
     assert (combines["wait_at_least_ns"] > 560_000).all()
     assert (combines["wait_at_most_ns"] < 625_000).all()
-    (found,) = uneven_experts(**{name: results[name] for name in ("expert_layers", "headline", "steps")})
+    (found,) = uneven_experts(**{name: results[name] for name in ("expert_layers", "headline", "steps", "episodes")})
     assert found.title.startswith(
         "Rank 0's experts get 1.38 times the mean rank's tokens in the 6 dispatches of a step"
     )
