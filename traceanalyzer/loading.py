@@ -11,6 +11,7 @@ from typing import TypeVar
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, reader_of
@@ -112,9 +113,23 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     try:
         for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
             if options.ranks is None or trace.rank in options.ranks:
-                yield from _selected(_with_rules(trace, options.rules), options.selection, skipped)
+                whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
+                yield from _selected(whole, options.selection, skipped)
     except InputError as error:
         skipped.append(Skipped(printable(str(capture.path)), str(error).removeprefix(f"{capture.path}: ")))
+
+
+def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
+    """With the operators of its replayed graphs, where a trace of their capture lies beside it."""
+    for file in captures_beside(path) if has_replays(trace) else ():
+        reader = reader_of(file)
+        try:
+            ranks = reader.read(file, RankHint(trace.rank, FILE_ORDER), rules) if reader else ()
+            same = next((other for other in ranks if other.rank == trace.rank), None)
+        except InputError:
+            continue
+        trace = trace if same is None else with_captured_operators(trace, same)
+    return trace
 
 
 def _with_rules(trace: RankTrace, rules: KindRules) -> RankTrace:
@@ -202,15 +217,17 @@ def notes_of(
     return tuple(notes)
 
 
-def other_runs(found: Found) -> tuple[str, ...]:
-    """Says that the newest of several runs was taken, and which they are."""
-    *others, newest = (name_of(run) for run in found.runs)
+def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
+    """Says which of several runs was taken (the newest unless another is given), and which the others are."""
+    taken = taken or found.runs[-1]
+    others = [name_of(run) for run in found.runs if run is not taken]
     if not others:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     named = ", ".join(others[:_MOST_NAMED]) + more
-    return (f"The folder holds {what} ({named}); this is the newest one, {newest}. --select all analyses each.",)
+    here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name_of(taken)}"
+    return (f"The folder holds {what} ({named}); this is {here}. --select all analyses each.",)
 
 
 def name_of(run: Run) -> str:

@@ -35,6 +35,7 @@ GPU_OPS: Mapping[str, str] = MappingProxyType(
         "grid": _CATEGORY,  # "24x1x1"
         "block": _CATEGORY,
         "graph_node": _MAYBE_INT,
+        "captured_ns": _MAYBE_INT,  # of a replayed graph: its launch among the operators that captured it
     }
 )
 """Kernels, copies and memsets of one rank, sorted by start."""
@@ -46,6 +47,7 @@ API_CALLS: Mapping[str, str] = MappingProxyType(
         "name": _CATEGORY,
         "thread": _INT,
         "correlation": _INT,
+        "kernel": _CATEGORY,  # that it launches, where the call itself says it (ROCm)
         "has_gpu_op": "bool",  # a GPU operation of the process has its correlation id, on whatever GPU
     }
 )

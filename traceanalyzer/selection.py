@@ -46,8 +46,10 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
 
     A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
     operation's start to the next step's first operation's start; the last one is open and ends with its last
-    operation. A step is partial when a kernel launch of it has no GPU operation in the capture, or when the file is
-    cut off.
+    operation. An operation that runs before the step before its own has begun (the next step's prefetched copy, when
+    the host runs ahead) is no step's first one: steps begin in order, and their windows lie end to end. A step that
+    has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation in the
+    capture, or when the file is cut off.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
@@ -113,7 +115,7 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE
     # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
-    first = starts[held].groupby(op_step[held]).min().astype("Int64").reindex(range(len(found)))
+    first = _first_starts(starts.to_numpy()[held], op_step[held], len(found))
     last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
     next_first = first.shift(-1).bfill()
@@ -131,6 +133,20 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
         }
     )
     return conform(frame, STEPS)
+
+
+def _first_starts(starts: np.ndarray, step: np.ndarray, steps: int) -> pd.Series:
+    """For each step the start of its first operation that no earlier step begins after; absent without one."""
+    order = np.lexsort((starts, step))
+    starts, ends = starts[order], np.searchsorted(step[order], np.arange(steps), side="right")
+    first: list[int | None] = []
+    begun, past = np.iinfo(np.int64).min, 0
+    for end in ends.tolist():
+        own = starts[past:end]
+        place = np.searchsorted(own, begun)
+        first.append(int(own[place]) if place < len(own) else None)
+        begun, past = first[-1] if first[-1] is not None else begun, end
+    return pd.Series(pd.array(first, dtype="Int64"), index=range(steps))
 
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:

@@ -6,8 +6,10 @@ tables of the same rank or what is `SHARED`, of `across` other analyses' Results
 with defaults.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +30,7 @@ from traceanalyzer.analyses.communication import (
     stragglers,
     waits,
 )
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
@@ -62,7 +65,7 @@ from traceanalyzer.analyses.phases import (
     phase_parts,
     phases,
 )
-from traceanalyzer.analyses.phases.op_phases import op_phases
+from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
 from traceanalyzer.analyses.replay import path, replay, slowdown, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
@@ -77,6 +80,7 @@ from traceanalyzer.analyses.time import (
 )
 from traceanalyzer.analyses.timeline import timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+from traceanalyzer.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,12 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+
+    @property
+    def result(self) -> type[Result]:
+        """The Result that it gives."""
+        made: type[Result] = inspect.signature(self.across).return_annotation
+        return made
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
@@ -136,6 +146,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "expert_layers": Analysis(expert_layers.across),
+        "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank),
+        "exchanges": Analysis(exchanges.across, exchanges.per_rank),
         "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
@@ -159,13 +172,25 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 """In the order in which reports show them."""
 
 
+def column_named(name: str) -> Column:
+    """What Results mean by a column of this name; where none has it, what the name itself says."""
+    return _by_name().get(name) or Column.named(name)
+
+
+@cache
+def _by_name() -> Mapping[str, Column]:
+    """The first meaning of each name: Results agree in its unit."""
+    pairs = [pair for analysis in ANALYSES.values() for pair in analysis.result.columns.items()]
+    return dict(reversed(pairs))
+
+
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "tree": OperatorTree.of,
         "work": OperatorWork.of,
         "scopes": Scopes.of,
         "category_of_op": categories.op_categories,
-        "phase_of_op": op_phases,
+        "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
     }
 )

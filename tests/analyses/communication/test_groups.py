@@ -4,12 +4,13 @@ import pandas as pd
 import pytest
 
 from tests.samples import sample
-from tests.simulator import scenarios
+from tests.simulator import meshes, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.group_members import parsed, ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description
-from traceanalyzer.analyses.communication.groups import across, labels
+from traceanalyzer.analyses.communication.groups import Groups, across, labels
+from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.kinds import CUT_LIST
 
 
@@ -160,3 +161,47 @@ def test_a_simulated_mesh():
     assert set(results["groups"].to_frame()["group_label"].str.replace(r" \(.*", "", regex=True)) == {
         "HSDP shard", "HSDP replicate",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("describes", [False, True])
+def test_a_mesh_of_tensor_and_data_parallelism(describes):
+    _, results = analysed(meshes.tensor_by_data(4, 2, describes=describes), "groups", "pipelines")
+    frame = results["groups"].to_frame()
+    assert frame["group_label"].tolist() == [
+        *(f"data parallel (ranks {rank}, {rank + 4})" for rank in range(4)),
+        "tensor parallel (ranks 0–3)",
+        "tensor parallel (ranks 4–7)",
+    ]
+    assert frame["stride"].tolist() == [4, 4, 4, 4, 1, 1]
+    # A layer's 2 MB, forward and backward; a layer's 8 MB of gradients.
+    assert frame["step_bytes"].tolist() == [4 * 8_000_000] * 4 + [2 * 4 * 2_000_000] * 2
+
+
+@pytest.mark.parametrize("is_ring", [True, False])
+def test_context_parallelism_is_no_pipeline(is_ring):
+    _, results = analysed(meshes.context_parallel(4, is_ring=is_ring), "groups", "pipelines", "pipeline_schedule")
+    assert results["groups"].to_frame()["group_label"].tolist() == ["context parallel (all 4 ranks)"]
+    assert (len(results["pipelines"]), len(results["pipeline_schedule"])) == (0, 0)
+
+
+AXES = {
+    "one group of all": ([("data parallel", 1, 8)], 8, "data parallel 8"),
+    "two axes, and the group of all": (
+        [("tensor parallel", 1, 4), ("data parallel", 4, 2), (None, 1, 8)], 8, "data parallel 2 × tensor parallel 4"),
+    "three": (
+        [("tensor parallel", 1, 2), ("HSDP shard", 2, 4), ("HSDP replicate", 8, 2)], 16,
+        "HSDP replicate 2 × HSDP shard 4 × tensor parallel 2"),
+    "an axis that is not known": ([("tensor parallel", 1, 4), (None, 4, 2)], 8, "axis 2 × tensor parallel 4"),
+    "two uses of one axis": (
+        [("data parallel", 1, 2), ("expert parallel", 1, 2)], 2, "data parallel and expert parallel 2"),
+    "a hole": ([("tensor parallel", 1, 2), ("data parallel", 4, 2)], 8, None),
+    "not all ranks": ([("tensor parallel", 1, 4)], 8, None),
+    "nothing known": ([(None, 1, 8)], 8, None),
+    "world unknown": ([("data parallel", 1, 8)], None, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("axes", "world_size", "text"), AXES.values(), ids=AXES)
+def test_the_mesh_that_groups_span(axes, world_size, text):
+    table = pd.DataFrame(axes, columns=["role", "stride", "group_size"])
+    assert mesh(Groups(table), world_size) == text

@@ -23,6 +23,11 @@ _GRAVE_PCT, _SOME_PCT = 10.0, 1.0
 
 _MOST_NAMED = 5
 
+_OF_OPERATORS = re.compile(
+    r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn)::|^(?:nvjet|triton_|Cijk_|sm\d+_xmma)"
+)
+"""Kernels of libraries that only compute, whoever launches them."""
+
 _AFFECTS = (
     "headline", "breakdown", "overlap", "steps", "balance", "nccl", "collectives", "exposed_comm", "stragglers",
     "kernels",
@@ -126,7 +131,8 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
     table["is_known"] |= table["kernel"].map(kinds.is_fused)
     without = ~table.groupby("operator")["is_known"].transform("any") & table["is_kernel"]
     ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
-    return {name for name in table.loc[without, "kernel"].unique() if not any(rule.search(name) for rule in ruled)}
+    names = [name for name in table.loc[without, "kernel"].unique() if not _OF_OPERATORS.search(function_path(name))]
+    return {name for name in names if not any(rule.search(name) for rule in ruled)}
 
 
 def _largest(by_name: pd.Series) -> str:

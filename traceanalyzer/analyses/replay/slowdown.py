@@ -12,6 +12,7 @@ from traceanalyzer.analyses.base import Result, ratio
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.columns import Adds, Column
 
 MOST_RANKS = 64
 """Of more ranks only operation types and stages are told."""
@@ -24,17 +25,26 @@ class Slowdown(Result):
 
     title: ClassVar[str] = "Slowdown against the ideal job"
     keys: ClassVar[tuple[str, ...]] = ("of", "type", "rank", "stage", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "of": "`job`: all as recorded; `type`, `rank`, `stage`: only this is as recorded, all else is ideal.",
-        "type": "Type of operation: compute, copy, host (its work) or comm (transfers); absent for others.",
-        "rank": "Global rank; absent for others.",
-        "stage": "Stage of the pipeline; absent for others.",
-        "step": "Step; absent for the mean of the complete steps, or the whole capture.",
-        "step_ns": "The step, replayed so.",
-        "ideal_ns": "The step when compute, copies and host work take their mean over the ranks that do the same, and "
-        "transfers the median of those of the same collective and size.",
-        "slowdown_ratio": "Step / ideal: what the job would lose if nothing else were uneven.",
-        "error_ns": "By how much the replay without a change misses the recording; of the mean step.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "of": Column.text(
+            "`job`: all as recorded; `type`, `rank`, `stage`: only this is as recorded, all else is ideal."
+        ),
+        "type": Column.text(
+            "Type of operation: compute, copy, host (its work) or comm (transfers); absent for others."
+        ),
+        "rank": Column.ident("Global rank; absent for others."),
+        "stage": Column.ident("Stage of the pipeline; absent for others."),
+        "step": Column.ident("Step; absent for the mean of the complete steps, or the whole capture."),
+        "step_ns": Column.time("The step, replayed so.", adds=Adds.DERIVED),
+        "ideal_ns": Column.time(
+            "The step when compute, copies and host work take their mean over the ranks that do the same, and "
+            "transfers the median of those of the same collective and size.",
+            adds=Adds.DERIVED,
+        ),
+        "slowdown_ratio": Column.number("Step / ideal: what the job would lose if nothing else were uneven."),
+        "error_ns": Column.time(
+            "By how much the replay without a change misses the recording; of the mean step.", adds=Adds.DERIVED
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

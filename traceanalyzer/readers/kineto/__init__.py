@@ -18,7 +18,7 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
-from traceanalyzer.readers.kineto.tables import TableBuilder
+from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
 from traceanalyzer.schema import GPU_OPS, NONE, conform
 
 _UNNAMED = "(unnamed)"
@@ -74,6 +74,8 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
+    if ops.empty and builder.foreign:
+        raise NotATraceError(f"{path}: {_of_another_device(builder)}")
     is_host_only = ops.empty and not text.is_truncated and not builder.frame("host_ops").empty
     if ops.empty and not is_host_only:
         raise NotATraceError(f"{path}: {_why_empty(text, decoder, has_host=not builder.frame('host_ops').empty)}")
@@ -93,6 +95,14 @@ def _paused_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _of_another_device(builder: TableBuilder) -> str:
+    category, count = builder.foreign.most_common(1)[0]
+    return (
+        f"a capture of {FOREIGN[category]} devices, whose events ({count:,} of category {category}) are not read: only "
+        "devices whose kernels and copies are recorded as kernel, gpu_memcpy and gpu_memset are"
+    )
 
 
 def _why_empty(text: EventText, decoder: EventDecoder, *, has_host: bool) -> str:

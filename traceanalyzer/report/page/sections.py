@@ -30,6 +30,8 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "nccl",
             "calls",
             "stragglers",
+            "expert_layers",
+            "exchange_sends",
             "groups",
             "collectives",
             "overlap",

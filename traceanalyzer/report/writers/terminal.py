@@ -16,6 +16,7 @@ COLOURS: Mapping[str, str] = {
     "fused": "#0072B2",
     "exposed_comm": "#56B4E9",
     "exposed_copy": "#009E73",
+    "opaque": "#CC79A7",
     "idle": "#999999",
 }
 
@@ -26,6 +27,9 @@ _HEADINGS = {
     "exposed_copy": "Exposed copy",
     "idle": "Idle",
 }
+
+_OPAQUE = {"opaque": "Unknown"}
+"""Only where it is not 0: CUDA graphs that were recorded whole."""
 
 _MOST_RANKS = 16
 
@@ -106,15 +110,15 @@ def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _headings(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """The parts that have a column: kernels that compute and communicate at once only where there are any."""
-    has_fused = any(row["fused_ns"] for row in rows)
-    return {part: heading for part, heading in _HEADINGS.items() if part != "fused" or has_fused}
+    """The parts that have a column: fused kernels and graphs of unknown content only where there are any."""
+    rare = {"fused": any(row["fused_ns"] for row in rows), "opaque": any(row["opaque_ns"] for row in rows)}
+    return {part: heading for part, heading in {**_HEADINGS, **_OPAQUE}.items() if rare.get(part, True)}
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(rows) <= _MOST_RANKS:
         return rows
-    return sorted(rows, key=lambda row: -row["exposed_comm_ns"])[:_MOST_RANKS]
+    return sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:_MOST_RANKS]
 
 
 def _basis(rows: list[dict[str, Any]]) -> str:
