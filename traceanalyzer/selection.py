@@ -208,8 +208,8 @@ def _inside(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
         return ()
     text = steps_text(between)
     said = (
-        f"{text[0].upper()}{text[1:]} {'is' if len(between) == 1 else 'are'} not complete, and in the window of those that "
-        "are: figures of the whole window count it too, those of steps do not."
+        f"{text[0].upper()}{text[1:]} {'is' if len(between) == 1 else 'are'} not complete, and in the window of those "
+        "that are: figures of the whole window count it too, those of steps do not."
     )
     return (said,)
 
