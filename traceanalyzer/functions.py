@@ -64,7 +64,7 @@ def function_of(name: str) -> Callable[..., Result]:
     def function(traces: TraceSet, **thresholds: Any) -> Result:
         return analyse(traces, name, **thresholds)[name]
 
-    gives: type[Result] = inspect.signature(ANALYSES[name].across).return_annotation
+    gives: type[Result] = ANALYSES[name].result
     thresholds = thresholds_of([name])
     function.__name__ = function.__qualname__ = name
     function.__module__ = "traceanalyzer"
@@ -78,7 +78,7 @@ def function_of(name: str) -> Callable[..., Result]:
 
 
 def _docstring(gives: type[Result], thresholds: dict[str, Any]) -> str:
-    columns = [_line(column, definition) for column, definition in gives.columns.items()]
+    columns = [_line(name, column.definition) for name, column in gives.columns.items()]
     defaults = [_line(key, f"{value!r} unless given.") for key, value in thresholds.items()]
     parts = [gives.meaning(), "\n".join(["Columns:", *columns])]
     return "\n\n".join([*parts, "\n".join(["Thresholds:", *defaults])] if defaults else parts)

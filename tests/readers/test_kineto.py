@@ -254,6 +254,17 @@ def test_calls_of_every_device_launch(tmp_path, category):
     assert only(write(tmp_path / "a.json", document(events))).gpu_ops["launch"].tolist() == [0]
 
 
+def test_hip_s_own_kernels_are_copies_and_memsets(tmp_path):
+    events = [
+        kernel(0, 1, name="__amd_rocclr_fillBufferAligned"),
+        kernel(2, 1, name="__amd_rocclr_copyBuffer"),
+        kernel(4, 1),
+    ]
+    ops = only(write(tmp_path / "a.json", document(events))).gpu_ops
+    assert ops["activity"].tolist() == ["memset", "memcpy", "kernel"]
+    assert ops["kind"].tolist() == ["copy", "copy", "compute"]
+
+
 @pytest.mark.parametrize(("category", "device"), [("hpu_op", "HPU"), ("mtia_ccp_events", "MTIA")])
 def test_devices_of_another_kind_are_refused_by_their_name(tmp_path, category, device):
     events = [host(1, 2, name="aten::mm"), host(1, 2, name="matmul", cat=category)]

@@ -215,7 +215,7 @@ def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> A
         {"id": id_, **{str(key): value for key, value in row.items() if value is not None}}
         for id_, row in zip(ids, rows, strict=True)
     ]
-    return of_rows(shown, {key: str(text) for key, text in result.columns.items()}, **more)
+    return of_rows(shown, {key: column.definition for key, column in result.columns.items()}, **more)
 
 
 def _frame(result: Result) -> pd.DataFrame:

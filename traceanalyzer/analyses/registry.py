@@ -6,8 +6,10 @@ tables of the same rank or what is `SHARED`, of `across` other analyses' Results
 with defaults.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -63,9 +65,9 @@ from traceanalyzer.analyses.phases import (
     phase_parts,
     phases,
 )
-from traceanalyzer.analyses.phases.op_phases import op_phases
+from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import path, replay, what_ifs
+from traceanalyzer.analyses.replay import path, replay, slowdown, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -78,6 +80,7 @@ from traceanalyzer.analyses.time import (
 )
 from traceanalyzer.analyses.timeline import timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+from traceanalyzer.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,12 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+
+    @property
+    def result(self) -> type[Result]:
+        """The Result that it gives."""
+        made: type[Result] = inspect.signature(self.across).return_annotation
+        return made
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
@@ -149,6 +158,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank),
         "what_ifs": Analysis(what_ifs.across),
+        "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),
         "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),
@@ -162,13 +172,25 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 """In the order in which reports show them."""
 
 
+def column_named(name: str) -> Column:
+    """What Results mean by a column of this name; where none has it, what the name itself says."""
+    return _by_name().get(name) or Column.named(name)
+
+
+@cache
+def _by_name() -> Mapping[str, Column]:
+    """The first meaning of each name: Results agree in its unit."""
+    pairs = [pair for analysis in ANALYSES.values() for pair in analysis.result.columns.items()]
+    return dict(reversed(pairs))
+
+
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "tree": OperatorTree.of,
         "work": OperatorWork.of,
         "scopes": Scopes.of,
         "category_of_op": categories.op_categories,
-        "phase_of_op": op_phases,
+        "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
     }
 )

@@ -117,14 +117,16 @@ def _ends(answer: "Answer") -> Iterator[str]:
 
 
 def _cell(name: str, value: Any) -> str:
+    from traceanalyzer import quantities
+    from traceanalyzer.analyses import column_named
+    from traceanalyzer.columns import Written
     from traceanalyzer.names import short_name
-    from traceanalyzer.report.words import quantities
 
     if value is None:
         return ""
     if isinstance(value, float | int) and not isinstance(value, bool):
-        return quantities.text(value, name)
-    return short_name(str(value)) if name in ("name", "kernel") else str(value)
+        return quantities.text(value, column_named(name).unit)
+    return short_name(str(value)) if column_named(name).written is Written.KERNEL else str(value)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

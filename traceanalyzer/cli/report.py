@@ -39,7 +39,7 @@ FORMATS = ("html", "csv", "json", "parquet")
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
-              help="Carry the charts' script in the page, or in one file beside it.")  # fmt: skip
+              help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @gate_options
 @talk_options
@@ -101,7 +101,9 @@ def _one(
     from traceanalyzer.report.writers import folder, gates, terminal
 
     with folder.whole(target, _source(run), _content(run, load, label)) as draft:
-        made, outcomes, files, failures = _analysed(found, run, load, label, draft.path, errors, options, console)
+        made, outcomes, files, failures = _analysed(
+            found, run, load, label, draft.path, target.resolve().parent, errors, options, console
+        )
         written = draft.final(files)
     terminal.show(made, console)
     gates.show(outcomes, console)
@@ -128,7 +130,7 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 
 
 def _analysed(
-    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path,
+    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
 ) -> "tuple[Report, list[Outcome], list[Path], list[Failure]]":  # fmt: skip
     """The run's report, what became of the gates, the files written of both, and what could not be computed."""
@@ -157,7 +159,7 @@ def _analysed(
         lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
     )  # fmt: skip
     failures = list(made.failures)
-    written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures)
+    written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
     warn(failures[len(made.failures) :])
     written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:

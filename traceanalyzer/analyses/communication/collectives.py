@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Better, Column, Written
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -27,26 +28,42 @@ class Collectives(Result):
 
     title: ClassVar[str] = "Collectives: transfer, wait and bandwidth"
     keys: ClassVar[tuple[str, ...]] = KEYS
-    columns: ClassVar[Mapping[str, str]] = {
-        "group": "Process group; absent when the trace does not say.",
-        "group_label": "What the group is for and its ranks, as `groups` has it.",
-        "group_ranks": "Global ranks of the group.",
-        "collective": "Collective or point-to-point operation.",
-        "size_class": "Class of the full array's size.",
-        "rank": "Global rank.",
-        "group_size": "Ranks in the group; where the trace does not say, those that use it.",
-        "calls": "Calls that are looked at.",
-        "split_calls": "Calls whose transfer and wait are known.",
-        "size_bytes": "Sum of the sizes of the calls; n/a when one is unknown.",
-        "total_ns": "Sum of the calls' durations.",
-        "transfer_ns": "Sum of the transfers; n/a when none is known.",
-        "wait_ns": "Sum of the waits, hidden ones included; n/a when none is known.",
-        "why_not_split": "Why transfer and wait of some calls are not known.",
-        "algbw_gbps": "Decimal GB/s: sizes of the split calls / their transfer.",
-        "busbw_gbps": "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
-        "link_peak_gbps": "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
-        "group has more than 8 ranks and may span hosts.",
-        "peak_pct": "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.",
+    joined_by: ClassVar[tuple[str, ...]] = ("collective",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "size_class": Column.text("Class of the full array's size.", is_secondary=True),
+        "rank": Column.ident("Global rank."),
+        "group_size": Column.number(
+            "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
+        ),
+        "calls": Column.count("Calls that are looked at.", is_aside=True),
+        "split_calls": Column.count("Calls whose transfer and wait are known.", is_compared=False, is_secondary=True),
+        "size_bytes": Column.size("Sum of the sizes of the calls; n/a when one is unknown.", is_aside=True),
+        "total_ns": Column.time("Sum of the calls' durations.", leads=True),
+        "transfer_ns": Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
+        "wait_ns": Column.time(
+            "Sum of the waits, hidden ones included; n/a when none is known.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "why_not_split": Column.text("Why transfer and wait of some calls are not known."),
+        "algbw_gbps": Column.rate("Decimal GB/s: sizes of the split calls / their transfer."),
+        "busbw_gbps": Column.rate(
+            "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
+            better=Better.MORE,
+        ),
+        "link_peak_gbps": Column.rate(
+            "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
+            "group has more than 8 ranks and may span hosts."
+        ),
+        "peak_pct": Column.share(
+            "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.", better=Better.MORE
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from traceanalyzer.analyses.communication.group_names import (
     role_of_description,
 )
 from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
+from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 
 SHORT_NAME = 12
@@ -29,18 +30,30 @@ class Groups(Result):
 
     title: ClassVar[str] = "Process groups"
     keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks")
-    columns: ClassVar[Mapping[str, str]] = {
-        "group_label": "What the group is for, as far as that is known, and its ranks: its name in every other table.",
-        "how_known": "What tells so: the description that its maker gave it, or what runs in it.",
-        "group_size": "Number of ranks.",
-        "stride": "Distance between neighbouring ranks; absent where it is not always the same.",
-        "collectives": "What runs in it, most calls first: calls of all ranks that were captured.",
-        "calls": "Their number.",
-        "step_bytes": "Sizes of a rank's calls (full arrays) of a mean whole step, mean over ranks; n/a when one is "
-        "unknown, or there are no steps.",
-        "group": "Its name in the trace: a number, a hash of its ranks, a communicator's address.",
-        "group_description": "Its description in the trace.",
-        "group_ranks": "Global ranks, as the trace lists them.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group_label": Column.text(
+            "What the group is for, as far as that is known, and its ranks: its name in every other table.",
+            label="process group",
+            is_aside_when_one=True,
+        ),
+        "how_known": Column.text("What tells so: the description that its maker gave it, or what runs in it."),
+        "group_size": Column.number("Number of ranks.", is_aside=True),
+        "stride": Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
+        "collectives": Column.text("What runs in it, most calls first: calls of all ranks that were captured."),
+        "calls": Column.count("Their number.", is_aside=True),
+        "step_bytes": Column.size(
+            "Sizes of a rank's calls (full arrays) of a mean whole step, mean over ranks; n/a when one is "
+            "unknown, or there are no steps.",
+            adds=Adds.DERIVED,
+        ),
+        "group": Column.text(
+            "Its name in the trace: a number, a hash of its ranks, a communicator's address.", replaced_by="group_label"
+        ),
+        "group_description": Column.text("Its description in the trace.", is_secondary=True, replaced_by="group_label"),
+        "group_ranks": Column.text(
+            "Global ranks, as the trace lists them.", is_secondary=True, replaced_by="group_label"
+        ),
     }
 
 

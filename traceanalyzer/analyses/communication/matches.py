@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.columns import Column
 
 KEYS = ("rank", "group", "group_ranks")
 
@@ -18,21 +19,35 @@ class Matches(Result):
 
     title: ClassVar[str] = "Calls matched over ranks"
     keys: ClassVar[tuple[str, ...]] = KEYS
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "group": "Process group; absent when the trace does not say.",
-        "group_label": "What the group is for and its ranks, as `groups` has it.",
-        "group_ranks": "Global ranks of the group.",
-        "calls": "Communication calls that are looked at; they are matched over the whole capture.",
-        "matched_calls": "Calls whose instance was found on all ranks of the group.",
-        "unmatched_calls": "The others; they keep their duration, their transfer and wait are not known.",
-        "split_calls": "Matched calls whose transfer and wait are known.",
-        "unsplit_calls": "Matched calls whose ranks do not wait alike, so that transfer and wait cannot be told apart.",
-        "inferred_calls": "Calls whose arguments come from a later step.",
-        "matched_by": "How they were found.",
-        "is_ambiguous": "A clock offset that decided had a rival with 90 % of its votes: read its waits with care.",
-        "why_unmatched": "Why the unmatched calls are so.",
-        "why_unsplit": "Why matched calls are not split: one root, or uneven splits.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "calls": Column.count(
+            "Communication calls that are looked at; they are matched over the whole capture.", is_aside=True
+        ),
+        "matched_calls": Column.count("Calls whose instance was found on all ranks of the group.", is_compared=False),
+        "unmatched_calls": Column.count(
+            "The others; they keep their duration, their transfer and wait are not known.", is_compared=False
+        ),
+        "split_calls": Column.count(
+            "Matched calls whose transfer and wait are known.", is_compared=False, is_secondary=True
+        ),
+        "unsplit_calls": Column.count(
+            "Matched calls whose ranks do not wait alike, so that transfer and wait cannot be told apart.",
+            is_compared=False,
+        ),
+        "inferred_calls": Column.count("Calls whose arguments come from a later step.", is_compared=False),
+        "matched_by": Column.text("How they were found."),
+        "is_ambiguous": Column.flag(
+            "A clock offset that decided had a rival with 90 % of its votes: read its waits with care."
+        ),
+        "why_unmatched": Column.text("Why the unmatched calls are so."),
+        "why_unsplit": Column.text("Why matched calls are not split: one root, or uneven splits."),
     }
 
 

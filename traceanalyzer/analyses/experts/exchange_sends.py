@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.experts import split_sizes
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 
 KEYS = ("group", "group_ranks", "direction", "rank", "peer")
@@ -18,15 +19,15 @@ class ExchangeSends(Result):
 
     title: ClassVar[str] = "All-to-alls: who sends to whom"
     keys: ClassVar[tuple[str, ...]] = KEYS
-    columns: ClassVar[Mapping[str, str]] = {
-        "group": "Process group.",
-        "group_ranks": "Global ranks of the group.",
-        "direction": "dispatch, the combine that takes back what a dispatch brought, or exchange.",
-        "rank": "Global rank that sends.",
-        "peer": "Global rank that receives; the sender itself for what it keeps.",
-        "calls": "All-to-alls that are looked at.",
-        "size_bytes": "Bytes that they send from the one to the other.",
-        "share_pct": "100 · bytes / all that the group sends in this direction.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group": Column.text("Process group.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
+        "rank": Column.ident("Global rank that sends."),
+        "peer": Column.ident("Global rank that receives; the sender itself for what it keeps."),
+        "calls": Column.count("All-to-alls that are looked at.", is_aside=True),
+        "size_bytes": Column.size("Bytes that they send from the one to the other.", is_aside=True),
+        "share_pct": Column.share("100 · bytes / all that the group sends in this direction."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.experts import split_sizes
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -26,27 +27,32 @@ class Exchanges(Result):
     title: ClassVar[str] = "All-to-alls: bytes, and bounds of transfer and wait"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "call": "Position among the rank's communication operations.",
-        "step": "Step that launched it; absent for none.",
-        "place": "How many all-to-alls of its group the step had before, on this rank; absent outside steps.",
-        "direction": "dispatch, or the combine that takes back what a dispatch brought; else exchange.",
-        "range": "The user's innermost range around the launch.",
-        "group": "Process group.",
-        "group_ranks": "Global ranks of the group.",
-        "start_ns": "Start on the GPU.",
-        "duration_ns": "End − start.",
-        "sent_bytes": "To the other ranks.",
-        "received_bytes": "From the other ranks.",
-        "load_bytes": "Received, its own part included.",
-        "gbps": "Decimal GB/s: the larger of sent and received / duration.",
-        "least_transfer_ns": "The larger of sent and received at the best such rate of the group.",
-        "least_wait_ns": "From its start until the first other rank starts, on the aligned clocks, less what they are "
-        "sure to; 0 where they tell nothing.",
-        "most_wait_ns": "Duration − least transfer.",
-        "compute_after_ns": "Time in which compute runs between its end and the next all-to-all of its group; absent "
-        "for the last.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "place": Column.ident(
+            "How many all-to-alls of its group the step had before, on this rank; absent outside steps."
+        ),
+        "direction": Column.text("dispatch, or the combine that takes back what a dispatch brought; else exchange."),
+        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "group": Column.text("Process group.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "start_ns": Column.moment("Start on the GPU."),
+        "duration_ns": Column.time("End − start."),
+        "sent_bytes": Column.size("To the other ranks."),
+        "received_bytes": Column.size("From the other ranks."),
+        "load_bytes": Column.size("Received, its own part included."),
+        "gbps": Column.rate("Decimal GB/s: the larger of sent and received / duration."),
+        "least_transfer_ns": Column.time("The larger of sent and received at the best such rate of the group."),
+        "least_wait_ns": Column.time(
+            "From its start until the first other rank starts, on the aligned clocks, less what they are "
+            "sure to; 0 where they tell nothing."
+        ),
+        "most_wait_ns": Column.time("Duration − least transfer."),
+        "compute_after_ns": Column.time(
+            "Time in which compute runs between its end and the next all-to-all of its group; absent for the last."
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.columns import Adds, Column, Written
 
 _KEYS = ["group", "group_ranks", "place"]
 
@@ -20,29 +21,44 @@ class ExpertLayers(Result):
 
     title: ClassVar[str] = "All-to-alls of a step, one by one"
     keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks", "place")
-    columns: ClassVar[Mapping[str, str]] = {
-        "place": "Position among the step's all-to-alls of the group.",
-        "direction": "dispatch, the combine that takes back what a dispatch brought, or exchange.",
-        "range": "The user's innermost range around the launch.",
-        "group_label": "What the group is for and its ranks, as `groups` has it.",
-        "group": "Process group.",
-        "group_ranks": "Global ranks of the group.",
-        "steps": "Steps that the means are of: complete ones that all ranks share, else all.",
-        "ranks": "Ranks whose calls were captured.",
-        "mean_load_bytes": "What a rank receives, its own part included: mean over ranks.",
-        "max_load_bytes": "The same, of the rank that receives most.",
-        "hot_rank": "That rank.",
-        "load_max_over_mean": "Largest load / mean load.",
-        "sent_max_over_mean": "What the rank that sends most sends to others / mean over ranks.",
-        "longest_ns": "Longest duration over ranks.",
-        "gbps": "Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration.",
-        "transfer_at_least_ns": "What the rank that moves most needs at the best rate of the group's all-to-alls.",
-        "wait_at_least_ns": "Of the rank that waits most: it certainly waits so long.",
-        "wait_at_most_ns": "Of the same rank: duration − its bytes at the best rate.",
-        "saved_transfer_ns": "At most saved if all ranks moved the same: (most − mean of the larger of sent and "
-        "received) at that rate.",
-        "saved_compute_ns": "At most saved if all ranks computed as long from a dispatch to the next all-to-all: "
-        "longest − mean. Absent for others.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "place": Column.ident("Position among the step's all-to-alls of the group."),
+        "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
+        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group": Column.text("Process group.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "steps": Column.count(
+            "Steps that the means are of: complete ones that all ranks share, else all.", adds=Adds.NONE
+        ),
+        "ranks": Column.count("Ranks whose calls were captured.", is_compared=False),
+        "mean_load_bytes": Column.size(
+            "What a rank receives, its own part included: mean over ranks.", adds=Adds.DERIVED
+        ),
+        "max_load_bytes": Column.size("The same, of the rank that receives most.", adds=Adds.EXTREME),
+        "hot_rank": Column.ident("That rank."),
+        "load_max_over_mean": Column.number("Largest load / mean load.", label="load max / mean"),
+        "sent_max_over_mean": Column.number(
+            "What the rank that sends most sends to others / mean over ranks.", label="sent max / mean"
+        ),
+        "longest_ns": Column.time("Longest duration over ranks.", adds=Adds.EXTREME),
+        "gbps": Column.rate("Best rate of a rank in it, decimal GB/s: the larger of sent and received / duration."),
+        "transfer_at_least_ns": Column.time(
+            "What the rank that moves most needs at the best rate of the group's all-to-alls.", adds=Adds.DERIVED
+        ),
+        "wait_at_least_ns": Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
+        "wait_at_most_ns": Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
+        "saved_transfer_ns": Column.time(
+            "At most saved if all ranks moved the same: (most − mean of the larger of sent and received) at that rate.",
+            adds=Adds.DERIVED,
+        ),
+        "saved_compute_ns": Column.time(
+            "At most saved if all ranks computed as long from a dispatch to the next all-to-all: "
+            "longest − mean. Absent for others.",
+            adds=Adds.DERIVED,
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -95,7 +111,7 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
         "mean_sent_bytes": round(means["sent_bytes"].mean()),
         "max_sent_bytes": round(means["sent_bytes"].max()),
         "longest_ns": round(means["duration_ns"].max()),
-        "gbps": float(own["gbps"].max()),
+        "gbps": own["gbps"].astype("Float64").max(),  # absent when no exchange takes any time
         "transfer_at_least_ns": round(means["least_transfer_ns"].max()),
         "wait_at_least_ns": round(means.loc[waits, "least_wait_ns"]),
         "wait_at_most_ns": round(means.loc[waits, "most_wait_ns"]),

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import thread_roles
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
@@ -25,20 +26,33 @@ class HostWork(Result):
 
     title: ClassVar[str] = "Work on the CPU"
     keys: ClassVar[tuple[str, ...]] = ("rank", "role", "what", "name")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "role": "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other.",
-        "what": "range (of the user or the framework), collective (run by the CPU), or operator outside of both.",
-        "name": "Its name. Ranges that span half of a step and hold others count as the step itself, not as a row.",
-        "threads": "Threads of this role that did it.",
-        "calls": "How often, in the complete steps; in the whole capture where there are none.",
-        "launches": "Calls in it that started GPU work: with none, the work is the CPU's own.",
-        "host_ns": "Time in it; what lies inside it is part of it.",
-        "idle_ns": "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
-        "steps": "Complete steps that it is of; absent for the whole capture.",
-        "host_per_step_ns": "Time in it / steps.",
-        "idle_per_step_ns": "GPU idle time in it / steps.",
-        "idle_pct": "100 · GPU idle time in it / time in it.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "role": Column.text(
+            "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other."
+        ),
+        "what": Column.text(
+            "range (of the user or the framework), collective (run by the CPU), or operator outside of both."
+        ),
+        "name": Column.text(
+            "Its name. Ranges that span half of a step and hold others count as the step itself, not as a row.",
+            written=Written.KERNEL,
+        ),
+        "threads": Column.count("Threads of this role that did it.", is_compared=False),
+        "calls": Column.count(
+            "How often, in the complete steps; in the whole capture where there are none.", is_aside=True
+        ),
+        "launches": Column.count("Calls in it that started GPU work: with none, the work is the CPU's own."),
+        "host_ns": Column.time("Time in it; what lies inside it is part of it."),
+        "idle_ns": Column.time(
+            "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
+        "host_per_step_ns": Column.time("Time in it / steps.", adds=Adds.DERIVED),
+        "idle_per_step_ns": Column.time("GPU idle time in it / steps.", adds=Adds.DERIVED),
+        "idle_pct": Column.share("100 · GPU idle time in it / time in it.", better=Better.LESS),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

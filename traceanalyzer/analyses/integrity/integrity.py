@@ -16,6 +16,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, M
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 _MOST_NAMED = 8
@@ -30,15 +31,18 @@ class Integrity(Result):
 
     title: ClassVar[str] = "Integrity"
     keys: ClassVar[tuple[str, ...]] = ("rank", "check")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank; absent for what concerns the set of ranks.",
-        "check": "What was looked for.",
-        "severity": "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
-        "affect. low: slightly, or only figures of the whole capture; info: know it.",
-        "count": "How many events, steps or ranks.",
-        "total": "Of how many; absent where that says nothing.",
-        "sentence": "What it is.",
-        "affects": "Results whose figures it makes unreliable, by name.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank; absent for what concerns the set of ranks."),
+        "check": Column.text("What was looked for.", written=Written.OURS),
+        "severity": Column.text(
+            "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
+            "affect. low: slightly, or only figures of the whole capture; info: know it."
+        ),
+        "count": Column.count("How many events, steps or ranks."),
+        "total": Column.count("Of how many; absent where that says nothing.", is_compared=False),
+        "sentence": Column.text("What it is."),
+        "affects": Column.text("Results whose figures it makes unreliable, by name.", written=Written.OURS),
     }
 
 

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.columns import Better, Column, Written
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
@@ -19,18 +20,32 @@ class CommPhases(Result):
 
     title: ClassVar[str] = "Communication by phase"
     keys: ClassVar[tuple[str, ...]] = _KEYS
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "phase": "Phase in which the host launched it.",
-        "range": "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
-        "group": "Process group; absent when the trace does not say.",
-        "group_label": "What the group is for and its ranks, as `groups` has it.",
-        "collective": "Collective or point-to-point operation.",
-        "calls": "Communication operations on the GPU.",
-        "size_bytes": "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
-        "total_ns": "Sum of their durations, waiting for other ranks included.",
-        "exposed_ns": "Part of the rank's exposed communication that belongs to them; the rows add up to it.",
-        "exposed_wait_ns": "Part of that in which a call waits for another rank and none moves data.",
+    joined_by: ClassVar[tuple[str, ...]] = ("phase", "collective")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "phase": Column.text("Phase in which the host launched it."),
+        "range": Column.text(
+            "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
+            written=Written.KERNEL,
+        ),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "calls": Column.count("Communication operations on the GPU.", is_aside=True),
+        "size_bytes": Column.size(
+            "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
+        ),
+        "total_ns": Column.time("Sum of their durations, waiting for other ranks included.", leads=True),
+        "exposed_ns": Column.time(
+            "Part of the rank's exposed communication that belongs to them; the rows add up to it."
+        ),
+        "exposed_wait_ns": Column.time(
+            "Part of that in which a call waits for another rank and none moves data.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
     }
 
 

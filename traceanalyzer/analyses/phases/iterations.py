@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -34,22 +35,33 @@ class Iterations(Result):
 
     title: ClassVar[str] = "Inference iterations"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "The iteration's place in the capture.",
-        "name": "Its annotation.",
-        "phase": "prefill, decode, or mixed: requests of both in one batch.",
-        "prefills": "Requests in prefill; absent where the annotation does not say.",
-        "prefill_tokens": "Tokens computed for them.",
-        "decodes": "Requests in decode.",
-        "decode_tokens": "Tokens computed for them.",
-        "window_ns": "GPU window: its first operation's start to the next iteration's, else to its own last one's end.",
-        "idle_ns": "Time of the window in which nothing ran on the GPU.",
-        "operations": "GPU operations that were launched in it.",
-        "graph_operations": "Those of them that a graph replayed; absent where no launch is known.",
-        "is_open": "The capture's last one: its window ends with its own last operation.",
-        "idle_pct": "100 · idle / window.",
-        "tokens_per_s": "Prefill and decode tokens / window.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("The iteration's place in the capture."),
+        "name": Column.text("Its annotation.", written=Written.KERNEL),
+        "phase": Column.text("prefill, decode, or mixed: requests of both in one batch."),
+        "prefills": Column.count("Requests in prefill; absent where the annotation does not say."),
+        "prefill_tokens": Column.count("Tokens computed for them."),
+        "decodes": Column.count("Requests in decode."),
+        "decode_tokens": Column.count("Tokens computed for them."),
+        "window_ns": Column.time(
+            "GPU window: its first operation's start to the next iteration's, else to its own last one's end.",
+            better=Better.LESS,
+        ),
+        "idle_ns": Column.time(
+            "Time of the window in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "operations": Column.count("GPU operations that were launched in it."),
+        "graph_operations": Column.count(
+            "Those of them that a graph replayed; absent where no launch is known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "is_open": Column.flag(
+            "The capture's last one: its window ends with its own last operation.", is_secondary=True
+        ),
+        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
+        "tokens_per_s": Column.text("Prefill and decode tokens / window."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, s
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.columns import Adds, Better, Column
 
 
 class Pipeline(Result):
@@ -21,28 +22,38 @@ class Pipeline(Result):
 
     title: ClassVar[str] = "Pipeline stages"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "pipeline": "Ranks that send to each other, directly or not, form one pipeline.",
-        "stage": "Position in it, in the order in which activations go; with several stages a rank, of its first one.",
-        "basis": "What the row is of: complete steps that all ranks share, or the whole capture.",
-        "steps": "Number of those steps; absent for a whole capture.",
-        "window_ns": "Length of that window.",
-        "compute_ns": "Time in which at least one compute kernel runs.",
-        "idle_ns": "Time in which nothing runs on the GPU.",
-        "p2p_calls": "Send and receive kernels of the window's steps.",
-        "p2p_ns": "Sum of their durations, waiting included.",
-        "p2p_exposed_ns": "Exposed communication in the window that belongs to them.",
-        "p2p_wait_ns": "Part of it in which they wait for a peer; absent where some could not be matched.",
-        "bubble_ns": "Idle + wait of point-to-point calls.",
-        "bubble_pct": "100 · bubble / window.",
-        "schedule": "Its schedule, as the order of its passes and messages shows; absent where they fit none.",
-        "stages_per_rank": "Stages of the model on each rank; absent where that is not known.",
-        "microbatches": "Microbatches of a step; absent where that is not known.",
-        "expected_bubble_pct": "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
-        "microbatches, of GPipe, 1F1B and their interleaved forms; absent for schedules whose bubble depends on the "
-        "lengths of their passes (zero-bubble, V-shaped, both ways).",
-        "why_unknown": "Why the schedule is not known.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "pipeline": Column.ident("Ranks that send to each other, directly or not, form one pipeline."),
+        "stage": Column.ident(
+            "Position in it, in the order in which activations go; with several stages a rank, of its first one."
+        ),
+        "basis": Column.text(
+            "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
+        ),
+        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
+        "window_ns": Column.time("Length of that window.", better=Better.LESS),
+        "compute_ns": Column.time("Time in which at least one compute kernel runs.", better=Better.LESS),
+        "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+        "p2p_calls": Column.count("Send and receive kernels of the window's steps.", is_compared=False),
+        "p2p_ns": Column.time("Sum of their durations, waiting included."),
+        "p2p_exposed_ns": Column.time("Exposed communication in the window that belongs to them."),
+        "p2p_wait_ns": Column.time("Part of it in which they wait for a peer; absent where some could not be matched."),
+        "bubble_ns": Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
+        "bubble_pct": Column.share("100 · bubble / window.", better=Better.LESS),
+        "schedule": Column.text(
+            "Its schedule, as the order of its passes and messages shows; absent where they fit none."
+        ),
+        "stages_per_rank": Column.count(
+            "Stages of the model on each rank; absent where that is not known.", adds=Adds.NONE
+        ),
+        "microbatches": Column.count("Microbatches of a step; absent where that is not known.", adds=Adds.NONE),
+        "expected_bubble_pct": Column.share(
+            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
+            "microbatches, of GPipe, 1F1B and their interleaved forms; absent for schedules whose bubble depends on "
+            "the lengths of their passes (zero-bubble, V-shaped, both ways)."
+        ),
+        "why_unknown": Column.text("Why the schedule is not known."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.group_roles import role_of_messages
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines import pipeline_shape
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -22,17 +23,20 @@ class PipelineMessages(Result):
     title: ClassVar[str] = "Messages between pipeline stages"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "call", "is_send", "peer", "message")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "call": "Position among the rank's communication operations.",
-        "message": "Position among the call's messages.",
-        "step": "Step that launched the call; absent for none.",
-        "start_ns": "Start of the call on the GPU.",
-        "end_ns": "End of the call on the GPU.",
-        "is_send": "Whether the rank sends it.",
-        "peer": "Global rank at the other end.",
-        "direction": "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
-        "else by the compute launched last before it; of a receive only by such a range. Absent where nothing tells.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "message": Column.ident("Position among the call's messages."),
+        "step": Column.ident("Step that launched the call; absent for none."),
+        "start_ns": Column.moment("Start of the call on the GPU."),
+        "end_ns": Column.moment("End of the call on the GPU."),
+        "is_send": Column.flag("Whether the rank sends it."),
+        "peer": Column.ident("Global rank at the other end."),
+        "direction": Column.text(
+            "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
+            "else by the compute launched last before it; of a receive only by such a range. Absent where "
+            "nothing tells."
+        ),
     }
 
 

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_launch_order
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -20,18 +21,24 @@ class PipelineSchedule(Result):
     title: ClassVar[str] = "Pipeline schedule"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "slot")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "slot": "Position among the rank's stretches.",
-        "step": "Step that launched it; absent for none.",
-        "phase": "forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights.",
-        "virtual_stage": "Stage of the model, as the schedule's ranges number it; absent without such ranges.",
-        "microbatch": "The microbatch's number, as the schedule's ranges have it; else how many stretches of that "
-        "phase the step had before: its number when each is computed once, in order.",
-        "start_ns": "Start of its first compute kernel.",
-        "end_ns": "End of its last one.",
-        "compute_ns": "Sum of its kernels' durations.",
-        "operations": "Its compute kernels.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "slot": Column.ident("Position among the rank's stretches."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "phase": Column.text(
+            "forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights."
+        ),
+        "virtual_stage": Column.ident(
+            "Stage of the model, as the schedule's ranges number it; absent without such ranges."
+        ),
+        "microbatch": Column.ident(
+            "The microbatch's number, as the schedule's ranges have it; else how many stretches of that "
+            "phase the step had before: its number when each is computed once, in order."
+        ),
+        "start_ns": Column.moment("Start of its first compute kernel."),
+        "end_ns": Column.moment("End of its last one."),
+        "compute_ns": Column.time("Sum of its kernels' durations.", better=Better.LESS),
+        "operations": Column.count("Its compute kernels."),
     }
 
 

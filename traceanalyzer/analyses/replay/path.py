@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.critical_path import CATEGORIES, critical_path
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.schema import NONE
 
 _WORK = ("compute", "comm", "copy", "host", "data")
@@ -22,18 +23,24 @@ class PathStretches(Result):
     title: ClassVar[str] = "Critical path, stretch by stretch"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("start_ns",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "start_ns": "Start on the common clock.",
-        "end_ns": "End: the next one's start.",
-        "rank": "Global rank that it runs on.",
-        "where": "`host`, or the stream.",
-        "category": "compute, copy, comm (a transfer: waiting is on no critical path), host (its work), data (the part "
-        "of that in the data loader), launch (latency), sync (a blocking call's own time and return), between_kernels "
-        "(the GPU's turnaround), unknown (what no dependency explains), before (began before the capture).",
-        "name": "The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",
-        "operator": "Operator that launched it, or around the launch that the host's work leads to.",
-        "phase": "Phase of the same.",
-        "step": "Step of the same; absent for none.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "start_ns": Column.moment("Start on the common clock."),
+        "end_ns": Column.moment("End: the next one's start."),
+        "rank": Column.ident("Global rank that it runs on."),
+        "where": Column.text("`host`, or the stream."),
+        "category": Column.text(
+            "compute, copy, comm (a transfer: waiting is on no critical path), host (its work), data (the part "
+            "of that in the data loader), launch (latency), sync (a blocking call's own time and return), "
+            "between_kernels (the GPU's turnaround), unknown (what no dependency explains), before (began before "
+            "the capture)."
+        ),
+        "name": Column.text(
+            "The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",
+            written=Written.KERNEL,
+        ),
+        "operator": Column.text("Operator that launched it, or around the launch that the host's work leads to."),
+        "phase": Column.text("Phase of the same."),
+        "step": Column.ident("Step of the same; absent for none."),
     }
 
 
@@ -42,15 +49,20 @@ class CriticalPath(Result):
 
     title: ClassVar[str] = "Critical path"
     keys: ClassVar[tuple[str, ...]] = ("rank", "category", "phase", "name")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank that it runs on.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank that it runs on."),
         "category": PathStretches.columns["category"],
-        "phase": "Phase of the work; absent for the rest.",
-        "name": "Operator behind the work, of an operation without one its own name; absent for the rest.",
-        "stretches": "How many of the path's stretches.",
-        "path_ns": "Their length.",
-        "window_ns": "Length of the path: the job's complete steps, of a capture without any all of it.",
-        "path_pct": "100 · path / window.",
+        "phase": Column.text("Phase of the work; absent for the rest."),
+        "name": Column.text(
+            "Operator behind the work, of an operation without one its own name; absent for the rest.",
+            written=Written.KERNEL,
+        ),
+        "stretches": Column.count("How many of the path's stretches."),
+        "path_ns": Column.time("Their length."),
+        "window_ns": Column.time(
+            "Length of the path: the job's complete steps, of a capture without any all of it.", better=Better.LESS
+        ),
+        "path_pct": Column.share("100 · path / window."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

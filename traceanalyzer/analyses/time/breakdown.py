@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
@@ -17,19 +18,35 @@ PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_
 _DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")
 """Columns that say nothing of a window in which something unknown runs: of them it may be any."""
 
-DEFINITIONS: Mapping[str, str] = {
-    "window_ns": "First start to last end of the rank's GPU operations (or of the steps looked at).",
-    "compute_ns": "Time in which at least one compute kernel runs: |∪compute|.",
-    "fused_ns": "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
-    "collective inside): how much of it is communication cannot be told.",
-    "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
-    "exposed_copy_ns": "Time in which a copy or memset but no compute or communication runs.",
-    "opaque_ns": "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold "
-    "is not known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node.",
-    "idle_ns": "Time in which nothing runs on the GPU.",
-    "comm_ns": "Time in which at least one communication operation runs: |∪comm|.",
-    "overlapped_comm_ns": "Communication time that is hidden under compute: comm − exposed comm.",
-    "overlap_pct": "100 · overlapped communication / communication; n/a without communication.",
+DEFINITIONS: Mapping[str, Column] = {
+    "window_ns": Column.time(
+        "First start to last end of the rank's GPU operations (or of the steps looked at).", better=Better.LESS
+    ),
+    "compute_ns": Column.time("Time in which at least one compute kernel runs: |∪compute|.", better=Better.LESS),
+    "fused_ns": Column.time(
+        "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
+        "collective inside): how much of it is communication cannot be told."
+    ),
+    "exposed_comm_ns": Column.time(
+        "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
+    ),
+    "exposed_copy_ns": Column.time(
+        "Time in which a copy or memset but no compute or communication runs.", better=Better.LESS
+    ),
+    "opaque_ns": Column.time(
+        "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold is not "
+        "known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node."
+    ),
+    "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+    "comm_ns": Column.time(
+        "Time in which at least one communication operation runs: |∪comm|.", is_secondary=True, better=Better.LESS
+    ),
+    "overlapped_comm_ns": Column.time(
+        "Communication time that is hidden under compute: comm − exposed comm.", is_secondary=True
+    ),
+    "overlap_pct": Column.share(
+        "100 · overlapped communication / communication; n/a without communication.", better=Better.MORE
+    ),
 }
 
 
@@ -38,7 +55,8 @@ class Breakdown(Result):
 
     title: ClassVar[str] = "GPU time of each rank's window by kind"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {"rank": "Global rank.", **DEFINITIONS}
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {"rank": Column.ident("Global rank."), **DEFINITIONS}
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return with_overlap(table)

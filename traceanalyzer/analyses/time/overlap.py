@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.breakdown import fused, known_only
 from traceanalyzer.analyses.time.intervals import union
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.model import RankTrace
 
@@ -19,17 +20,24 @@ class Overlap(Result):
 
     title: ClassVar[str] = "Overlap"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "comm_ns": "Time in which communication runs: |∪comm|.",
-        "comm_with_compute_ns": "Time in which communication and compute both run.",
-        "fused_ns": "Time in which a kernel runs that computes and communicates at once; it is compute here, so that "
-        "what it hides within itself is in no overlap.",
-        "overlap_pct": "100 · communication under compute / communication; n/a without communication.",
-        "copy_ns": "Time in which a copy or memset runs: |∪copy|.",
-        "copy_with_compute_ns": "Time in which a copy and compute both run.",
-        "copy_with_comm_ns": "Time in which a copy and communication both run.",
-        "copy_overlap_pct": "100 · copies under compute or communication / copies; n/a without copies.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "comm_ns": Column.time("Time in which communication runs: |∪comm|.", is_secondary=True, better=Better.LESS),
+        "comm_with_compute_ns": Column.time("Time in which communication and compute both run."),
+        "fused_ns": Column.time(
+            "Time in which a kernel runs that computes and communicates at once; it is compute here, so that what it "
+            "hides within itself is in no overlap."
+        ),
+        "overlap_pct": Column.share(
+            "100 · communication under compute / communication; n/a without communication.", better=Better.MORE
+        ),
+        "copy_ns": Column.time("Time in which a copy or memset runs: |∪copy|."),
+        "copy_with_compute_ns": Column.time("Time in which a copy and compute both run."),
+        "copy_with_comm_ns": Column.time("Time in which a copy and communication both run."),
+        "copy_overlap_pct": Column.share(
+            "100 · copies under compute or communication / copies; n/a without copies.", better=Better.MORE
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

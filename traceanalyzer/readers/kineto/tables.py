@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
+from traceanalyzer.rocm_names import runtime_activity
 
 _NO_ARGS = Args()
 
@@ -84,8 +85,10 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table = builder.table("gpu_ops")
     first_row = table.rows
     table.times(events)
-    table.texts("name", [event.name for event in events])
-    table.texts("activity", [_ACTIVITY[category]] * len(events))
+    names = [event.name for event in events]
+    table.texts("name", names)
+    activity = {name: runtime_activity(name) or _ACTIVITY[category] for name in set(names)}
+    table.texts("activity", [activity[name] for name in names])
     table.integers("device", _devices(events, args))
     table.integers("stream", _streams(events, args))
     table.integers("correlation", [arg.correlation for arg in args])

@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers.xplane.events import events
+from traceanalyzer.rocm_names import runtime_activity
 
 # Lines of other names repeat the streams' events by step, module and HLO operation.
 _STREAM = re.compile(r"^Stream\b.*?#?(\d+)")
@@ -14,8 +15,6 @@ _STREAM = re.compile(r"^Stream\b.*?#?(\d+)")
 _COPY = re.compile(r"^Memcpy([HDP])2([HDP])")
 
 _MEMORY = {"H": "Host", "D": "Device", "P": "Device"}
-
-_RUNTIME_COPY, _RUNTIME_FILL = "__amd_rocclr_copy", "__amd_rocclr_fill"
 
 
 def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
@@ -52,9 +51,9 @@ def _number(line: Any) -> int:
 
 
 def _activity(name: str) -> str:
-    if name.startswith(("Memcpy", _RUNTIME_COPY)):
+    if name.startswith("Memcpy"):
         return "memcpy"
-    return "memset" if name.startswith(("Memset", _RUNTIME_FILL)) else "kernel"
+    return "memset" if name.startswith("Memset") else runtime_activity(name) or "kernel"
 
 
 def _direction(name: str) -> str | None:

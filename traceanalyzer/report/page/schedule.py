@@ -7,8 +7,9 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 from traceanalyzer.report.words.parts import headline_steps
-from traceanalyzer.report.words.quantities import text
 
 MOST_BLOCKS = 4_000
 """Of a picture; a pipeline with more is left to its table."""
@@ -92,8 +93,8 @@ def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Block, ..
             100 * (end - start) / length_ns,
             str(phase),
             int(microbatch),
-            f"{phase} of microbatch {microbatch}{_in_stage(stage)}: {text(end - start, '_ns')}, "
-            f"compute {text(compute, '_ns')}",
+            f"{phase} of microbatch {microbatch}{_in_stage(stage)}: {text(end - start, Unit.NS)}, "
+            f"compute {text(compute, Unit.NS)}",
         )
         for start, end, compute, phase, microbatch, stage in own[columns].itertuples(index=False)
     )

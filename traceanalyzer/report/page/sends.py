@@ -8,7 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.groups import labels
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
-from traceanalyzer.report.words.quantities import text
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 MOST_RANKS = 64
 """Of a picture: it has a cell for every two ranks."""
@@ -73,7 +74,7 @@ def sends(results: Mapping[str, Result]) -> Sends | None:
     rows = tuple(_sender(int(rank), part, ranks, int(own["size_bytes"].max())) for rank, part in own.groupby("rank"))
     of_mean = received / max(received.mean(), 1)
     told = "; ".join(
-        f"rank {rank} receives {text(total, '_bytes')}, {share:.2f} × the mean"
+        f"rank {rank} receives {text(total, Unit.BYTES)}, {share:.2f} × the mean"
         for rank, total, share in zip(ranks, received, of_mean, strict=True)
     )
     return Sends(str(label), str(direction), int(own["calls"].max()), len(totals) - 1, ranks, f"R{told[1:]}.", rows)
@@ -84,7 +85,7 @@ def _sender(rank: int, own: pd.DataFrame, receivers: tuple[int, ...], most: int)
         Cell(
             receivers.index(int(peer)),
             round(int(size) / max(most, 1), 3),
-            f"rank {rank} {'keeps' if peer == rank else f'sends rank {peer}'} {text(size, '_bytes')}",
+            f"rank {rank} {'keeps' if peer == rank else f'sends rank {peer}'} {text(size, Unit.BYTES)}",
         )
         for peer, size in own[["peer", "size_bytes"]].itertuples(index=False)
     )

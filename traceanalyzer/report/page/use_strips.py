@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.words.quantities import text
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 KINDS = (("compute_ns", "compute"), ("exposed_comm_ns", "comm"), ("exposed_copy_ns", "copy"),
          ("opaque_ns", "unknown"))  # fmt: skip
@@ -40,7 +41,7 @@ def _strip(rank: int, own: pd.DataFrame) -> Strip:
     paths = tuple((kind, _path(own["bin"], tops[column], shares[column])) for column, kind in KINDS)
     window = int(own["bin_ns"].sum())
     busy = 100.0 * int(own["busy_ns"].sum()) / max(window, 1)
-    return Strip(rank, len(own), paths, text(window, "_ns"), text(busy, "_pct"))
+    return Strip(rank, len(own), paths, text(window, Unit.NS), text(busy, Unit.PCT))
 
 
 def _path(bins: pd.Series, tops: pd.Series, heights: pd.Series) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.words.quantities import text
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 NO_GPU_WORK = "No GPU work in this capture; here is the host."
 
@@ -54,7 +55,7 @@ def _over_ranks(own: pd.DataFrame) -> str:
     times = own.assign(time_ns=_time_ns(own))
     name = times.groupby("name", sort=False)["time_ns"].mean().idxmax()
     held = times.loc[times["name"] == name, "time_ns"]
-    least, most = text(float(held.min()), "_ns"), text(float(held.max()), "_ns")
+    least, most = text(float(held.min()), Unit.NS), text(float(held.max()), Unit.NS)
     of = " a step" if own["steps"].notna().all() else " in the capture"
     return f"{name}: {most}{of}" if least == most else f"{name}: {least} to {most}{of}, by rank"
 

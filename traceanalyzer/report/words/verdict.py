@@ -6,12 +6,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.columns import Unit
 from traceanalyzer.findings import Finding
+from traceanalyzer.quantities import digits, text
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import host
 from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
-from traceanalyzer.report.words.quantities import digits, text
 
 NOTABLE_PCT = 10.0
 """A part that takes less of the time is not worth a sentence."""
@@ -85,7 +86,7 @@ def _shares(split: Split) -> pd.DataFrame:
 def _length(split: Split, shares: pd.DataFrame) -> str:
     mean_ns = split.table["window_ns"].mean() / split.per
     compute = shares["compute_ns"]
-    what = f"A step takes {text(mean_ns, '_ns')}" if split.steps else f"The capture spans {text(mean_ns, '_ns')}"
+    what = f"A step takes {text(mean_ns, Unit.NS)}" if split.steps else f"The capture spans {text(mean_ns, Unit.NS)}"
     if split.opaque_pct:
         return (
             f"{what}. For {digits(split.opaque_pct)} % of it CUDA graphs run that were recorded as one operation each."
@@ -188,9 +189,9 @@ def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -
     unit = " a step" if split.steps else ""
     return [
         (
-            f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, '_ns')}{unit} "
+            f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, Unit.NS)}{unit} "
             f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(report, waiting)} for "
-            f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, '_ns')}{unit} ({digits(comm[waiting])} %)."
+            f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, Unit.NS)}{unit} ({digits(comm[waiting])} %)."
         ),
         (
             f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank "

@@ -12,12 +12,17 @@ Writer = Callable[[Report, Path], list[Path]]
 
 
 def write_html(
-    report: Report, folder: Path, *, plotlyjs: str = "inline", failures: list[Failure] | None = None
+    report: Report,
+    folder: Path,
+    *,
+    plotlyjs: str = "inline",
+    failures: list[Failure] | None = None,
+    beside: Path | None = None,
 ) -> list[Path]:
-    """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside it."""
+    """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside the reports' folders."""
     from traceanalyzer.report.writers import html
 
-    return html.write(report, folder, plotlyjs=plotlyjs, failures=failures)
+    return html.write(report, folder, plotlyjs=plotlyjs, failures=failures, beside=beside)
 
 
 def _write_csv(report: Report, folder: Path) -> list[Path]:

@@ -7,7 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer import quantities
 from traceanalyzer.analyses.communication.mesh import mesh
+from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
@@ -21,13 +23,18 @@ from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
 from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, host, quantities, verdict, wording
+from traceanalyzer.report.words import care, host, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
 
 def write(
-    report: Report, folder: Path, *, plotlyjs: str = "inline", failures: list[Failure] | None = None
+    report: Report,
+    folder: Path,
+    *,
+    plotlyjs: str = "inline",
+    failures: list[Failure] | None = None,
+    beside: Path | None = None,
 ) -> list[Path]:
     """Write `summary.html`.
 
@@ -35,13 +42,15 @@ def write(
         report: what to show.
         folder: where to write.
         plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
-            `directory` writes `plotly.min.js` beside it once, for many reports in one place.
+            `directory` puts it once beside the reports' folders, where there is a chart, for all of them.
+        beside: the folder in which the report's own will lie; that of `folder` unless given.
         failures: takes up the parts that could not be drawn; without it they are raised.
     """
     path = folder / "summary.html"
-    path.write_text(page(report, plotlyjs=plotlyjs, failures=failures), encoding="utf-8")
-    if plotlyjs == "directory":
-        return [path, assets.write_plotly(folder)]
+    text = page(report, plotlyjs=plotlyjs, failures=failures)
+    path.write_text(text, encoding="utf-8")
+    if plotlyjs == "directory" and f'"../{assets.plotly_name()}"' in text:
+        assets.write_plotly(beside or folder.parent)
     return [path]
 
 
@@ -117,7 +126,7 @@ def _head(report: Report) -> list[str]:
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
         mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
+        f"capture window {quantities.text(ranks['window_ns'].max(), Unit.NS)}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]

@@ -16,7 +16,14 @@ def write(
     *,
     plotlyjs: str = "inline",
     failures: list[Failure] | None = None,
+    beside: Path | None = None,
 ) -> list[Path]:
-    """Write the report into the folder in each format; returns the files. `failures` takes up parts that fail."""
-    writers: dict[str, Writer] = {**WRITERS, "html": partial(write_html, plotlyjs=plotlyjs, failures=failures)}
+    """Write the report into the folder in each format; returns the files.
+
+    `failures` takes up parts that fail; `beside` is the folder that the report's own will lie in.
+    """
+    writers: dict[str, Writer] = {
+        **WRITERS,
+        "html": partial(write_html, plotlyjs=plotlyjs, failures=failures, beside=beside),
+    }
     return [path for name in dict.fromkeys(formats) for path in writers[name](report, folder)]
