@@ -11,6 +11,8 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer.cli.snapshots import beside, report_alone, say, snapshots_in
+from traceanalyzer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,8 +50,14 @@ def report(folder: Path | None, **options: Any) -> int:
 
     console = Console(quiet=options["quiet"])
     options["gates"] = [gate.parse(text) for text in options["gates"]]
-    found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
-    load = load_options(options)
+    snapshots = snapshots_in(folder, options["trace_dir"])
+    try:
+        found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+    except InputError:
+        if not snapshots:
+            raise
+        return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
+    load, options["snapshots"] = load_options(options), snapshots
     done = [
         _one(found, run, load, name, target, options, console)
         for run, name, target in _targets(found, label, options["select"], options["output"])
@@ -57,6 +65,16 @@ def report(folder: Path | None, **options: Any) -> int:
     if options["open_page"] and done:
         click.launch(str(done[-1][0]))
     return int(any(has_failed for _, has_failed in done))
+
+
+def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
+    """The report of a folder that has memory snapshots and no traces."""
+    if options["gates"]:
+        raise UsageError(f"{place} has memory snapshots and no traces: --fail-on has nothing to look at")
+    page = report_alone(snapshots, place, options["output"], console)
+    if options["open_page"]:
+        click.launch(str(page))
+    return 0
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
@@ -84,7 +102,8 @@ def _one(
 
     with folder.whole(target, _source(run), _content(run, load, label)) as draft:
         made, outcomes, files = _analysed(found, run, load, label, draft.path, options, console)
-        written = draft.final(files)
+        memory, memory_files = beside(options["snapshots"], draft.path, label, console)
+        written = draft.final([*files, *memory_files])
     terminal.show(made, console)
     gates.show(outcomes, console)
     for note in draft.notes:
@@ -93,6 +112,7 @@ def _one(
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
+    say(memory, target, console)
     return page, gate.has_failed(outcomes)
 
 
