@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import traceanalyzer as ta
 from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import InputError
@@ -31,6 +32,27 @@ def test_one_file_a_rank_is_one_run(tmp_path):
     capture(tmp_path, "rank_0/worker.1764843241.pt.trace.json.gz", 0)
     capture(tmp_path, "rank_1/worker.1764843242.pt.trace.json.gz", 1, start_s=0.4)
     assert len(runs(tmp_path)) == 1
+
+
+def test_folders_name_the_ranks_where_files_of_all_bear_one_number(tmp_path):
+    for rank in (0, 1):
+        capture(tmp_path, f"rank_{rank}/worker_0.17648432{rank}0.pt.trace.json", start_s=rank / 10)
+    assert runs(tmp_path) == [
+        [("rank_0/worker_0.1764843200.pt.trace.json", (0,)), ("rank_1/worker_0.1764843210.pt.trace.json", (1,))]
+    ]
+
+
+@pytest.mark.parametrize(("start_s", "count"), [(0.5, 1), (4, 2)])
+def test_two_files_of_one_time_that_claim_one_rank_clash(tmp_path, start_s, count):
+    """They are not two runs: one process cannot record two captures at once."""
+    for name, start in (("a_worker_0.json", 0), ("b_worker_0.json", start_s)):
+        end = {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": (start + 3) * SECOND}
+        write(tmp_path / name, document([kernel(start * SECOND, 5), end], base_ns=10**18))
+    assert len(discover(tmp_path).runs) == count
+    said = [item.why for item in ta.load(tmp_path).skipped]
+    assert said == ["claims rank 0, which another file of this run has already; pick one with --trace-file"] * (
+        2 - count
+    )
 
 
 def test_repeated_captures_are_runs_in_order_of_time(tmp_path):

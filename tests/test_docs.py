@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.builders import rank_trace
-from traceanalyzer.analyses import run
+from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import cli
+from traceanalyzer.columns import Adds
 from traceanalyzer.findings import RULES
 
 ROOT = Path(__file__).parents[1]
@@ -18,24 +19,31 @@ METRICS, FINDINGS = ROOT / "docs" / "metrics.md", ROOT / "docs" / "findings.md"
 _HEAD = """# Every table and column
 
 Made from the code by `pytest tests/test_docs.py --update-golden`; a column's definition stands once, beside the code that
-computes it. Names end in their unit: `_ns` nanoseconds, `_bytes`, `_pct` per cent. The same names are in the API, CSV,
-JSON and Parquet. A value that cannot be known is absent (`NA`, null, an empty field), never 0.
+computes it. Names end in their unit: `_ns` nanoseconds, `_bytes`, `_pct` per cent. *Adds up* says what becomes of it when
+rows, steps or ranks are put together: a sum, the extreme of them, or derived anew from what adds up. The same names are in
+the API, CSV, JSON and Parquet; `summary.json` describes its tables and columns under `tables`. A value that cannot be known is absent (`NA`, null, an empty field), never 0.
 
 Tables marked *detail* have a row for each event: they are files of their own and not in `summary.json`.
 """
 
 
+def _adds(column) -> str:
+    return "" if column.adds is Adds.NONE else column.adds
+
+
 def metrics() -> str:
     parts = [_HEAD]
-    for name, result in run([rank_trace([("compute", 0, 1)])]).items():
+    for name, analysis in ANALYSES.items():
+        result = analysis.result
         mark = " · *detail*" if result.is_detail else ""
         parts.append(
             f"## {name}{mark}\n\n**{result.title}.** {result.meaning()}\n\nKey: {', '.join(f'`{k}`' for k in result.keys)}\n"
         )
         rows = "\n".join(
-            f"| `{column}` | {text.replace('|', chr(92) + '|')} |" for column, text in result.columns.items()
+            f"| `{column}` | {text.unit} | {_adds(text)} | {text.definition.replace('|', chr(92) + '|')} |"
+            for column, text in result.columns.items()
         )
-        parts.append(f"| column | definition |\n|---|---|\n{rows}\n")
+        parts.append(f"| column | unit | adds up | definition |\n|---|---|---|---|\n{rows}\n")
     return "\n".join(parts)
 
 

@@ -16,7 +16,7 @@ from traceanalyzer.errors import InputError, NotATraceError, TraceAnalyzerError,
 if TYPE_CHECKING:
     from traceanalyzer.analyses import Result
     from traceanalyzer.findings import Finding
-    from traceanalyzer.functions import analyse
+    from traceanalyzer.functions import analyse, what_if
     from traceanalyzer.loading import load
     from traceanalyzer.model import RankTrace, TraceSet
 
@@ -35,6 +35,7 @@ __all__ = [
     "analyse",
     "find",
     "load",
+    "what_if",
 ]
 
 
@@ -61,9 +62,9 @@ def __getattr__(name: str) -> Any:
         return getattr(model, name)
     from traceanalyzer.analyses import ANALYSES, Result
     from traceanalyzer.findings import Finding
-    from traceanalyzer.functions import analyse, function_of
+    from traceanalyzer.functions import analyse, function_of, what_if
 
-    named = {"Finding": Finding, "Result": Result, "analyse": analyse}
+    named = {"Finding": Finding, "Result": Result, "analyse": analyse, "what_if": what_if}
     if name in named:
         return named[name]
     if name in ANALYSES:

@@ -85,11 +85,11 @@ def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
 def numbered(captures: Sequence[Capture]) -> list[Capture]:
     """Give the files that name no rank the free numbers, in natural order; one process's captures share one."""
     taken = _ranks([capture for capture in captures if not capture.is_numbered_by_order])
-    unnamed = sorted({_process(c.path) for c in captures if c.is_numbered_by_order}, key=natural)
+    unnamed = sorted({process(c.path) for c in captures if c.is_numbered_by_order}, key=natural)
     free = [number for number in range(len(unnamed) + len(taken)) if number not in taken]
     rank = dict(zip(unnamed, free, strict=False))
     return [
-        replace(c, hint=RankHint(rank[_process(c.path)], FILE_ORDER)) if c.is_numbered_by_order else c for c in captures
+        replace(c, hint=RankHint(rank[process(c.path)], FILE_ORDER)) if c.is_numbered_by_order else c for c in captures
     ]
 
 
@@ -111,7 +111,8 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _process(path: Path) -> str:
+def process(path: Path) -> str:
+    """What the files of one process's captures share: their path, without the time that PyTorch's handler adds."""
     return str(path.with_name(_CAPTURE_TIME.sub("", path.name)))
 
 
@@ -185,12 +186,18 @@ def _has_ended(group: list[Capture], time_ns: int) -> bool:
 
 
 def _is_mixed(captures: list[Capture]) -> bool:
-    times: dict[int, list[int]] = defaultdict(list)
-    for capture in captures:
+    times: dict[int, list[Capture]] = defaultdict(list)
+    for capture in sorted(captures, key=lambda capture: capture.start_ns):
         for rank in capture.ranks:
-            times[rank].append(capture.start_ns)
-    repeats = any(max(starts) - min(starts) > DISTINCT_NS for starts in times.values())
+            times[rank].append(capture)
+    repeats = any(_follow(one, two) for own in times.values() for one, two in pairwise(own))
     return repeats or _has_several_sizes(captures)
+
+
+def _follow(one: Capture, two: Capture) -> bool:
+    """Whether one process may have made both, one after the other: captures of one time that claim one rank clash."""
+    is_later = two.start_ns - one.start_ns > DISTINCT_NS
+    return is_later and not (one.end_ns is not None and two.start_ns < one.end_ns)
 
 
 def _has_several_sizes(captures: Sequence[Capture]) -> bool:

@@ -7,14 +7,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceanalyzer.clustering import RUN_INFO, Capture, Run, merged, natural, numbered, run_of, runs_of
+from traceanalyzer.clustering import (
+    RUN_INFO,
+    SAME_RUN_NS,
+    Capture,
+    Run,
+    merged,
+    natural,
+    numbered,
+    process,
+    run_of,
+    runs_of,
+)
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.model import Skipped, printable
 from traceanalyzer.readers import Header, RankHint, reader_of
 
 EXPECTED = (
     ".json or .json.gz files of the PyTorch profiler; of Nsight Systems .nsys-rep files or their exports, .sqlite "
-    "files or folders of Parquet; .json or .db files of rocprofv3"
+    "files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX"
 )
 """What a trace may be, for people."""
 
@@ -48,7 +59,7 @@ def discover(folder: Path) -> Found:
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
     by_folder: dict[Path, list[Capture]] = {}
-    for capture in captures:
+    for capture in _told_apart(captures, folder):
         by_folder.setdefault(_run_folder(capture.path, folder), []).append(capture)
     runs = [
         run
@@ -111,11 +122,23 @@ def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
 
 
 def _with_ends(captures: list[Capture]) -> list[Capture]:
-    """When those ended that say nowhere which rank they are: only time tells then whether they are one job's."""
+    """When those ended that say nowhere which rank they are, or the same as others: time tells then what they are."""
     unnamed = [capture for capture in captures if capture.is_numbered_by_order]
-    if len(unnamed) < 2:
-        return captures
-    return [replace(c, end_ns=_end_ns(c.path)) if c.is_numbered_by_order else c for c in captures]
+    asked = {c.path for c in unnamed} if len(unnamed) > 1 else set()
+    asked |= {one.path for one, two in _near_claims(captures) if one.header.ranks is None or two.header.ranks is None}
+    return [replace(c, end_ns=_end_ns(c.path)) if c.path in asked else c for c in captures]
+
+
+def _near_claims(captures: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
+    """Captures that claim one rank within a minute of each other, but not as one process's are called: in pairs."""
+    last: dict[int, Capture] = {}
+    for capture in sorted((c for c in captures if not c.is_numbered_by_order), key=lambda c: c.start_ns):
+        for rank in capture.ranks:
+            before = last.get(rank, capture)
+            is_near = capture.start_ns - before.start_ns < SAME_RUN_NS
+            if is_near and process(before.path) != process(capture.path):
+                yield before, capture
+            last[rank] = capture
 
 
 def _end_ns(path: Path) -> int | None:
@@ -145,11 +168,30 @@ def _why_none(path: Path) -> str:
 
 def _hint(path: Path) -> RankHint | None:
     """The rank in a path: `rank_3`, `rank3`, `worker_3` in the file's name, else in the nearest folder's."""
-    for part in (path.name, *reversed(path.parts[:-1])):
-        match = _RANK_IN_NAME.search(part)
-        if match:
-            return RankHint(int(match[1]), "path")
-    return None
+    return _named_in((path.name,)) or _named_in(path.parent.parts)
+
+
+def _named_in(parts: Sequence[str]) -> RankHint | None:
+    matches = (_RANK_IN_NAME.search(part) for part in reversed(parts))
+    return next((RankHint(int(match[1]), "path") for match in matches if match), None)
+
+
+def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:
+    """The captures; where files of several ranks' folders bear one number (`rank_1/worker_0`) the folders decide.
+
+    Only the files of one run, whose heads name no rank, speak of each other so.
+    """
+    folder_ranks = {c.path: _named_in(c.path.relative_to(top).parent.parts) for c in captures if c.header.ranks is None}
+    under: dict[tuple[Path, int], set[int]] = {}
+    for capture in captures:
+        own, around = _named_in((capture.path.name,)), folder_ranks.get(capture.path)
+        if own and around:
+            under.setdefault((_run_folder(capture.path, top), own.rank), set()).add(around.rank)
+    shared = {place for (place, _), ranks in under.items() if len(ranks) > 1}
+    return [
+        replace(c, hint=folder_ranks[c.path]) if folder_ranks.get(c.path) and _run_folder(c.path, top) in shared else c
+        for c in captures
+    ]
 
 
 def _run_folder(path: Path, top: Path) -> Path:

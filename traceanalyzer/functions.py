@@ -4,11 +4,17 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from textwrap import fill
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from traceanalyzer.analyses import ANALYSES, Result, run, thresholds_of
+from traceanalyzer.analyses.replay.answer import Answer, answer
+from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TraceSet
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.replay.change import Change
+    from traceanalyzer.analyses.replay.replay import Replay
 
 
 def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> dict[str, Result]:
@@ -34,6 +40,23 @@ def loaded(traces: TraceSet) -> TraceSet:
     return traces
 
 
+def what_if(traces: TraceSet, *changes: "Change | str") -> "Answer":
+    """How long a step takes in the job replayed with the changes, made together.
+
+        ta.what_if(traces, "rank 7=peers")
+        ta.what_if(traces, "host none", "operator aten::mm=2x")
+
+    A text is a part of the job, what it is of (ranks, or a name) where that is needed, and what becomes of it, as on
+    the command line.
+
+    Raises:
+        UsageError: a change makes no sense.
+        InputError: the job cannot be replayed.
+    """
+    found = cast("Replay", analyse(traces, "replay")["replay"])
+    return answer(found, [read_change(change) if isinstance(change, str) else change for change in changes])
+
+
 @cache
 def function_of(name: str) -> Callable[..., Result]:
     """The analysis as a function `name(traces, *, thresholds)`, with its Result's definition as its docstring."""
@@ -41,7 +64,7 @@ def function_of(name: str) -> Callable[..., Result]:
     def function(traces: TraceSet, **thresholds: Any) -> Result:
         return analyse(traces, name, **thresholds)[name]
 
-    gives: type[Result] = inspect.signature(ANALYSES[name].across).return_annotation
+    gives: type[Result] = ANALYSES[name].result
     thresholds = thresholds_of([name])
     function.__name__ = function.__qualname__ = name
     function.__module__ = "traceanalyzer"
@@ -55,7 +78,7 @@ def function_of(name: str) -> Callable[..., Result]:
 
 
 def _docstring(gives: type[Result], thresholds: dict[str, Any]) -> str:
-    columns = [_line(column, definition) for column, definition in gives.columns.items()]
+    columns = [_line(name, column.definition) for name, column in gives.columns.items()]
     defaults = [_line(key, f"{value!r} unless given.") for key, value in thresholds.items()]
     parts = [gives.meaning(), "\n".join(["Columns:", *columns])]
     return "\n\n".join([*parts, "\n".join(["Thresholds:", *defaults])] if defaults else parts)

@@ -1,15 +1,17 @@
 """From files to ranks in memory: the library's `load`, and one capture at a time for `scale`."""
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, pairwise
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, reader_of
@@ -36,6 +38,8 @@ _MOST_NAMED = 16
 _MOST_RANKS = 1_000_000
 
 Source = str | PathLike[str]
+
+T = TypeVar("T")
 
 
 def load(
@@ -70,11 +74,11 @@ def load(
     run = found.runs[-1]
     traces: dict[int, RankTrace] = {}
     skipped = list(found.skipped)
-    for capture in run.captures:
-        for trace in read_capture(capture, options, skipped):
-            rank = claimed_rank(trace.meta, traces, capture, skipped)
-            if rank is not None:
-                traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
+    read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
+    for capture, trace in with_gpu_work(read, lambda pair: pair[1].meta, skipped):
+        rank = claimed_rank(trace.meta, traces, capture, skipped)
+        if rank is not None:
+            traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
     require_ranks(traces, found, skipped)
     ordered = tuple(traces[rank] for rank in sorted(traces))
     notes = (*other_runs(found), *notes_of({trace.rank: trace.meta for trace in ordered}, options.ranks))
@@ -109,9 +113,23 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     try:
         for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
             if options.ranks is None or trace.rank in options.ranks:
-                yield from _selected(_with_rules(trace, options.rules), options.selection, skipped)
+                whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
+                yield from _selected(whole, options.selection, skipped)
     except InputError as error:
         skipped.append(Skipped(printable(str(capture.path)), str(error).removeprefix(f"{capture.path}: ")))
+
+
+def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
+    """With the operators of its replayed graphs, where a trace of their capture lies beside it."""
+    for file in captures_beside(path) if has_replays(trace) else ():
+        reader = reader_of(file)
+        try:
+            ranks = reader.read(file, RankHint(trace.rank, FILE_ORDER), rules) if reader else ()
+            same = next((other for other in ranks if other.rank == trace.rank), None)
+        except InputError:
+            continue
+        trace = trace if same is None else with_captured_operators(trace, same)
+    return trace
 
 
 def _with_rules(trace: RankTrace, rules: KindRules) -> RankTrace:
@@ -124,6 +142,19 @@ def _selected(trace: RankTrace, selection: Selection, skipped: list[Skipped]) ->
         yield select(trace, selection)
     except UsageError as error:
         skipped.append(Skipped(f"rank {trace.rank}", str(error)))
+
+
+def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped: list[Skipped]) -> list[T]:
+    """The ranks with GPU work; all of them where none has any, for a report of the host.
+
+    What has none beside others that do, a process that drives no GPU, is named in `skipped`.
+    """
+    held = [rank for rank in ranks if not meta_of(rank).is_host_only]
+    if not held:
+        return list(ranks)
+    left_out = [meta_of(rank) for rank in ranks if meta_of(rank).is_host_only]
+    skipped += [Skipped(", ".join(meta.files), "has no GPU work, unlike other files of the run") for meta in left_out]
+    return held
 
 
 def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skipped: list[Skipped]) -> int | None:
@@ -186,15 +217,17 @@ def notes_of(
     return tuple(notes)
 
 
-def other_runs(found: Found) -> tuple[str, ...]:
-    """Says that the newest of several runs was taken, and which they are."""
-    *others, newest = (name_of(run) for run in found.runs)
+def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
+    """Says which of several runs was taken (the newest unless another is given), and which the others are."""
+    taken = taken or found.runs[-1]
+    others = [name_of(run) for run in found.runs if run is not taken]
     if not others:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     named = ", ".join(others[:_MOST_NAMED]) + more
-    return (f"The folder holds {what} ({named}); this is the newest one, {newest}. --select all analyses each.",)
+    here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name_of(taken)}"
+    return (f"The folder holds {what} ({named}); this is {here}. --select all analyses each.",)
 
 
 def name_of(run: Run) -> str:
@@ -228,7 +261,7 @@ def label_of(path: Path) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.nsys-rep$|_pqtdir$", "", name)
+    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$", "", name)
 
 
 def parse_ranks(text: str | None) -> frozenset[int] | None:

@@ -34,7 +34,7 @@ class RankMeta:
     """Where the rank's number comes from: `distributedInfo`, `path`, `file order`, `NCCL payload`, …"""
     files: tuple[str, ...]
     format: str
-    """`kineto`, `nsys` or `rocprofv3`."""
+    """`kineto`, `nsys`, `rocprofv3` or `xplane`."""
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None
@@ -45,6 +45,8 @@ class RankMeta:
     versions: Mapping[str, str] = field(default_factory=dict)
     capture_start_ns: int | None = None
     capture_end_ns: int | None = None
+    is_host_only: bool = False
+    """The capture has no GPU work: what there is to say is of the host."""
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded."""

@@ -18,6 +18,13 @@ _PASSES = {"fwd": "conv forward", "bwd": "conv data grad", "wrw": "conv weight g
 _CK_PLAIN = re.compile(r"\bck::(?:\w+::)*(?:\(anonymous namespace\)::)?kernel_(?P<what>\w+)")
 
 
+def runtime_activity(kernel: str) -> str | None:
+    """`memset` or `memcpy` for the kernels with which HIP itself fills and copies memory; `None` for others."""
+    if not kernel.startswith("__amd_rocclr_"):
+        return None
+    return "memset" if "fill" in kernel else "memcpy" if "copy" in kernel else None
+
+
 def _tensile(match: re.Match[str], _: str) -> str:
     layout = _LAYOUT.get((match["a"], match["b"]), "")
     dtype = _ELEMENTS.get(match["types"]) or _ELEMENTS.get(match["types"][0], "")

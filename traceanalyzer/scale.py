@@ -1,12 +1,11 @@
 """Which processes run the per-rank work, and how their small tables come together as Results."""
 
 import gc
-import heapq
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
@@ -16,16 +15,21 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
-from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks
+from traceanalyzer.failures import Failure, warn
+from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 
 PARALLEL_ABOVE_BYTES = 24 << 20
 
 PARALLEL_ABOVE_FILES = 16
 """Below both, a second process takes longer to start than it saves."""
+
+ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
+"""A rank of which one of these cannot be computed is left out whole."""
 
 Visitor = Callable[[RankTrace], None]
 """Called with each rank in the process that read it; must be picklable."""
@@ -41,12 +45,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All Results of one run, and what was left out."""
+    """All Results of one run, what was left out, and what could not be computed: its Results are empty."""
 
     results: dict[str, Result]
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
     claims: Claims
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class _Done:
     capture: Capture
     ranks: tuple[tuple[RankMeta, dict[str, pd.DataFrame]], ...]
     skipped: tuple[Skipped, ...]
+    failures: tuple[Failure, ...]
 
 
 def summarise(
@@ -67,6 +73,7 @@ def summarise(
     jobs: int | None = None,
     progress: Progress | None = None,
     most_operations: int = MOST_OPERATIONS,
+    is_guarded: bool = False,
     **thresholds: Any,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
@@ -79,29 +86,36 @@ def summarise(
         jobs: processes; `None` takes as many as there are files and cores when the input is large.
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
+        is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(_reduce_capture, options=options, names=wanted, thresholds=thresholds)
+    work = partial(_reduce_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
     parts: dict[int, dict[str, pd.DataFrame]] = {}
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
-    skipped = list(found.skipped)
+    skipped, failures = list(found.skipped), list[Failure]()
     files = _each(work, run.captures, _processes(run, jobs), progress)
     ordered = sorted(_thinned(files, most_operations), key=_order(run))
     for done in ordered:
         skipped += done.skipped
-        for meta, tables in done.ranks:
-            rank = claimed_rank(meta, parts, done.capture, skipped)
-            if rank is not None:
-                parts[rank], metas[rank] = tables, meta
-                claims[done.capture.path, meta.rank] = rank
+        failures += done.failures
+    read = [(done.capture, meta, tables) for done in ordered for meta, tables in done.ranks]
+    for capture, meta, tables in with_gpu_work(read, lambda one: one[1], skipped):
+        rank = claimed_rank(meta, parts, capture, skipped)
+        if rank is not None:
+            parts[rank], metas[rank] = tables, meta
+            claims[capture.path, meta.rank] = rank
+    if not parts and failures:
+        raise RuntimeError(failures[0].sentence)
     require_ranks(parts, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
-    return Summary(combine(parts, wanted, **thresholds), tuple(skipped), notes, claims)
+    results = combine(parts, wanted, failures if is_guarded else None, **thresholds)
+    warn(failures)
+    return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
 
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
@@ -111,38 +125,80 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
         pass
 
 
+def with_timelines(
+    summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: int | None = None
+) -> Summary:
+    """The summary with these ranks' operations in its timeline: their files are read again where it let them go."""
+    timeline = summary.results["timeline"].table
+    own = {claim: rank for claim, rank in summary.claims.items() if rank in set(ranks) - set(timeline["rank"])}
+    if not own or timeline.empty:
+        return summary
+    paths = {path for path, _ in own}
+    wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
+    work = partial(_timelines, options=options, claims=own)
+    parts: dict[int, pd.DataFrame] = dict(list(timeline.groupby("rank")))
+    for found in _each(work, wanted.captures, _processes(wanted, jobs), None):
+        parts |= found
+    made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
+    return replace(summary, results={**summary.results, "timeline": made})
+
+
+def _timelines(capture: Capture, options: LoadOptions, claims: Claims) -> dict[int, pd.DataFrame]:
+    return {
+        claims[capture.path, trace.rank]: reduce_rank(trace, ["timeline"])["timeline"]
+        for trace in read_capture(capture, options, [])
+        if (capture.path, trace.rank) in claims
+    }
+
+
 def _thinned(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
     """The files as they come, with no more operations for the timeline than a report shows.
 
-    A row for every operation of a thousand ranks would fill the memory: those of the ranks that lose least time, idle
-    or in exposed communication, are let go.
+    A row for every operation of a thousand ranks would fill the memory: those of the ranks that are most like the
+    others are let go.
     """
-    held: list[tuple[int, int, int, dict[str, pd.DataFrame]]] = []
-    total, place = 0, count()
+    held: dict[int, dict[str, pd.DataFrame]] = {}
+    lost: dict[int, int] = {}
+    place = count()
     for done in done_files:
         for _, tables in done.ranks:
-            rows = len(tables.get("timeline", ()))
-            if rows:
-                lost = (
-                    tables["breakdown"][["idle_ns", "exposed_comm_ns"]].to_numpy().sum() if "breakdown" in tables else 0
-                )
-                heapq.heappush(held, (int(lost), next(place), rows, tables))
-                total += rows
+            if len(tables.get("timeline", ())):
+                number = next(place)
+                held[number], lost[number] = tables, _lost_ns(tables)
+        total = sum(len(tables["timeline"]) for tables in held.values())
         while total > most and len(held) > 1:
-            _, _, rows, tables = heapq.heappop(held)
+            least = most_unlike_first(lost)[-1]
+            tables = held.pop(least)
+            del lost[least]
+            total -= len(tables["timeline"])
             tables["timeline"] = pd.DataFrame()
-            total -= rows
         yield done
 
 
+def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
+    """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
+    if "breakdown" not in tables:
+        return 0
+    return int(tables["breakdown"][["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
+
+
 def _reduce_capture(
-    capture: Capture, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]
+    capture: Capture,
+    options: LoadOptions,
+    names: tuple[str, ...],
+    thresholds: Mapping[str, Any],
+    *,
+    is_guarded: bool,
 ) -> _Done:
     skipped: list[Skipped] = []
-    ranks = tuple(
-        (trace.meta, reduce_rank(trace, names, **thresholds)) for trace in read_capture(capture, options, skipped)
-    )
-    return _Done(capture, ranks, tuple(skipped))
+    failures: list[Failure] = []
+    ranks = [
+        (trace.meta, reduce_rank(trace, names, failures if is_guarded else None, **thresholds))
+        for trace in read_capture(capture, options, skipped)
+    ]
+    lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
+    skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
+    return _Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
 
 
 def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:

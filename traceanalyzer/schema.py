@@ -35,6 +35,7 @@ GPU_OPS: Mapping[str, str] = MappingProxyType(
         "grid": _CATEGORY,  # "24x1x1"
         "block": _CATEGORY,
         "graph_node": _MAYBE_INT,
+        "captured_ns": _MAYBE_INT,  # of a replayed graph: its launch among the operators that captured it
     }
 )
 """Kernels, copies and memsets of one rank, sorted by start."""
@@ -46,6 +47,7 @@ API_CALLS: Mapping[str, str] = MappingProxyType(
         "name": _CATEGORY,
         "thread": _INT,
         "correlation": _INT,
+        "kernel": _CATEGORY,  # that it launches, where the call itself says it (ROCm)
         "has_gpu_op": "bool",  # a GPU operation of the process has its correlation id, on whatever GPU
     }
 )
@@ -72,6 +74,9 @@ RANGES: Mapping[str, str] = MappingProxyType(
     {"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT, "domain": _CATEGORY}
 )
 """The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
+
+XLA_MODULES = "XLA module"
+"""Domain of ranges that are runs of a module that XLA compiled."""
 
 FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
 """Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`, without built-in functions."""

@@ -1,6 +1,5 @@
 """Which step each GPU operation belongs to, and the window that is looked at."""
 
-import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,7 @@ import pandas as pd
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.schema import NONE, STEPS, conform
-
-PROFILER_STEP = "ProfilerStep#*"
-
-GUESSES = (PROFILER_STEP, "step[_ #:]*[0-9]*", "iter*[_ #:]*[0-9]*", "train_step*", "training_step*")
-"""Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
+from traceanalyzer.step_ranges import is_iteration, some, step_ranges
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
@@ -51,13 +46,15 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
 
     A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
     operation's start to the next step's first operation's start; the last one is open and ends with its last
-    operation. A step is partial when a kernel launch of it has no GPU operation in the capture, or when the file is
-    cut off.
+    operation. An operation that runs before the step before its own has begun (the next step's prefetched copy, when
+    the host runs ahead) is no step's first one: steps begin in order, and their windows lie end to end. A step that
+    has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation in the
+    capture, or when the file is cut off.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
     """
-    found = _step_ranges(trace, selection.step_range)
+    found = step_ranges(trace, selection.step_range)
     launch = trace.gpu_ops["launch"].to_numpy()
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
@@ -100,24 +97,6 @@ def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
     return inside
 
 
-def _step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
-    names = trace.ranges["name"].cat.categories
-    for glob in (pattern,) if pattern else GUESSES:
-        matching = fnmatch.filter(names, glob)
-        if matching:
-            ranges = trace.ranges[trace.ranges["name"].isin(matching)]
-            return _outermost(ranges)
-    if pattern:
-        raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {_some(list(names))}")
-    return trace.ranges.iloc[:0]
-
-
-def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
-    """Drop ranges that lie inside an earlier one: steps do not nest."""
-    reach = ranges["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
-    return ranges[ranges["start_ns"] >= reach].reset_index(drop=True)
-
-
 def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Row of the step whose host range holds each API call's start, whatever its thread."""
     calls = trace.api_calls["start_ns"].to_numpy()
@@ -136,7 +115,7 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE
     # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
-    first = starts[held].groupby(op_step[held]).min().astype("Int64").reindex(range(len(found)))
+    first = _first_starts(starts.to_numpy()[held], op_step[held], len(found))
     last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
     next_first = first.shift(-1).bfill()
@@ -156,6 +135,20 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
     return conform(frame, STEPS)
 
 
+def _first_starts(starts: np.ndarray, step: np.ndarray, steps: int) -> pd.Series:
+    """For each step the start of its first operation that no earlier step begins after; absent without one."""
+    order = np.lexsort((starts, step))
+    starts, ends = starts[order], np.searchsorted(step[order], np.arange(steps), side="right")
+    first: list[int | None] = []
+    begun, past = np.iinfo(np.int64).min, 0
+    for end in ends.tolist():
+        own = starts[past:end]
+        place = np.searchsorted(own, begun)
+        first.append(int(own[place]) if place < len(own) else None)
+        begun, past = first[-1] if first[-1] is not None else begun, end
+    return pd.Series(pd.array(first, dtype="Int64"), index=range(steps))
+
+
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Steps with a launch whose GPU operation the capture does not have; all of a file that is cut off."""
     if trace.meta.is_truncated:
@@ -168,7 +161,9 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
 
 
 def _numbers(names: pd.Series) -> np.ndarray:
-    """The number that ends each name; ordinals where a name has none or two share one."""
+    """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
+    if any(map(is_iteration, names)):
+        return np.arange(len(names))
     text = names.str.extract(r"(\d+)\D*$")[0]
     if text.isna().any() or text.duplicated().any():
         return np.arange(len(names))
@@ -185,7 +180,7 @@ def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
     if chosen.empty:
         raise UsageError(
             f"--steps {wanted}: rank {trace.rank} has no such step with GPU operations; "
-            + _some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
+            + some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
         )
     numbers = tuple(int(number) for number in chosen["step"])
     return Window(int(chosen["start_ns"].min()), int(chosen["end_ns"].max()), steps_text(numbers), numbers)
@@ -222,10 +217,3 @@ def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
     high = (int(last) if last else None) if colon else low
     numbers = with_window["step"]
     return with_window[(numbers >= low) & ((numbers <= high) if high is not None else True)]
-
-
-def _some(names: list[str], most: int = 8) -> str:
-    if not names:
-        return "it has none"
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"it has {', '.join(names[:most])}{more}"

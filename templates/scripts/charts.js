@@ -1,13 +1,25 @@
 "use strict";
 // Charts: plotly's script is unpacked, and each chart drawn, when the first of them scrolls into view.
-(() => {
+(async () => {
   const figures = [...document.querySelectorAll("script.figure")];
   if (!figures.length) return;
+  // Base85 as Python's b85encode writes it, with / for <: five digits are four bytes. Before it stands how many bytes are padding.
+  const unpacked85 = (text) => {
+    const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;/=>?@^_`{|}~", value = new Uint8Array(128);
+    for (let at = 0; at < 85; at += 1) value[digits.charCodeAt(at)] = at;
+    const bytes = new Uint8Array((text.length - 1) / 5 * 4);
+    for (let at = 1, to = 0; at < text.length; to += 4) {
+      let word = 0;
+      for (let place = 0; place < 5; place += 1) word = word * 85 + value[text.charCodeAt(at++)];
+      bytes[to] = word >>> 24; bytes[to + 1] = word >>> 16; bytes[to + 2] = word >>> 8; bytes[to + 3] = word;
+    }
+    return bytes.subarray(0, bytes.length - Number(text[0]));
+  };
   let loading = null;
   const load = () => (loading ??= new Promise((resolve, reject) => {
     const packed = document.getElementById("plotly-packed"), script = document.createElement("script");
-    if (!packed) { script.src = "plotly.min.js"; script.onload = resolve; script.onerror = reject; document.head.append(script); return; }
-    globalThis.TA.inflate(JSON.parse(packed.textContent)).then((bytes) => {
+    if (!packed) { script.src = JSON.parse(document.getElementById("plotly-place").textContent); script.onload = resolve; script.onerror = reject; document.head.append(script); return; }
+    globalThis.TA.inflated(unpacked85(JSON.parse(packed.textContent))).then((bytes) => {
       // The page's policy lists the hash of exactly this text.
       script.textContent = new TextDecoder().decode(bytes); document.head.append(script); resolve();
     }, reject);
@@ -37,7 +49,12 @@
     await globalThis.Plotly.react(holder, figure.data.filter((trace) => trace.visible !== false), themed(figure), { responsive: true, displayModeBar: false });
     holder.dataset.drawn = "yes";
   };
-  const all = figures.map((source) => [document.getElementById(source.dataset.for), JSON.parse(source.textContent)]);
+  // A long figure is a text: deflated, in base64.
+  const figureOf = async (source) => {
+    const content = JSON.parse(source.textContent);
+    return typeof content === "string" ? JSON.parse(new TextDecoder().decode(await globalThis.TA.inflate(content))) : content;
+  };
+  const all = await Promise.all(figures.map(async (source) => [document.getElementById(source.dataset.for), await figureOf(source)]));
   const watch = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
     watch.unobserve(entry.target); draw(...all.find(([holder]) => holder === entry.target));
   }), { rootMargin: "200px" });

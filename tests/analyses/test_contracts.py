@@ -5,12 +5,23 @@ import pytest
 from tests.builders import rank_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, combine, reduce_rank, run
+from traceanalyzer.columns import Unit, unit_of
 from traceanalyzer.model import RankMeta, make_trace
 
 OPS = [("compute", 0, 10, 1), ("comm", 5, 20, 2), ("copy", 30, 40, 12)]
 STEPS = [(0, 10), (10, 20)]
 
-UNITS = ("_ns", "_bytes", "_pct", "_ratio", "_per_s", "_flops")
+NUMBERS = {
+    Unit.NS,
+    Unit.BYTES,
+    Unit.FLOPS,
+    Unit.PCT,
+    Unit.GB_PER_S,
+    Unit.TFLOPS_PER_S,
+    Unit.COUNT,
+    Unit.NUMBER,
+    Unit.ID,
+}
 
 
 def empty_rank():
@@ -42,7 +53,32 @@ def test_keys_are_unique_and_columns_described_on_samples(run_name):
         assert result.title, name
         assert result.keys, name
         assert not frame.duplicated(list(result.keys)).any(), name
-        assert all(result.columns.values()), name
+        for column, meant in result.columns.items():
+            values = frame[column].dropna()
+            where = f"{name}.{column}"
+            assert meant.definition, where
+            kind = "flag" if values.dtype.kind == "b" else "number" if values.dtype.kind in "iuf" else "text"
+            if len(values):
+                told = "number" if meant.unit in NUMBERS else "flag" if meant.unit is Unit.FLAG else "text"
+                assert told == kind, f"{where}: {meant.unit} of {values.dtype}"
+
+
+def test_a_columns_unit_is_the_ending_of_its_name():
+    told = {
+        f"{name}.{column}": (meant.unit, unit_of(column))
+        for name, known in ANALYSES.items()
+        for column, meant in known.result.columns.items()
+    }
+    assert {
+        where: units for where, units in told.items() if units[0] != units[1] and (units[1] or units[0].has_ending)
+    } == {}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_runs_are_joined_by_columns_that_are_there_and_judged_by_one_time(name):
+    known = ANALYSES[name].result
+    assert set(known.keys) | set(known.joined_by) <= set(known.columns)
+    assert sum(column.leads for column in known.columns.values()) <= 1
 
 
 @pytest.mark.parametrize("name", ANALYSES)

@@ -9,7 +9,7 @@ import sys
 import pandas as pd
 import pytest
 
-from tests.builders import document, kernel, write
+from tests.builders import document, host, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.cli import cli, run
 
@@ -139,6 +139,35 @@ def test_all_runs_of_a_folder(tmp_path):
     assert "1 other run" in summary(tmp_path / "one")["notes"][0]
 
 
+def several_runs(tmp_path, *, bad):
+    """Three runs of one rank, a hundred seconds apart; those in `bad` hold nothing of PyTorch's."""
+    for number in range(3):
+        at = number * 100_000_000
+        events = [host(at, 5, name="x", cat="other")] if number in bad else [kernel(at, 5)]
+        write(tmp_path / "in" / f"t{number}.json", document(events, rank=0, world_size=1, base_ns=10**18))
+
+
+def test_a_bad_run_does_not_hide_the_good_ones(tmp_path, capsys):
+    several_runs(tmp_path, bad=[0])
+    assert run(["in", "--select", "all", "--output", "out"]) == 2
+    assert sorted(path.name[:5] for path in (tmp_path / "out").iterdir()) == ["run_1", "run_2"]
+    assert "t0.json: a Chrome trace without PyTorch operators" in capsys.readouterr().err
+
+
+def test_the_newest_run_that_can_be_analysed_is_taken(tmp_path):
+    several_runs(tmp_path, bad=[2])
+    assert run(["in", "--output", "out"]) == 0
+    notes = summary(tmp_path / "out")["notes"]
+    assert notes[0].startswith("t2, which is newer, cannot be analysed: ")
+    assert "2 other runs (t0, t2); this is t1." in notes[1]
+
+
+def test_runs_of_which_none_can_be_analysed(tmp_path, capsys):
+    several_runs(tmp_path, bad=[0, 1, 2])
+    assert run(["in", "--select", "all", "--output", "out"]) == 2
+    assert "a Chrome trace without PyTorch operators" in capsys.readouterr().err
+
+
 def test_processes_give_the_same_figures(tmp_path):
     for jobs in ("1", "2"):
         assert run([str(SAMPLES / "moe"), "--jobs", jobs, "--output", jobs]) == 0
@@ -195,11 +224,15 @@ def test_a_mistake_is_one_clear_line_and_code_2(tmp_path, capsys, arguments, mes
 
 
 def test_a_trace_without_gpu_operations_is_said(tmp_path, capsys):
-    from tests.builders import host
-
-    write(tmp_path / "in" / "rank0.json", document([host(0, 5, name="aten::mm")], rank=0))
-    assert run(["in"]) == 2
-    assert "no GPU operations" in capsys.readouterr().err
+    step = host(0, 9, name="ProfilerStep#3", cat="user_annotation")
+    write(tmp_path / "in" / "rank0.json", document([step, host(1, 5, name="aten::mm")], rank=0))
+    assert run(["in"]) == 0
+    printed = capsys.readouterr().out
+    assert "No GPU work in this capture; here is the host." in printed
+    assert "The main thread is longest in aten::mm: 5 µs a step." in printed.replace("\u202f", " ")
+    page = (tmp_path / "reports" / "in" / "summary.html").read_text()
+    assert "1 rank, no GPU work" in page
+    assert "Work on the CPU" in page
 
 
 def test_no_arguments_show_help(capsys):

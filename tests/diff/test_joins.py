@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.diff.captured import capture, steady
+from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.diff import joins, sums
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import STEP
@@ -121,10 +122,16 @@ def test_no_tables_of_a_capture_that_is_not_of_its_steps():
 
 
 @pytest.mark.parametrize(
-    ("column", "is_sum"),
-    [("total_ns", True), ("calls", True), ("size_bytes", True), ("max_ns", False), ("mean_ns", False), ("rank", False),
-     ("overlap_pct", False), ("start_ns", False), ("launch_start_ns", False), ("peak_reserved_bytes", False),
-     ("busbw_gbps", False), ("group_size", False), ("gpu_own_ns", True)],
+    ("analysis", "column", "is_sum"),
+    [("kernels", "total_ns", True), ("kernels", "calls", True), ("nccl", "size_bytes", True), ("kernels", "max_ns", False),
+     ("kernels", "mean_ns", False), ("kernels", "rank", False), ("headline", "overlap_pct", False), ("steps", "start_ns", False),
+     ("timeline", "launch_start_ns", False), ("memory", "peak_reserved_bytes", False), ("collectives", "busbw_gbps", False),
+     ("nccl", "group_size", False), ("operators", "gpu_own_ns", True), ("launches", "delay_median_ns", False)],
 )  # fmt: skip
-def test_what_adds_up(column, is_sum):
-    assert sums.is_sum(column) == is_sum
+def test_what_adds_up(analysis, column, is_sum):
+    assert ANALYSES[analysis].result.columns[column].is_sum == is_sum
+
+
+def test_a_table_is_judged_by_one_time_and_its_first_count():
+    held = sums.compared(ANALYSES["nccl"].result.columns)
+    assert (sums.leading_time(held), sums.leading_count(held)) == ("total_ns", "calls")

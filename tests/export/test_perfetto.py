@@ -5,7 +5,6 @@ import json
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-import pandas as pd
 import pytest
 
 from tests.builders import document, kernel, rank_trace, write
@@ -29,6 +28,25 @@ def slices(content):
 def tracks(content):
     names = [event for event in content["traceEvents"] if event["name"] == "thread_name"]
     return {(event["pid"], event["tid"]): event["args"]["name"] for event in names}
+
+
+def on_streams(content):
+    tracked = tracks(content)
+    return [event for event in slices(content) if tracked[event["pid"], event["tid"]].startswith("stream")]
+
+
+def test_the_critical_path_is_a_track_that_tiles_the_window(tmp_path):
+    results = run(sample("ddp").ranks, perfetto.NEEDED)
+    content = exported(results, tmp_path)
+    tracked = tracks(content)
+    path = sorted(
+        (round(event["ts"] * 1000), round(event["dur"] * 1000))
+        for event in slices(content)
+        if tracked[event["pid"], event["tid"]] == "critical path"
+    )
+    assert len(path) == len(results["path_stretches"])
+    offset_ns = 30_000  # stretches stand on their rank's clock, whose offset is below what is significant
+    assert all(abs(start + length - later) <= offset_ns for (start, length), (later, _) in pairwise(path))
 
 
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])
@@ -79,8 +97,12 @@ def test_times_are_exact_and_start_at_the_first_operation(tmp_path):
     start = 1_795_221_266_066_003_579
     traces = [rank_trace([("compute", start + 1, start + 8)]), rank_trace([("compute", start, start + 3)], rank=1)]
     content = exported(run(traces, perfetto.NEEDED), tmp_path)
-    assert content["otherData"] == {"label": "x", "zero_ns": str(start), "clocks": "as recorded"}
-    assert [(event["pid"], event["ts"], event["dur"]) for event in slices(content)] == [
+    assert content["otherData"] == {
+        "label": "x",
+        "zero_ns": str(start),
+        "clocks": "All ranks on one clock, as recorded.",
+    }
+    assert [(event["pid"], event["ts"], event["dur"]) for event in on_streams(content)] == [
         (0, 0.001, 0.007),
         (1, 0, 0.003),
     ]
@@ -89,25 +111,8 @@ def test_times_are_exact_and_start_at_the_first_operation(tmp_path):
 def test_operations_at_once_on_one_stream_lie_beside_each_other(tmp_path):
     ops = [("compute", 0, 10), ("compute", 5, 15), ("compute", 10, 12)]
     content = exported(run([rank_trace(ops)], perfetto.NEEDED), tmp_path)
-    assert list(tracks(content).values()) == ["stream 7", "stream 7 (2)"]
-    assert [event["ts"] * 1000 for event in slices(content)] == [0, 10, 5]
-
-
-@pytest.mark.parametrize(
-    ("offset", "is_significant", "starts", "shifts", "said"),
-    [
-        (40, True, (0, 40), {0: 0, 1: 40}, "moved by the offset of their clocks: ranks 1"),
-        (40, False, (0, 40), {0: 0, 1: 0}, "as recorded"),
-        (None, None, (0, 50), {0: 0, 1: 0}, "as recorded"),
-        (None, None, (0, 5_000), {0: 0, 1: 5_000}, "moved to begin with the others, offset unknown: ranks 1"),
-    ],
-)
-def test_clocks(offset, is_significant, starts, shifts, said):
-    results = run([rank_trace([("compute", t, t + 100)], rank=rank) for rank, t in enumerate(starts)], perfetto.NEEDED)
-    clocks = pd.DataFrame({"rank": [0, 1], "offset_ns": pd.array([0, offset], "Int64"),
-                           "is_significant": pd.array([False, is_significant], "boolean")})  # fmt: skip
-    results["clocks"] = type("Known", (), {"to_frame": lambda _: clocks})()
-    assert perfetto.common_clock(results) == (shifts, said)
+    assert list(tracks(content).values()) == ["critical path", "stream 7", "stream 7 (2)"]
+    assert [event["ts"] * 1000 for event in on_streams(content)] == [0, 10, 5]
 
 
 def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch):
@@ -116,7 +121,7 @@ def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch)
     assert command(["export", "in"]) == 0
     assert "reports/in.perfetto.json.gz" in capsys.readouterr().out
     with gzip.open("reports/in.perfetto.json.gz", "rt", encoding="utf-8") as file:
-        assert len(slices(json.load(file))) == 1
+        assert len(on_streams(json.load(file))) == 1
     assert command(["export"]) == 2
 
 

@@ -54,6 +54,12 @@ def test_every_rank_without_tensor_cores_is_named():
     assert [row["rank"] for row in found.evidence] == [1, 0]
 
 
+def test_a_rank_without_compute_beside_one_without_tensor_cores():
+    traces = [program(gpu=[(SGEMM, 0, 50)]), program(gpu=[("nccl", 0, 50, {"kind": "comm"})]).renumbered(1, "test")]
+    (found,) = (finding for finding in find(run(traces)) if finding.rule == "tensor_cores_unused")
+    assert [row["rank"] for row in found.evidence] == [0]
+
+
 def test_what_tf32_wins_is_not_known_of_other_types():
     double = FLOAT | {"dtypes": '["double","double"]'}
     trace = program(

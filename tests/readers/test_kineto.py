@@ -248,6 +248,38 @@ def test_what_is_no_trace_says_why(tmp_path, content, why):
         read(write(tmp_path / "a.json", content))
 
 
+@pytest.mark.parametrize("category", ["xpu_runtime", "mtia_runtime", "privateuse1_runtime", "hip_runtime", "Runtime"])
+def test_calls_of_every_device_launch(tmp_path, category):
+    events = [host(1, 2, name="launch", cat=category, correlation=5), kernel(10, 2, correlation=5)]
+    assert only(write(tmp_path / "a.json", document(events))).gpu_ops["launch"].tolist() == [0]
+
+
+def test_hip_s_own_kernels_are_copies_and_memsets(tmp_path):
+    events = [
+        kernel(0, 1, name="__amd_rocclr_fillBufferAligned"),
+        kernel(2, 1, name="__amd_rocclr_copyBuffer"),
+        kernel(4, 1),
+    ]
+    ops = only(write(tmp_path / "a.json", document(events))).gpu_ops
+    assert ops["activity"].tolist() == ["memset", "memcpy", "kernel"]
+    assert ops["kind"].tolist() == ["copy", "copy", "compute"]
+
+
+@pytest.mark.parametrize(("category", "device"), [("hpu_op", "HPU"), ("mtia_ccp_events", "MTIA")])
+def test_devices_of_another_kind_are_refused_by_their_name(tmp_path, category, device):
+    events = [host(1, 2, name="aten::mm"), host(1, 2, name="matmul", cat=category)]
+    with pytest.raises(
+        NotATraceError, match=f"a capture of {device} devices, whose events \\(1 of category {category}"
+    ):
+        read(write(tmp_path / "a.json", document(events)))
+
+
+def test_a_capture_of_the_host_alone_is_read_as_such(tmp_path):
+    trace = only(write(tmp_path / "a.json", document([host(1, 2, name="aten::mm")])))
+    assert (trace.meta.is_host_only, len(trace.gpu_ops), len(trace.host_ops)) == (True, 0, 1)
+    assert "ProfilerActivity.CUDA" in trace.meta.notes[0]
+
+
 def test_a_file_of_two_gpus_without_a_rank_is_two_ranks(tmp_path):
     comm = {"Collective name": "allreduce", "Group size": 2}
     events = [

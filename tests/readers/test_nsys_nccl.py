@@ -79,6 +79,17 @@ def test_bytes_and_communicator(tmp_path):
     assert not any("payload" in note for note in second.meta.notes)
 
 
+@pytest.mark.parametrize("is_named", [True, False], ids=["named domain", "domain without a name"])
+def test_functions_without_their_prefix(tmp_path, is_named):
+    bare = [nvtx(148, 158, "AllReduce", domain=3), nvtx(140, 160, "GroupStart", domain=3)]
+    other = [nvtx(10, 20, "Send", domain=4), nvtx(20, 30, "my function", domain=4)]
+    named = [nvtx(0, 0, "NCCL", domain=3, event=75)] if is_named else []
+    (trace,) = read_all(write_sqlite(tmp_path / "a.sqlite", export() | {"NVTX_EVENTS": [*bare, *other, *named]}))
+    own = trace.ranges[trace.ranges["domain"] == "NCCL"]
+    assert own["name"].tolist() == ["ncclGroupStart", "ncclAllReduce"]
+    assert trace.comm_args["collective"].tolist() == ["all_reduce"]
+
+
 def test_ranks_come_from_the_largest_communicator(tmp_path):
     pair = [init(100, 0, 1, PAIR), init(200, 0, 1, PAIR + 1)]
     path = write_sqlite(tmp_path / "r.sqlite", two_processes(*pair, init(100, 1), init(200, 0)))

@@ -242,7 +242,7 @@ def test_a_cuda_graph_recorded_whole_is_busy_and_said(read):
     tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(390, 395, correlation=9))
     (trace,) = read(tables)
     last = trace.gpu_ops.iloc[-1]
-    assert (last["name"], last["activity"], last["kind"], last["launch"]) == ("CUDA graph 3", "graph", "compute", 4)
+    assert (last["name"], last["activity"], last["kind"], last["launch"]) == ("CUDA graph 3", "graph", "unknown", 4)
     (note,) = [note for note in trace.meta.notes if "CUDA graph" in note]
     assert "1 CUDA graph launches (0.001 ms)" in note
     assert "--cuda-graph-trace=node" in note

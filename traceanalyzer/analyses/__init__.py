@@ -2,6 +2,6 @@
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.engine import Parts, combine, reduce_rank, run, thresholds_of
-from traceanalyzer.analyses.registry import ANALYSES, Analysis
+from traceanalyzer.analyses.registry import ANALYSES, Analysis, column_named
 
-__all__ = ["ANALYSES", "Analysis", "Parts", "Result", "combine", "reduce_rank", "run", "thresholds_of"]
+__all__ = ["ANALYSES", "Analysis", "Parts", "Result", "column_named", "combine", "reduce_rank", "run", "thresholds_of"]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.columns import Column
 from traceanalyzer.schema import NONE
 
 
@@ -27,12 +28,24 @@ class Result:
     """Heading in a report."""
     keys: ClassVar[tuple[str, ...]] = ()
     """Columns that together name a row, once."""
-    columns: ClassVar[Mapping[str, str]] = {}
-    """Every column of `to_frame()`, in order, with its definition in one line. A name ends in its unit."""
+    columns: ClassVar[Mapping[str, Column]] = {}
+    """Every column of `to_frame()`, in order. A name ends in its unit."""
+    joined_by: ClassVar[tuple[str, ...]] = ()
+    """Columns by which two runs' rows are joined, where keys are names that each run gives anew (process groups)."""
+    is_of_one_run: ClassVar[bool] = False
+    """It says something of one capture, or a comparison shows it otherwise: no table of two runs is made of it."""
     is_detail: ClassVar[bool] = False
     """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
     is_event_copy: ClassVar[bool] = False
     """The events themselves, in the form that a page draws: no table at all; `--format parquet` has the events."""
+
+    @classmethod
+    def without_rows(cls) -> "Result":
+        """The answer where there is none to give."""
+        table = pd.DataFrame(columns=list(cls.columns))
+        made = cls(table)
+        made._shown.append(table)  # what is derived may need more columns than these
+        return made
 
     @classmethod
     def meaning(cls) -> str:

@@ -1,7 +1,11 @@
-"""How analyses are run: each once, on one rank's events, then over all ranks' small tables."""
+"""How analyses are run: each once, on one rank's events, then over all ranks' small tables.
+
+With a list for failures an analysis that raises is noted there and what needs it is left out with it; the others go on.
+"""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -10,6 +14,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
+from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankTrace
 
 Parts = Mapping[str, pd.DataFrame]
@@ -44,39 +49,117 @@ def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def reduce_rank(trace: RankTrace, names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, pd.DataFrame]:
-    """One rank's small tables: all that analyses need of its events."""
-    done: dict[str, pd.DataFrame] = {}
-    shared: dict[str, Any] = {}
+def reduce_rank(
+    trace: RankTrace, names: Iterable[str] = ANALYSES, failures: list[Failure] | None = None, **options: Any
+) -> dict[str, pd.DataFrame]:
+    """One rank's small tables: all that analyses need of its events; without those that failed."""
+    done: dict[str, Any] = {}
+    care = _Care(failures, trace.rank)
 
     def table(name: str) -> Any:
-        if name in SHARED:
-            if name not in shared:
-                shared[name] = SHARED[name](trace, **_needed(SHARED[name], table, options))
-            return shared[name]
-        per_rank = ANALYSES[name].per_rank
-        if name not in done and per_rank is not None:
-            done[name] = per_rank(trace, **_needed(per_rank, table, options))
+        make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
+        if name not in done and make is not None:
+            done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))
         return done[name]
 
     for name in _with_needed(names):
         if ANALYSES[name].per_rank is not None:
-            table(name)
-    return done
+            with suppress(_LeftOutError):
+                table(name)
+    care.settle()
+    return {name: made for name, made in done.items() if name not in SHARED}
 
 
-def combine(parts: Mapping[int, Parts], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
-    """Results from all ranks' small tables; each is computed once."""
+def combine(
+    parts: Mapping[int, Parts],
+    names: Iterable[str] = ANALYSES,
+    failures: list[Failure] | None = None,
+    **options: Any,
+) -> dict[str, Result]:
+    """Results from all ranks' small tables; each is computed once.
+
+    With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
+    that lacks a rank's part.
+    """
     done: dict[str, Result] = {}
+    care = _Care(failures)
 
     def result(name: str) -> Result:
         if name not in done:
-            own = {rank: tables[name] for rank, tables in parts.items() if name in tables}
-            across = ANALYSES[name].across
-            done[name] = across(own, **_needed(across, result, options))
+            done[name] = care.made(name, lambda: _across(name, parts, result, options, is_guarded=failures is not None))
         return done[name]
 
-    return {name: result(name) for name in names}
+    made: dict[str, Result] = {}
+    for name in names:
+        try:
+            made[name] = result(name)
+        except _LeftOutError:
+            made[name] = _without_rows(name)
+    care.settle()
+    return made
+
+
+def _across(
+    name: str, parts: Mapping[int, Parts], source: Callable[[str], Any], options: Mapping[str, Any], *, is_guarded: bool
+) -> Result:
+    across = ANALYSES[name].across
+    own = {rank: tables[name] for rank, tables in parts.items() if name in tables}
+    if is_guarded and ANALYSES[name].per_rank is not None and len(own) < len(parts):
+        raise _LeftOutError
+    made = across(own, **_needed(across, source, options))
+    if is_guarded and not made.is_event_copy:
+        made.to_frame()  # what is derived can fail too
+    return made
+
+
+class _LeftOutError(Exception):
+    """What is asked for failed, or needs what failed."""
+
+
+class _Care:
+    """Notes which analyses failed in a list, where there is one, and what is left out for them."""
+
+    def __init__(self, failures: list[Failure] | None, rank: int | None = None) -> None:
+        self.failures = failures
+        self.rank = rank
+        self.own: list[Failure] = []
+        self.left_out: set[str] = set()
+
+    def made(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives.
+
+        Raises:
+            _LeftOutError: it failed, now or before.
+        """
+        if name in self.left_out:
+            raise _LeftOutError
+        try:
+            return make()
+        except _LeftOutError:
+            self.left_out.add(name)
+            raise
+        except Exception as error:
+            if self.failures is None:
+                raise
+            self.left_out.add(name)
+            self.own.append(Failure.of(name, f"Analysis {name}", error, self.rank))
+            raise _LeftOutError from error
+
+    def settle(self) -> None:
+        """Add what failed to the list; which analysis is left out for which of several is not told apart."""
+        if self.failures is not None:
+            blamed = self.own or self.failures
+            failed = {failure.name for failure in blamed}
+            lost = sorted(name for name in self.left_out - failed if name in ANALYSES)
+            self.failures += self.own
+            if blamed:
+                place = next(n for n, failure in enumerate(self.failures) if failure.name == blamed[0].name)
+                self.failures[place] = self.failures[place].with_left_out(lost)
+
+
+def _without_rows(name: str) -> Result:
+    gives: type[Result] = inspect.signature(ANALYSES[name].across).return_annotation
+    return gives.without_rows()
 
 
 def _needed(function: Callable[..., Any], source: Callable[[str], Any], options: Mapping[str, Any]) -> dict[str, Any]:

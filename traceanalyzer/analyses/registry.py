@@ -6,8 +6,10 @@ tables of the same rank or what is `SHARED`, of `across` other analyses' Results
 with defaults.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +22,7 @@ from traceanalyzer.analyses.communication import (
     clocks,
     collectives,
     exposed_comm,
+    groups,
     instances,
     matches,
     members,
@@ -27,7 +30,17 @@ from traceanalyzer.analyses.communication import (
     stragglers,
     waits,
 )
-from traceanalyzer.analyses.host import cuda_api, gaps, idle, launches, nvtx_projection, queue_depth, sync_calls
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers
+from traceanalyzer.analyses.host import (
+    cuda_api,
+    gaps,
+    host_work,
+    idle,
+    launches,
+    nvtx_projection,
+    queue_depth,
+    sync_calls,
+)
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import fusions, graphs, kernels
 from traceanalyzer.analyses.memory import memory
@@ -43,10 +56,18 @@ from traceanalyzer.analyses.operators import (
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
-from traceanalyzer.analyses.phases import call_phases, comm_phases, exposed_calls, micro_steps, phase_parts, phases
-from traceanalyzer.analyses.phases.op_phases import op_phases
-from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import replay, what_ifs
+from traceanalyzer.analyses.phases import (
+    call_phases,
+    comm_phases,
+    exposed_calls,
+    iterations,
+    micro_steps,
+    phase_parts,
+    phases,
+)
+from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
+from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
+from traceanalyzer.analyses.replay import path, replay, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -59,6 +80,7 @@ from traceanalyzer.analyses.time import (
 )
 from traceanalyzer.analyses.timeline import timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+from traceanalyzer.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +89,12 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+
+    @property
+    def result(self) -> type[Result]:
+        """The Result that it gives."""
+        made: type[Result] = inspect.signature(self.across).return_annotation
+        return made
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
@@ -77,12 +105,15 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "breakdown": Analysis(breakdown.across, breakdown.per_rank),
         "overlap": Analysis(overlap.across, overlap.per_rank),
         "steps": Analysis(steps.across, steps.per_rank),
+        "iterations": Analysis(iterations.across, iterations.per_rank),
         "phases": Analysis(phases.across, phases.per_rank),
         "balance": Analysis(balance.across, balance.per_rank),
         "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank),
+        "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank),
+        "host_work": Analysis(host_work.across, host_work.per_rank),
         "launches": Analysis(launches.across, launches.per_rank),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
@@ -115,6 +146,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gaps": Analysis(gaps.across, gaps.per_rank),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
+        "expert_layers": Analysis(expert_layers.across),
+        "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank),
+        "exchanges": Analysis(exchanges.across, exchanges.per_rank),
+        "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
@@ -123,6 +158,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank),
         "what_ifs": Analysis(what_ifs.across),
+        "critical_path": Analysis(path.across),
+        "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(instances.across),
@@ -134,13 +171,25 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
 """In the order in which reports show them."""
 
 
+def column_named(name: str) -> Column:
+    """What Results mean by a column of this name; where none has it, what the name itself says."""
+    return _by_name().get(name) or Column.named(name)
+
+
+@cache
+def _by_name() -> Mapping[str, Column]:
+    """The first meaning of each name: Results agree in its unit."""
+    pairs = [pair for analysis in ANALYSES.values() for pair in analysis.result.columns.items()]
+    return dict(reversed(pairs))
+
+
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "tree": OperatorTree.of,
         "work": OperatorWork.of,
         "scopes": Scopes.of,
         "category_of_op": categories.op_categories,
-        "phase_of_op": op_phases,
+        "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
     }
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import ratio, typed
+from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
@@ -13,15 +14,17 @@ from traceanalyzer.selection import step_at
 STATISTICS = ("total", "median", "min", "max", "std")
 
 
-def definitions(unit: str, what: str) -> Mapping[str, str]:
-    """Columns of `spread` and `with_mean`, for a report."""
+def columns_of(unit: str, what: str) -> Mapping[str, Column]:
+    """Columns of `spread` and `with_mean` of times (`ns`) or sizes (`bytes`); runs are compared by the total time."""
+    column = {"ns": Column.time, "bytes": Column.size}[unit]
+    std = "Sample standard deviation (divides by calls − 1); absent for a single call."
     return {
-        f"total_{unit}": f"Sum of {what}.",
-        f"mean_{unit}": "Total / calls.",
-        f"median_{unit}": f"Median of {what}.",
-        f"min_{unit}": "Smallest.",
-        f"max_{unit}": "Largest.",
-        f"std_{unit}": "Sample standard deviation (divides by calls − 1); absent for a single call.",
+        f"total_{unit}": column(f"Sum of {what}.", leads=unit == "ns"),
+        f"mean_{unit}": column("Total / calls.", adds=Adds.DERIVED),
+        f"median_{unit}": column(f"Median of {what}.", adds=Adds.DERIVED, is_secondary=True),
+        f"min_{unit}": column("Smallest.", adds=Adds.EXTREME),
+        f"max_{unit}": column("Largest.", adds=Adds.EXTREME),
+        f"std_{unit}": column(std, adds=Adds.DERIVED, is_secondary=True),
     }
 
 

@@ -1,25 +1,29 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
-Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug of this program; 130 interrupted. A reader of the output
-that leaves before its end (`| head`) changes none of them.
+Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 70 a bug of
+this program; 130 interrupted. A reader of the output that leaves before its end (`| head`) changes none of them.
 """
 
+import re
 import sys
 import traceback
+import warnings
 from typing import Any
 
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
+from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, USAGE_OR_INPUT
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.output import lenient
 from traceanalyzer.cli.report import report
+from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
-
-DONE, GATE_FAILED, USAGE_OR_INPUT, BUG, INTERRUPTED = 0, 1, 2, 70, 130
+from traceanalyzer.failures import PartFailedWarning
 
 _QUICK = frozenset({"--help", "-h", "--version"})
 """Answered without pandas."""
@@ -57,9 +61,11 @@ def cli() -> None:
       analyze-traces --trace-file rank0.json.gz --trace-file rank1.json.gz --output out
       analyze-traces profile/ddp --fail-on 'exposed_comm_pct > 5' --fail-on 'idle_pct > 10 @ any rank'
       analyze-traces diff profile/naive profile/ddp
+      analyze-traces what-if profile/ddp --rank 1=peers
       analyze-traces doctor --topo topo.txt --nccl-log logs/ --flight-recorder dumps/
 
-    Exit codes: 0 done; 1 a gate failed; 2 usage or input; 70 a bug in this program; 130 interrupted.
+    Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 partial: a bug in this program kept parts from the report,
+    which names them; 70 a bug, and no report; 130 interrupted.
     """  # noqa: D301 - click wants the character itself
 
 
@@ -67,7 +73,10 @@ cli.add_command(report)
 cli.add_command(diff)
 cli.add_command(baseline)
 cli.add_command(export)
+cli.add_command(what_if)
 cli.add_command(doctor)
+for question in ask.COMMANDS:
+    cli.add_command(question)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -86,6 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command; every error is a line on standard error and a code, never a traceback."""
+    # Said in the report and on standard error; where warnings are errors, as in tests, that comes first.
+    warnings.simplefilter("ignore", PartFailedWarning, append=True)
     try:
         result: Any = cli.main(args=arguments, prog_name="analyze-traces", standalone_mode=False)
     except click.ClickException as error:
@@ -99,9 +110,14 @@ def run(arguments: list[str]) -> int:
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
-        if "--verbose" in arguments:
+        if _is_verbose(arguments):
             traceback.print_exc()
         click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
         click.echo("Run again with --verbose for the details to report.", err=True)
         return BUG
     return result if isinstance(result, int) else DONE
+
+
+def _is_verbose(arguments: list[str]) -> bool:
+    """Whether `--verbose` or `-v`, alone or among other letters (`-qv`), is given."""
+    return any(word == "--verbose" or re.fullmatch(r"-[a-z]*v[a-z]*", word) for word in arguments)

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
-from traceanalyzer.cli.snapshots import beside, report_alone, say, snapshots_in
-from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
+from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
     from traceanalyzer.report import Report
+
+_GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
+"""Exit codes of the runs of one command: the gravest is the command's."""
 
 FORMATS = ("html", "csv", "json", "parquet")
 
@@ -34,7 +40,7 @@ FORMATS = ("html", "csv", "json", "parquet")
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
-              help="Carry the charts' script in the page, or in one file beside it.")  # fmt: skip
+              help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @gate_options
 @talk_options
@@ -58,13 +64,25 @@ def report(folder: Path | None, **options: Any) -> int:
             raise
         return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
     load, options["snapshots"] = load_options(options), snapshots
-    done = [
-        _one(found, run, load, name, target, options, console)
-        for run, name, target in _targets(found, label, options["select"], options["output"])
-    ]
-    if options["open_page"] and done:
+    targets = _targets(found, label, options["select"], options["output"])
+    done, errors = [], list[tuple[str, TraceAnalyzerError]]()
+    for run, name, target in targets:
+        try:
+            done.append(_one(found, run, load, name, target, errors, options, console))
+        except InputError as error:  # the other runs may be good
+            errors.append((name, error))
+            continue
+        if options["select"] == "latest":
+            break
+    if not done:
+        raise errors[0][1]
+    if options["select"] == "all":
+        for name, why in errors:
+            click.echo(f"Error: {name}: {why}", err=True)
+    if options["open_page"]:
         click.launch(str(done[-1][0]))
-    return int(any(has_failed for _, has_failed in done))
+    codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
+    return max(codes, key=_GRAVITY.index)
 
 
 def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
@@ -78,31 +96,32 @@ def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], c
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
-    """Runs to analyse, each with its name and folder to write."""
+    """Runs to analyse, each with its name and folder to write; for the latest one the others after it, newest first."""
     from traceanalyzer.loading import name_of
 
     base = output or Path("reports", label)
     if select == "latest":
-        run = found.runs[-1]
-        return [(run, f"{label}/{run.label}" if run.label else label, base)]
+        return [(run, f"{label}/{run.label}" if run.label else label, base) for run in reversed(found.runs)]
     return [
         (run, f"{label}/{name_of(run)}", base / f"run_{number}_{run.began}") for number, run in enumerate(found.runs)
     ]
 
 
 def _one(
-    found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path, options: dict[str, Any],
-    console: "Console",
-) -> tuple[Path, bool]:  # fmt: skip
-    """Analyse one run, write it, print its summary; returns the page (or the folder) and whether a gate failed."""
+    found: "Found", run: "Run", load: "LoadOptions", label: str, target: Path,
+    errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
+) -> tuple[Path, int]:  # fmt: skip
+    """Analyse one run, write it, print its summary; returns the page (or the folder) and the exit code."""
     from rich.markup import escape
 
     from traceanalyzer import gate
     from traceanalyzer.report.writers import folder, gates, terminal
 
     with folder.whole(target, _source(run), _content(run, load, label)) as draft:
-        made, outcomes, files = _analysed(found, run, load, label, draft.path, options, console)
-        memory, memory_files = beside(options["snapshots"], draft.path, label, console)
+        made, outcomes, files, failures = _analysed(
+            found, run, load, label, draft.path, target.resolve().parent, errors, options, console
+        )
+        memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
         written = draft.final([*files, *memory_files])
     terminal.show(made, console)
     gates.show(outcomes, console)
@@ -113,38 +132,70 @@ def _one(
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
     say(memory, target, console)
-    return page, gate.has_failed(outcomes)
+    _show_failures(failures, is_verbose=options["verbose"])
+    return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
+
+
+def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
+    """On standard error: which parts a bug of ours keeps from the report."""
+    from traceanalyzer.failures import sentences
+
+    for sentence in sentences(failures):
+        click.echo(f"Partial report: {sentence}", err=True)
+    for failure in failures if is_verbose else ():
+        click.echo(failure.traceback, err=True)
+    if failures and not is_verbose:
+        click.echo("Run again with --verbose for the details to report.", err=True)
 
 
 def _analysed(
-    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, options: dict[str, Any],
-    console: "Console",
-) -> "tuple[Report, list[Outcome], list[Path]]":  # fmt: skip
-    """The run's report, what became of the gates, and the files written of both."""
+    found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
+    errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
+) -> "tuple[Report, list[Outcome], list[Path], list[Failure]]":  # fmt: skip
+    """The run's report, what became of the gates, the files written of both, and what could not be computed."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
-    from traceanalyzer.loading import other_runs
+    from traceanalyzer.failures import warn
+    from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
     from traceanalyzer.report.writers import gates
     from traceanalyzer.report.writers.write import write
-    from traceanalyzer.scale import summarise, visit
+    from traceanalyzer.scale import summarise, visit, with_timelines
 
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
     with progress(console, len(run.captures)) as advance:
-        summary = summarise(found, run, load, jobs=options["jobs"], progress=advance, **run_info.thresholds(info))
-    notes = (*(other_runs(found) if options["select"] == "latest" else ()), *info_notes)
+        summary = summarise(
+            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, **run_info.thresholds(info)
+        )
+    notes = (*(_of_other_runs(found, run, errors) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
+    whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
+    made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
     )  # fmt: skip
-    written = write(made, folder, formats, plotlyjs=options["plotlyjs"])
+    failures = list(made.failures)
+    written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
+    warn(failures[len(made.failures) :])
     written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    return made, outcomes, written
+    return made, outcomes, written, failures
+
+
+def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:
+    """Which other runs there are, and which newer ones hold nothing that can be analysed."""
+    from traceanalyzer.loading import name_of, other_runs
+
+    newer = [name_of(one) for one in found.runs[found.runs.index(run) + 1 :]]
+    said = [
+        f"{name}, which is newer, cannot be analysed: {error}"
+        for name, (_, error) in zip(reversed(newer), errors, strict=False)
+    ]
+    return (*said, *other_runs(found, run))
 
 
 def _source(run: "Run") -> str:

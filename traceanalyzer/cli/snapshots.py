@@ -39,7 +39,7 @@ def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, cons
     return page
 
 
-def beside(
+def memory_beside(
     paths: "Sequence[Path]", folder: Path, label: str, console: "Console"
 ) -> "tuple[tuple[Examined, ...], list[Path]]":  # fmt: skip
     """The memory report of snapshots that lie beside traces; what cannot be read is said and leaves no file."""

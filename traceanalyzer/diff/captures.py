@@ -1,7 +1,6 @@
 """One capture reduced to what a comparison needs: its Results over complete steps, and what ran."""
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -101,10 +100,7 @@ def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: 
 
 def result_class(analysis: str) -> type[Result] | None:
     """The Result that an analysis gives; `None` for a name that this version does not know."""
-    if analysis not in ANALYSES:
-        return None
-    made: type[Result] = inspect.signature(ANALYSES[analysis].across).return_annotation
-    return made
+    return ANALYSES[analysis].result if analysis in ANALYSES else None
 
 
 def of_results(results: Mapping[str, Result]) -> dict[str, pd.DataFrame]:

@@ -2,15 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.columns import Column, Unit
 from traceanalyzer.diff import variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.scales import Scale
-from traceanalyzer.diff.sums import COUNTS, TIMES, is_sum, plain_keys, summed_sides, with_rank
+from traceanalyzer.diff.sums import (
+    compared,
+    leading_count,
+    leading_time,
+    plain_keys,
+    spread_of,
+    summed_sides,
+    with_rank,
+)
 
 NEW, REMOVED, CHANGED, SAME = "NEW", "REMOVED", "CHANGED", "SAME"
 
@@ -18,25 +28,10 @@ CHANGED_PCT = 5.0
 """A row counts as changed when its time differs by more than this per cent of the larger one (so that the order of
 the runs does not matter), or its calls or bytes differ at all."""
 
-KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "nccl": ("collective", "dtype"),
-        "collectives": ("collective",),
-        "comm_phases": ("phase", "collective"),
-        "kernels": ("name", "kind", "activity"),
-        "streams": ("role",),
-    }
-)
-"""Keys to join on where a Result's own would tell runs apart by names that each run gives anew (process groups,
-streams)."""
 
-LEFT_OUT = frozenset(
-    {
-        "ranks", "headline", "breakdown", "overlap", "steps", "micro_steps",
-        "integrity", "matches", "clocks", "stragglers", "instances", "stream_pairs",
-    }
-)  # fmt: skip
-"""Results that metrics and facts show, and those that are about one capture and not about the work in it."""
+def joined_by(result: type[Result]) -> tuple[str, ...]:
+    """Columns by which two runs' rows of a Result are joined, beside the rank."""
+    return tuple(key for key in (result.joined_by or result.keys) if key != "rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ def tables(base: Capture, other: Capture, scale: Scale, *, by_rank: bool = False
     """
     if not (base.is_exact and other.is_exact):
         return []
-    names = [name for name in base.tables if name in other.tables and name not in LEFT_OUT]
+    names = [name for name in base.tables if name in other.tables]
     made = [_table(name, base, other, scale, by_rank) for name in names]
     kernels = [_operations(base, other, scale, by_rank)] if "kernels" in names else []
     return [table for table in (*made, *kernels) if table is not None]
@@ -78,22 +73,22 @@ def tables(base: Capture, other: Capture, scale: Scale, *, by_rank: bool = False
 
 def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
     known = result_class(name)
-    if known is None or "step" in known.keys:
+    if known is None or known.is_of_one_run or "step" in known.keys:
         return None
-    keys = tuple(key for key in KEYS.get(name, known.keys) if key != "rank")
-    if not keys or any(_is_position(capture.tables[name], keys) for capture in (base, other)):
+    keys, columns = joined_by(known), compared(known.columns)
+    if not keys or any(_is_position(capture.tables[name], keys, known.columns) for capture in (base, other)):
         return None
     if base.tables[name].empty and other.tables[name].empty:
         return None
     keys = _told_by_both(keys, base.tables[name], other.tables[name])
     sides = summed_sides(
-        [(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, scale, by_rank
+        [(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, columns, scale, by_rank
     )
-    if not any(is_sum(str(column)) for column in sides[0]):
+    if not any(column in columns for column in sides[0]):
         return None
     if name != "kernels" or by_rank:
-        return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), sides)
-    return _split_names(_joined(name, known.title, keys, _with_variants(*sides)))
+        return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), columns, sides)
+    return _split_names(_joined(name, known.title, keys, columns, _with_variants(sides[0], sides[1], columns)))
 
 
 def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:
@@ -103,14 +98,11 @@ def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame
     return tuple(key for key in keys if base[key].notna().any() == other[key].notna().any()) or keys
 
 
-def _is_position(frame: pd.DataFrame, keys: tuple[str, ...]) -> bool:
+def _is_position(frame: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column]) -> bool:
     """Whether a key is a moment or a number of one capture, or absent: it names nothing that another run has."""
     missing = not set(keys) <= set(frame)
-    return missing or any(pd.api.types.is_integer_dtype(frame[key]) for key in keys if key not in _NUMBERS)
+    return missing or any(columns[key].unit is Unit.ID and not columns[key].is_of_all_runs for key in keys)
 
-
-_NUMBERS = ("peer_device",)
-"""Keys that are numbers and yet mean the same in every run."""
 
 _BETWEEN = "\x1f"
 """Stands between the names of variants while they are one row."""
@@ -134,50 +126,55 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
         frame = frame[frame["activity"] == "kernel"]
         own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
         sides.append((capture, own))
-    keys = ("operation", "kind")
-    summed = summed_sides(sides, keys, scale, by_rank)
-    return _joined("kernel_operations", "Kernels by operation", (*(("rank",) if by_rank else ()), *keys), summed)
+    keys, columns = ("operation", "kind"), compared(Kernels.columns)
+    summed = summed_sides(sides, keys, columns, scale, by_rank)
+    rank = ("rank",) if by_rank else ()
+    return _joined("kernel_operations", "Kernels by operation", (*rank, *keys), columns, summed)
 
 
-def _with_variants(base: pd.DataFrame, other: pd.DataFrame) -> list[pd.DataFrame]:
+def _with_variants(base: pd.DataFrame, other: pd.DataFrame, columns: Mapping[str, Column]) -> list[pd.DataFrame]:
     """Both tables with kernels that are variants of each other under one name; `name` keeps each side's own."""
     only_base = base[~base["name"].isin(other["name"]) & (base["activity"] == "kernel")]
     only_other = other[~other["name"].isin(base["name"]) & (other["activity"] == "kernel")]
     found = variants.pairs(only_base, only_other)
     joint = {name: _BETWEEN.join(map(" + ".join, pair)) for pair in found for name in (*pair[0], *pair[1])}
-    return [_renamed(frame, joint) for frame in (base, other)]
+    return [_renamed(frame, joint, columns) for frame in (base, other)]
 
 
-def _renamed(frame: pd.DataFrame, joint: Mapping[str, str]) -> pd.DataFrame:
+def _renamed(frame: pd.DataFrame, joint: Mapping[str, str], columns: Mapping[str, Column]) -> pd.DataFrame:
     own = frame.assign(pair=[joint.get(name, name) for name in frame["name"]])
-    sums = [name for name in own if is_sum(str(name)) or str(name).endswith("_std_ns")]
+    time = leading_time(columns)
+    sums = [name for name in own if name in columns or (time and name == spread_of(time))]
     groups = own.groupby(["pair", "kind", "activity"], sort=False)
     table = groups[sums].sum(min_count=1)
     return table.reset_index().rename(columns={"pair": "name"})
 
 
-def _joined(name: str, title: str, keys: tuple[str, ...], sides: list[pd.DataFrame]) -> TableDiff:
+def _joined(
+    name: str, title: str, keys: tuple[str, ...], known: Mapping[str, Column], sides: list[pd.DataFrame]
+) -> TableDiff:
     base, other = sides
     sums = [column for column in base if column not in keys and column in other]
     base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()
     side = frame["_merge"].astype("str")
-    time = next((column for column in TIMES if column in sums), None)
+    held = {column: known[column] for column in sums if column in known}
+    time = leading_time(held)
     columns: dict[str, pd.Series] = {}
     for column in sums:
         one, two = frame[f"{column}_base"].astype("Float64"), frame[f"{column}_other"].astype("Float64")
-        if is_sum(column):  # a row that one run does not have took no time there
+        if column in held or (time and column == spread_of(time)):  # a row that a run does not have took no time there
             one, two = one.mask(side == "right_only", 0.0), two.mask(side == "left_only", 0.0)
         columns |= {f"base_{column}": one, f"other_{column}": two}
-        if is_sum(column):
+        if column in held:
             columns[f"change_{column}"] = two - one
-    for column in (time, next((count for count in COUNTS if count in sums), None)):
+    for column in (time, leading_count(held)):
         if column:
             columns[f"change_{column}_pct"] = _pct(columns[f"change_{column}"], columns[f"base_{column}"])
     if time:
         columns |= _means_and_shares(columns, time)
-    joined = joined.assign(status=_statuses(side, columns, time), **columns)
+    joined = joined.assign(status=_statuses(side, columns, held, time), **columns)
     return TableDiff(name, title, keys, time, _ordered(joined, time, keys))
 
 
@@ -203,13 +200,14 @@ def _ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
     return (part / whole.where(whole != 0)).astype("Float64")
 
 
-def _statuses(side: pd.Series, columns: Mapping[str, pd.Series], time: str | None) -> np.ndarray:
+def _statuses(
+    side: pd.Series, columns: Mapping[str, pd.Series], held: Mapping[str, Column], time: str | None
+) -> np.ndarray:
     changed = np.zeros(len(side), dtype=bool)
-    for column in columns:
-        name = column.removeprefix("base_")
-        if name == column or not is_sum(name) or name.endswith("_ns"):
+    for name, column in held.items():
+        if column.unit is Unit.NS:
             continue
-        larger = np.maximum(columns[column], columns[f"other_{name}"])
+        larger = np.maximum(columns[f"base_{name}"], columns[f"other_{name}"])
         changed |= (columns[f"change_{name}"].abs() > 1e-9 * larger).fillna(value=False).to_numpy(dtype=bool)
     if time:
         larger = np.maximum(columns[f"base_{time}"], columns[f"other_{time}"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.columns import Unit, unit_of
 from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.scales import Scale
@@ -27,6 +28,11 @@ class Metric:
     better: int = -1
     part: bool = False
     """Whether it is one of the parts that add up to `step_ns`."""
+
+    @property
+    def unit(self) -> Unit:
+        """What it is in: the name ends in it, a count's in none."""
+        return unit_of(self.name) or Unit.COUNT
 
 
 COLUMNS = {
@@ -97,7 +103,7 @@ def _change(metric: Metric, values: list[float], base: list[float]) -> dict[str,
         return {}
     one, two = statistics.fmean(base), statistics.fmean(values)
     verdict = welch.compare(base, values)
-    is_share = metric.name.endswith("_pct")
+    is_share = metric.unit is Unit.PCT
     return {
         "change": None if is_share else two - one,
         "change_pct": 100 * (two - one) / one if one and not is_share else None,
@@ -206,6 +212,7 @@ METRICS: tuple[Metric, ...] = (
     _time("exposed_unmatched_ns", "Exposed communication that is neither known.", "exposed_comm", part=True),
     _time("exposed_comm_ns", "Time in which communication but no compute runs.", part=True),
     _time("exposed_copy_ns", "Time in which a copy but no compute or communication runs.", part=True),
+    _time("opaque_ns", "Time in which nothing but CUDA graphs recorded whole runs.", part=True),
     _time("idle_ns", "Time in which nothing runs on the GPU.", part=True),
     *(_time(f"idle_{cause}_ns", f"Idle time: {why}.", "idle", f"{cause}_ns") for cause, why in _IDLE.items()),
     _share("compute_pct", "100 · compute / window.", better=1),

@@ -1,26 +1,38 @@
 """A table's sums for each key, per step and over ranks: what is joined."""
 
-import re
+from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer.columns import Column, Unit, stem
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import Scale
 
 WHOLE_RUN = -1
 """Stands for a rank where a table is of the whole run."""
 
-TIMES = ("total_ns", "gpu_own_ns", "gpu_ns", "busy_ns", "comm_ns")
-COUNTS = ("calls", "copies", "kernels", "operations", "count", "launches", "calls_of_unknown_size")
-_NOT_SUMS = re.compile(
-    r"(?:min|max|mean|median|std|p\d+|peak|first|last|longest|shortest|start|end)_|.*_(?:start|end)_ns$"
-)
-_SUM = re.compile(r".*_(?:ns|bytes|flops)$")
+_BUS_BYTES = Column.size("Bytes that a bus carried: bus bandwidth · transfer.")
 
 
-def is_sum(column: str) -> bool:
-    """Whether a column adds up over rows and steps, by its name: times, bytes, FLOPs and counts, not extremes."""
-    return not _NOT_SUMS.match(column) and (column in COUNTS or bool(_SUM.match(column)))
+def compared(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Of a Result's columns those that are joined: what adds up over rows and steps, not extremes and shares."""
+    made = {name: column for name, column in columns.items() if column.is_sum and column.is_compared}
+    return {**made, "bus_bytes": _BUS_BYTES} if {"busbw_gbps", "transfer_ns"} <= set(columns) else made
+
+
+def leading_time(sums: Mapping[str, Column]) -> str | None:
+    """The time by which rows are ordered and judged; `None` for a table without."""
+    return next((name for name, column in sums.items() if column.leads), None)
+
+
+def leading_count(sums: Mapping[str, Column]) -> str | None:
+    """The first count of a table."""
+    return next((name for name, column in sums.items() if column.unit is Unit.COUNT), None)
+
+
+def spread_of(time: str) -> str:
+    """What the standard deviation over ranks of a time is called."""
+    return f"{stem(time)}_std_ns"
 
 
 def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
@@ -29,11 +41,15 @@ def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def summed_sides(
-    frames: list[tuple[Capture, pd.DataFrame]], keys: tuple[str, ...], scale: Scale, by_rank: bool
+    frames: list[tuple[Capture, pd.DataFrame]],
+    keys: tuple[str, ...],
+    sums: Mapping[str, Column],
+    scale: Scale,
+    by_rank: bool,
 ) -> list[pd.DataFrame]:
-    """Both runs' sums; a run without any row has the other's columns."""
+    """Both runs' `sums` of each key; a run without any row has the other's columns."""
     made = [
-        _summed(frame, keys, scale.divisor(capture), by_rank, _rank_count(capture, frame))
+        _summed(frame, keys, sums, scale.divisor(capture), None if by_rank else _rank_count(capture, frame))
         for capture, frame in frames
         if len(frame)
     ]
@@ -49,10 +65,12 @@ def _rank_count(capture: Capture, frame: pd.DataFrame) -> int:
     return int(frame["rank"].nunique()) if is_of_run else len(ranks)  # type: ignore[arg-type]
 
 
-def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank: bool, ranks: int) -> pd.DataFrame:
-    """Sums of each key per step: of each rank, or their mean over ranks with the time's spread (`_std`)."""
+def _summed(
+    frame: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column], divisor: float, ranks: int | None
+) -> pd.DataFrame:
+    """Sums of each key per step: of each rank, or their mean over `ranks` with the time's spread."""
     frame = _with_bus_bytes(frame)
-    sums = [name for name in frame if is_sum(str(name)) and _is_number(frame[name])]
+    sums = [name for name in columns if name in frame and _is_number(frame[name])]
     held = frame.assign(
         **{key: plain_keys(frame[key]) for key in keys}, **{name: frame[name].astype("Float64") for name in sums}
     )
@@ -60,9 +78,7 @@ def _summed(frame: pd.DataFrame, keys: tuple[str, ...], divisor: float, by_rank:
     # A sum with an unknown part is unknown.
     table = groups[sums].sum(min_count=1).where(groups[sums].count().eq(groups.size(), axis=0))
     table = (table.astype("Float64") / divisor).reset_index()
-    if by_rank:
-        return table
-    return _over_ranks(table, keys, sums, ranks)
+    return table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
 
 
 def _is_number(column: pd.Series) -> bool:
@@ -77,16 +93,16 @@ def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(bus_bytes=frame["busbw_gbps"].astype("Float64") * frame["transfer_ns"].astype("Float64"))
 
 
-def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], sums: list[str], ranks: int) -> pd.DataFrame:
+def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column], ranks: int) -> pd.DataFrame:
     """Mean over all ranks of the run (a rank without the row counts as 0), and the time's standard deviation."""
+    sums, time = list(columns), leading_time(columns)
     groups = table.groupby(list(keys), dropna=False, sort=False)
     known = groups[sums].count().eq(groups.size(), axis=0)
     mean = groups[sums].sum().where(known) / ranks
-    time = next((name for name in TIMES if name in sums), None)
     if time:
         squares = (table[time] ** 2).groupby([table[key] for key in keys], dropna=False, sort=False).sum()
         spread = (squares / ranks - mean[time] ** 2).clip(lower=0) ** 0.5
-        mean[f"{time.removesuffix('_ns')}_std_ns"] = spread.where(known[time])
+        mean[spread_of(time)] = spread.where(known[time])
     return mean.reset_index()
 
 

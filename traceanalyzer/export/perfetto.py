@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
 from traceanalyzer.export.slices import of_rank
 
-NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks")
+NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
 """Results that an export is made from."""
 
 
@@ -38,12 +39,12 @@ def write(results: Mapping[str, Result], path: Path, label: str) -> int:
 
 
 def _write(results: Mapping[str, Result], path: Path, label: str) -> int:
-    shifts, note = common_clock(results)
+    clock = common_clock(results)
     count = 0
     with _opened(path) as file:
-        head = {"label": label, "zero_ns": str(_zero_ns(results, shifts)), "clocks": note}
+        head = {"label": label, "zero_ns": str(clock.zero_ns), "clocks": clock.note}
         file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(head)},"traceEvents":[')
-        for event in trace_events(results, shifts):
+        for event in trace_events(results, clock):
             file.write(",\n" if count else "\n")
             file.write(json.dumps(event, separators=(",", ":")))
             count += 1
@@ -51,13 +52,12 @@ def _write(results: Mapping[str, Result], path: Path, label: str) -> int:
     return count
 
 
-def trace_events(results: Mapping[str, Result], shifts: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+def trace_events(results: Mapping[str, Result], clock: Clock) -> Iterator[dict[str, Any]]:
     """Events of all ranks: names of processes and tracks (`ph` M), then slices (`ph` X), rank by rank."""
-    zero_ns = _zero_ns(results, shifts)
     frames = {name: results[name].to_frame() for name in NEEDED}
     tables = {name: dict(list(frame.groupby("rank"))) for name, frame in frames.items()}
     devices = frames["ranks"].set_index("rank")["device_name"]
-    for rank in sorted(shifts):
+    for rank in sorted(clock.shifts):
         device = devices.get(rank)
         name = f"rank {rank}" if pd.isna(device) else f"rank {rank} · {device}"
         yield _named("process_name", rank, 0, {"name": name})
@@ -66,42 +66,7 @@ def trace_events(results: Mapping[str, Result], shifts: Mapping[int, int]) -> It
         for thread, (_, track) in enumerate(sorted(set(zip(slices["order"], slices["track"], strict=True)))):
             yield _named("thread_name", rank, thread, {"name": track})
             yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
-            yield from _slices(slices[slices["track"] == track], rank, thread, shifts[rank] + zero_ns)
-
-
-def common_clock(results: Mapping[str, Result]) -> tuple[dict[int, int], str]:
-    """What is taken from each rank's times so that all have one clock, and a sentence that says how.
-
-    Offsets from shared collectives where they are larger than their uncertainty; ranks whose times lie apart and
-    whose offset is not known begin together.
-    """
-    table = results["timeline"].table
-    spans = table.groupby("rank").agg(first=("start_ns", "min"), last=("end_ns", "max"))
-    clocks = results["clocks"].to_frame().set_index("rank").reindex(spans.index)
-    is_known = clocks["is_significant"].fillna(value=False).astype(bool)
-    shifts = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
-    first, last = spans["first"] - shifts, spans["last"] - shifts
-    apart = clocks["offset_ns"].isna() & ((first > last.median()) | (last < first.median()))
-    if apart.any():
-        shifts = shifts.where(~apart, spans["first"] - int(first[~apart].min() if (~apart).any() else first.min()))
-    said = [
-        *([f"moved by the offset of their clocks: ranks {_listed(spans.index[is_known])}"] if is_known.any() else []),
-        *(
-            [f"moved to begin with the others, offset unknown: ranks {_listed(spans.index[apart])}"]
-            if apart.any()
-            else []
-        ),
-    ]
-    return {int(rank): int(shift) for rank, shift in shifts.items()}, "; ".join(said) or "as recorded"
-
-
-def _listed(ranks: pd.Index) -> str:
-    return ", ".join(map(str, ranks))
-
-
-def _zero_ns(results: Mapping[str, Result], shifts: Mapping[int, int]) -> int:
-    starts = results["timeline"].table.groupby("rank")["start_ns"].min()
-    return min((int(start) - shifts[int(rank)] for rank, start in starts.items()), default=0)
+            yield from _slices(slices[slices["track"] == track], rank, thread, clock.shift_ns(rank) + clock.zero_ns)
 
 
 def _opened(path: Path) -> IO[str]:

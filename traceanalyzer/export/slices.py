@@ -21,7 +21,7 @@ COLOURS = {
 }
 """Trace-event viewers have fixed colours: those nearest to the kinds'. A viewer that ignores them colours by name."""
 
-_STEPS, _RANGES, _GAPS, _STREAMS = range(4)
+_STEPS, _RANGES, _PATH, _GAPS, _STREAMS = range(5)
 
 
 def of_rank(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -30,6 +30,7 @@ def of_rank(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     parts = [
         _steps(tables["steps"]),
         _ranges(tables["gpu_ranges"]),
+        _path(tables["path_stretches"], tables["clocks"]),
         _gaps(tables["gaps"]),
         _operations(tables["timeline"], calls),
     ]
@@ -50,6 +51,20 @@ def _ranges(ranges: pd.DataFrame) -> pd.DataFrame:
         order=_RANGES, colour=COLOURS["mark"], args=None,
         track=["ranges" if depth == 0 else f"ranges, {depth} deep" for depth in ranges["depth"]],
         name=[short_name(name) for name in ranges["name"]],
+    )  # fmt: skip
+
+
+def _path(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
+    """The rank's stretches of the critical path, on its own clock."""
+    offset_ns = int(clocks["offset_ns"].fillna(0).sum())
+    category = path["category"].astype("str")
+    what = path["operator"].where(category.isin(("host", "data")), path["name"])
+    return path.assign(
+        order=_PATH, track="critical path", start_ns=path["start_ns"] + offset_ns, end_ns=path["end_ns"] + offset_ns,
+        colour=category.map(COLOURS | {"comm": COLOURS["transfer"], "host": COLOURS["idle"]}).fillna(COLOURS["mark"]),
+        name=[f"{kind}: {short_name(name)}" if isinstance(name, str) else kind
+              for kind, name in zip(category, what, strict=True)],
+        args=[{"operator": name} if isinstance(name, str) else None for name in path["operator"]],
     )  # fmt: skip
 
 

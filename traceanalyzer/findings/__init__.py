@@ -1,17 +1,22 @@
 """What the figures say: rules that turn Results into findings with evidence and advice."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
     communication,
     copies,
     efficiency,
+    experts,
+    host_work,
     idle,
     in_turn,
+    inference,
     late_ranks,
     pipeline,
     stragglers,
@@ -19,7 +24,7 @@ from traceanalyzer.findings import (
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
 
-__all__ = ["RULES", "Finding", "Rule", "find"]
+__all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
 
 
 Rule = Callable[..., list[Finding]]
@@ -31,14 +36,17 @@ RULES: tuple[Rule, ...] = (
     in_turn.in_turn,
     late_ranks.work_of_their_own,
     balance.uneven_compute,
+    experts.uneven_experts,
     communication.little_overlap,
     communication.low_bandwidth,
     communication.many_small_collectives,
     idle.host_bound,
     late_ranks.slow_hosts,
+    host_work.cpu_work,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,
+    inference.launch_bound_iterations,
     copies.pageable_copies,
     copies.serial_blocks,
     efficiency.tensor_cores_unused,
@@ -48,19 +56,43 @@ RULES: tuple[Rule, ...] = (
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 
 
-def find(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first."""
-    found = [finding for rule in RULES for finding in _of_rule(rule, results)]
+def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first.
+
+    With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
+    """
+    found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
     return tuple(sorted(folded(found), key=_impact))
+
+
+def named_ranks(findings: Iterable[Finding]) -> list[int]:
+    """The ranks that findings name, in their order: those that they blame, then all that their words speak of."""
+    found: list[int] = []
+    for finding in findings:
+        words = " ".join([finding.title, finding.about or "", *(item.title for item in finding.also)])
+        found += [*finding.ranks, *(int(number) for number in _NAMED.findall(words))]
+    return list(dict.fromkeys(found))
+
+
+_NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
 def _impact(finding: Finding) -> tuple[bool, int, int]:
     return finding.gain_ns is None, -(finding.gain_ns or 0), SEVERITIES.index(finding.severity)
 
 
-def _of_rule(rule: Rule, results: Mapping[str, Result]) -> list[Finding]:
+def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] | None) -> list[Finding]:
     needed = _needed(rule, results)
-    return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
+    lost = {name for failure in failures or () for name in (failure.name, *failure.left_out)}
+    if lost & set(needed):
+        return []
+    try:
+        return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
+    except Exception as error:
+        if failures is None:
+            raise
+        failures.append(Failure.of(rule.__name__, f"Rule {rule.__name__}", error))
+        return []
 
 
 def _needed(rule: Rule, results: Mapping[str, Result]) -> dict[str, Result]:

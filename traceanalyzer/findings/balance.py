@@ -37,7 +37,7 @@ def uneven_compute(
     It matters most where waits cannot be measured: experts with uneven all-to-alls.
     """
     frame = headline.to_frame().set_index("rank")
-    if len(frame) < 2 or len(pipeline):
+    if len(frame) < 2 or len(pipeline) or frame["compute_ns"].isna().any():
         return []
     basis = Basis.of(headline, steps)
     compute = frame["compute_ns"].astype("int64") / basis.per

@@ -1,5 +1,8 @@
 """Communication that could be hidden, faster, or fewer."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -56,7 +59,7 @@ def low_bandwidth(collectives: Collectives) -> list[Finding]:
     frame = collectives.to_frame()
     slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
     # The best class of sizes of each group; the slowest group first.
-    best = slow.sort_values("peak_pct").drop_duplicates(["group", "collective"], keep="last")
+    best = slow.sort_values("peak_pct").drop_duplicates(["group", "group_ranks", "collective"], keep="last")
     return [_slow(groups, collectives) for _, groups in best.groupby("collective", observed=True)]
 
 
@@ -64,24 +67,28 @@ def _slow(groups: pd.DataFrame, collectives: Collectives) -> Finding:
     """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
     rows = groups.to_dict("records")
     slowest, fastest = rows[0], rows[-1]
-    members = slowest["group_ranks"]
-    who = f"group {slowest['group']}" if pd.isna(members) else f"ranks {members}"
+    who = "" if pd.isna(slowest["group_label"]) else f", {slowest['group_label']},"
     rate = f"{slowest['busbw_gbps']:.0f}"
     if len(rows) > 1:
-        who = f"{len(rows)} groups ({who} slowest)"
+        who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {fastest['busbw_gbps']:.0f}"
-    of = {(row["group"], row["collective"]) for row in rows}
+    of = {_identity(row) for row in rows}
     return Finding(
         rule="low_bandwidth",
         severity="low",
-        title=f"Large {slowest['collective'].replace('_', '-')}s of {who} reach {rate} GB/s, "
+        title=f"Large {slowest['collective'].replace('_', '-')}s{who} reach {rate} GB/s, "
         f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.",
-        evidence=tuple(row for row in collectives.rows() if (row["group"], row["collective"]) in of),
+        evidence=tuple(row for row in collectives.rows() if _identity(row) in of),
         recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO) and what else used the "
         "links or the GPU's memory at that time.",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
     )
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Which group and collective a row is of; equal also where the trace does not name a group."""
+    return str(row["group"]), str(row["group_ranks"]), str(row["collective"])
 
 
 def many_small_collectives(call_waits: CallWaits) -> list[Finding]:

@@ -38,6 +38,8 @@ def tensor_cores_unused(categories: Result, efficiency: Result, headline: Result
     if share.empty or share.max() < MATRIX_PCT:
         return []
     table = _off_tensor_cores(share, headline)
+    if table.empty:
+        return []
     per = " a step" if headline.table["steps"].notna().all() else ""
     rank = int(table["off_tensor_cores_ns"].idxmax())
     peak = _peak(ranks, rank)
@@ -63,7 +65,9 @@ def _off_tensor_cores(share: pd.Series, headline: Result) -> pd.DataFrame:
     held = headline.to_frame().set_index("rank")
     compute = held["compute_ns"].astype("float64") / held["steps"].astype("Float64").fillna(1).astype("float64")
     table = pd.DataFrame({"share_of_compute_pct": share, "off_tensor_cores_ns": share / 100 * compute})
-    return table[share >= MATRIX_PCT].dropna().sort_values("off_tensor_cores_ns", ascending=False)
+    return (
+        table[table["share_of_compute_pct"] >= MATRIX_PCT].dropna().sort_values("off_tensor_cores_ns", ascending=False)
+    )
 
 
 def _by_rank(table: pd.DataFrame, per: str) -> str:

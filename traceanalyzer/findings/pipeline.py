@@ -54,25 +54,42 @@ def _cause(number: int, pipeline: Result, stragglers: Stragglers) -> str | None:
 def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> Finding:
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
-    known = (
-        ""
-        if expected is None
-        else f" ({expected:.0f} % expected of {row['stages']} stages and {row['microbatches']} microbatches)"
-    )
     return Finding(
         rule="pipeline_bubble",
         severity=severity(measured),
-        title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{known}, most on rank "
+        title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
         f"{worst['rank']}: {worst['bubble_pct']:.0f} %.",
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
-        f"transfers.{' The gain is the step less one of the same work with it alone.' if expected else ''}",
+        f"transfers.{_of_gain(row)}",
         gain_ns=_beyond_expected(stages, measured, expected),
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
         part_of=cause,
     )
+
+
+def _schedule(row: Mapping[str, Any]) -> str:
+    """What the schedule alone would cost, in brackets; its name where there is no figure for it."""
+    if row["expected_bubble_pct"] is None:
+        return f" (schedule: {row['schedule']})" if row["schedule"] else ""
+    on = f" on {row['stages'] // row['stages_per_rank']} ranks" if row["stages_per_rank"] > 1 else ""
+    of = f"{row['stages']} stages{on} and {row['microbatches']} microbatches"
+    named = f", {row['schedule']}" if on else ""
+    return f" ({_share(row['expected_bubble_pct'])} expected of {of}{named})"
+
+
+def _share(pct: float) -> str:
+    return f"{pct:.0f} %" if pct >= 10 or pct == round(pct) else f"{pct:.1f} %"
+
+
+def _of_gain(row: Mapping[str, Any]) -> str:
+    if row["expected_bubble_pct"] is not None:
+        return " The gain is the step less one of the same work with it alone."
+    if row["schedule"]:
+        return " What this schedule alone costs depends on the lengths of its passes: no figure is expected of it."
+    return f" What the schedule alone costs is not known: {row['why_unknown']}."
 
 
 def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: float | None) -> int:
@@ -83,21 +100,29 @@ def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: fl
 
 
 def _advice(row: Mapping[str, Any]) -> str:
-    shrink = "More microbatches a step, or an interleaved or zero-bubble schedule, shrink"
+    other = "a zero-bubble" if (row["stages_per_rank"] or 1) > 1 else "an interleaved or zero-bubble"
+    shrink = f"More microbatches a step, or {other} schedule, shrink"
     expected = row["expected_bubble_pct"]
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
         return f"{shrink} it."
     first = (
-        f"Move layers from stage {row['bottleneck_stage']} to {_others(row)} (the first and last stages also carry "
+        f"Move layers from {_its_stages(row)} to {_others(row)} (the first and last stages also carry "
         "embedding, head and loss)."
         if _is_uneven(row)
         else "Look at late hosts and slow transfers first: the schedule costs less."
     )
-    return f"{first} {shrink} the {expected:.0f} % that the schedule costs."
+    return f"{first} {shrink} the {_share(expected)} that the schedule costs."
 
 
 def _others(row: Mapping[str, Any]) -> str:
     return f"stage {1 - row['bottleneck_stage']}" if row["stages"] == 2 else "the others"
+
+
+def _its_stages(row: Mapping[str, Any]) -> str:
+    """The stage of the rank that computes most, or its stages."""
+    if (row["stages_per_rank"] or 1) > 1:
+        return f"rank {row['bottleneck_rank']}'s stages"
+    return f"stage {row['bottleneck_stage']}"
 
 
 def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
@@ -109,10 +134,10 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
     return Finding(
         rule="pipeline_imbalance",
         severity=severity(100 * (longest_ns - mean_ns) / step_ns),
-        title=f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']}) computes {milliseconds(longest_ns)} "
+        title=f"{_who(row)} computes {milliseconds(longest_ns)} "
         f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess)}.",
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
-        recommendation="Move layers from that stage to the others; the first and last stages also carry "
+        recommendation=f"Move layers from {_its_stages(row)} to {_others(row)}; the first and last stages also carry "
         "embedding, head and loss.",
         caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
@@ -122,12 +147,21 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
     )
 
 
+def _who(row: Mapping[str, Any]) -> str:
+    if (row["stages_per_rank"] or 1) > 1:
+        return f"Rank {row['bottleneck_rank']} with its {row['stages_per_rank']} stages"
+    return f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']})"
+
+
 def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float) -> str:
     others = stages[stages["stage"] != stage]
     if len(others) != 1:
-        return f"{excess_pct:.0f} % more than the mean stage: the others wait for it"
+        return f"{excess_pct:.0f} % more than the mean rank: the others wait for it"
     (other,) = others.to_dict("records")
-    return f"stage {other['stage']} {milliseconds(other['compute_ns'] / (_steps(stages) or 1))} and waits for it"
+    name = f"rank {other['rank']}" if pd.notna(other["stages_per_rank"]) and other["stages_per_rank"] > 1 else (
+        f"stage {other['stage']}"
+    )  # fmt: skip
+    return f"{name} {milliseconds(other['compute_ns'] / (_steps(stages) or 1))} and waits for it"
 
 
 def _steps(stages: pd.DataFrame) -> int | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from traceanalyzer.columns import Unit, unit_of
 from traceanalyzer.errors import UsageError
 
 SCOPES = ("any rank", "all ranks", "mean", "max", "min")
@@ -21,11 +22,11 @@ OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
     {">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
 )
 
-UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+UNITS: Mapping[Unit, Mapping[str, float]] = MappingProxyType(
     {
-        "ns": {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
-        "bytes": {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
-        "pct": {"%": 1},
+        Unit.NS: {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9},
+        Unit.BYTES: {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+        Unit.PCT: {"%": 1},
     }
 )
 """By the unit that a column's name ends in."""
@@ -74,10 +75,10 @@ class Gate:
     is_optional: bool
 
     @property
-    def quantity(self) -> str | None:
-        """`ns`, `bytes`, `pct`, or `None` for a plain number."""
-        ending = self.column.rsplit("_", 1)[-1]
-        return ending if ending in UNITS else None
+    def quantity(self) -> Unit | None:
+        """Nanoseconds, bytes, per cent, or `None` for a plain number."""
+        unit = unit_of(self.column)
+        return unit if unit in UNITS else None
 
     @property
     def factor(self) -> float:
@@ -133,8 +134,8 @@ def _where(text: str | None, gate: str) -> tuple[tuple[str, str], ...]:
 
 
 def _check_unit(gate: Gate) -> None:
-    allowed = [*UNITS.get(gate.quantity or "", {})]
-    if gate.op is None and gate.quantity == "pct":
+    allowed = [*(UNITS[gate.quantity] if gate.quantity else ())]
+    if gate.op is None and gate.quantity is Unit.PCT:
         # "+2 %" of a percentage could mean either; points cannot.
         if gate.unit != "pp":
             raise UsageError(

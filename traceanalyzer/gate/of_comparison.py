@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, Side, joins, metrics
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.scales import Scale
-from traceanalyzer.diff.sums import is_sum, with_rank
+from traceanalyzer.diff.sums import with_rank
 from traceanalyzer.errors import UsageError
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.of_run import find, narrowed
@@ -42,7 +43,7 @@ def _check(gate: Gate, comparison: Comparison, side: Side) -> list[Outcome]:
         ]
     assert base is not None
     both = base.merge(other, on=[_CASE, "rank"], how="outer", suffixes=("_base", "_other"))
-    if is_sum(gate.column):  # a row that one run does not have took no time there
+    if _is_sum(gate, side):  # a row that one run does not have took no time there
         both[["value_base", "value_other"]] = _filled(both, base, other)
     return [_change(gate, own.set_index("rank"), case, side.label) for case, own in both.groupby(_CASE, sort=False)]
 
@@ -86,7 +87,7 @@ def _change(gate: Gate, own: pd.DataFrame, case: object, run: str) -> Outcome:
 
 def _changes(gate: Gate, base: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Differences in the gate's unit; growth from nothing is infinite."""
-    if gate.unit != "%" or gate.quantity == "pct":
+    if gate.unit != "%" or gate.quantity is Unit.PCT:
         return np.asarray((other - base) / (1.0 if gate.unit == "pp" else gate.factor))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = 100 * (other - base) / np.abs(base)
@@ -126,35 +127,45 @@ def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None
     """A column of a Result: sums per step, anything else as it is."""
     analysis, column = find(gate, {name: list(frame) for name, frame in capture.tables.items()})
     known = result_class(analysis)
+    is_sum = known is not None and column in known.columns and known.columns[column].is_sum
     frame = with_rank(capture.tables[analysis])
     if known is None or (not capture.is_exact and "step" not in frame):
         return None
     if frame.empty:
-        return _nothing(gate, capture)
+        return _nothing(gate, capture, is_sum=is_sum)
     if not pd.api.types.is_numeric_dtype(frame[column]):
         raise UsageError(f"--fail-on {gate.text!r}: {analysis}.{column} is no number")
     if "step" in frame:
         frame = frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
     rows = narrowed(frame, gate)
-    keys = [key for key in joins.KEYS.get(analysis, known.keys) if key not in ("rank", "step")]
+    keys = [key for key in joins.joined_by(known) if key != "step"]
     cases = (
         rows[keys].astype("object").fillna("not known").astype("str").agg(", ".join, axis=1)
         if keys and len(rows)
         else ""
     )
     groups = rows.assign(**{_CASE: cases}).groupby([_CASE, "rank"], sort=False)[column]
-    if is_sum(column):
+    if is_sum:
         values = groups.sum(min_count=1).astype("Float64") / scale.divisor(capture)
     else:
         values = groups.mean().astype("Float64")
     made = values.rename("value").reset_index()
-    return made if len(made) else _nothing(gate, capture)
+    return made if len(made) else _nothing(gate, capture, is_sum=is_sum)
 
 
-def _nothing(gate: Gate, capture: Capture) -> pd.DataFrame | None:
+def _is_sum(gate: Gate, side: Side) -> bool:
+    """Whether the gate's figure is a column that adds up."""
+    if gate.analysis is None and gate.column in metrics.BY_NAME:
+        return False  # a row for each rank, in every run
+    analysis, column = find(gate, {name: list(frame) for name, frame in side.first.tables.items()})
+    known = result_class(analysis)
+    return known is not None and column in known.columns and known.columns[column].is_sum
+
+
+def _nothing(gate: Gate, capture: Capture, *, is_sum: bool) -> pd.DataFrame | None:
     """Ranks with 0 where a run has no row at all of a sum; otherwise not available."""
     ranks = capture.table("breakdown")
-    if ranks is None or not is_sum(gate.column):
+    if ranks is None or not is_sum:
         return None
     case = ", ".join(value for _, value in gate.where)
     return pd.DataFrame({_CASE: case, "rank": ranks["rank"], "value": 0.0})

@@ -3,18 +3,16 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import ANALYSES, Result
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.errors import UsageError
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.outcomes import FAILED, PASSED, Outcome, fails, is_failed, not_available, over_ranks, shown
-
-ALIASES: Mapping[str, tuple[str, str]] = {"step_ns": ("headline", "step_mean_ns")}
-"""Names that a gate may use for a column."""
 
 _FIRST = ("headline", "exposed_comm", "idle")
 """Where a column is looked for first when the gate names no analysis; the others follow in their own order."""
@@ -87,8 +85,8 @@ def find(gate: Gate, columns: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     Raises:
         UsageError: there is none.
     """
-    if gate.analysis is None and gate.column in ALIASES:
-        return ALIASES[gate.column]
+    if gate.analysis is None and gate.column in _aliases():
+        return _aliases()[gate.column]
     order = [gate.analysis] if gate.analysis else [*(name for name in _FIRST if name in columns), *columns]
     for name in order:
         if gate.column in columns.get(name, ()):
@@ -100,6 +98,17 @@ def find(gate: Gate, columns: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     known = {column for name, own in columns.items() if gate.analysis in (None, name) for column in own}
     where = f"{gate.analysis} has no" if gate.analysis else "no table has a"
     raise UsageError(f"--fail-on {gate.text!r}: {where} column {gate.column}; {_near(gate.column, known)}")
+
+
+@cache
+def _aliases() -> Mapping[str, tuple[str, str]]:
+    """By another name for a column, its analysis and own name."""
+    return {
+        column.alias: (analysis, name)
+        for analysis, known in ANALYSES.items()
+        for name, column in known.result.columns.items()
+        if column.alias
+    }
 
 
 def of_steps(frame: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:

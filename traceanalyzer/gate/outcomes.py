@@ -59,5 +59,5 @@ def is_failed(gate: Gate, failing: pd.Series) -> bool:
 
 def shown(gate: Gate, value: float) -> str:
     """A figure in the gate's unit."""
-    unit = gate.unit or (gate.quantity or "").replace("pct", "%")
+    unit = gate.unit or (gate.quantity or "")
     return f"{value / gate.factor:,.4g} {unit}".strip()

@@ -22,13 +22,19 @@ from traceanalyzer.kinds.kernels import (
 from traceanalyzer.kinds.operators import OperatorBytes, is_comm_operator, operator_bytes, operator_collective
 
 __all__ = [
-    "ACTIVITIES", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "PEERS", "POINT_TO_POINT", "ROOTED", "WAIT_ONLY",
+    "ACTIVITIES", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "PEERS",
+    "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
     "is_comm_operator", "is_fused", "kernel_collective", "libraries", "operator_bytes", "operator_collective",
     "speaks_of_communication",
 ]  # fmt: skip
 
-KINDS = ("compute", "comm", "copy")
+KNOWN_KINDS = ("compute", "comm", "copy")
+
+UNKNOWN = "unknown"
+"""Kind of a CUDA graph that was recorded as one operation: what ran inside, the trace does not say."""
+
+KINDS = (*KNOWN_KINDS, UNKNOWN)
 
 ACTIVITIES = ("kernel", "memcpy", "memset", "graph")
 
@@ -55,7 +61,7 @@ class KindRules:
         return cls(tuple(_parse_rule(rule) for rule in rules))
 
     def kind(self, name: str, activity: str) -> str:
-        """Kind of the GPU operations called `name`: `compute`, `comm` or `copy`.
+        """Kind of the GPU operations called `name`: `compute`, `comm` or `copy`; `unknown` for a whole CUDA graph.
 
         A peer-to-peer copy between two GPUs is communication; every other copy, and memset, is `copy`. A kernel that
         computes and communicates at once is `compute`; `is_fused` tells it.
@@ -65,6 +71,8 @@ class KindRules:
                 return kind
         if activity in ("memcpy", "memset"):
             return "comm" if "PtoP" in name else "copy"
+        if activity == "graph":
+            return UNKNOWN
         known = comm_kernel(name)
         return "comm" if known and not known.is_fused else "compute"
 
@@ -88,8 +96,8 @@ def copy_kind(name: str) -> CopyKind:
 
 def _parse_rule(rule: str) -> tuple[str, re.Pattern[str]]:
     kind, separator, expression = rule.partition("=")
-    if not separator or kind not in KINDS or not expression:
-        raise UsageError(f"--kind {rule!r}: write KIND=REGEX with KIND one of {', '.join(KINDS)}")
+    if not separator or kind not in KNOWN_KINDS or not expression:
+        raise UsageError(f"--kind {rule!r}: write KIND=REGEX with KIND one of {', '.join(KNOWN_KINDS)}")
     try:
         return kind, re.compile(expression)
     except re.error as error:

@@ -14,7 +14,9 @@ _OF_COMMUNICATION = re.compile(
     r"^(?:symm_mem|_c10d_functional|c10d|c10d_functional|_C_custom_ar|deep_ep)::|^(?:nccl|rccl|gloo|xccl|hccl):(?!:)"
 )
 
-_LOCAL = re.compile(r"::(?:wait_tensor|barrier_|monitored_barrier_|\w*copy_(?:in|out)|chunk_cat)\b|^(?:aten|fsdp)::")
+_LOCAL = re.compile(
+    r"::(?:wait_tensor|barrier_|monitored_barrier_|\w*copy_(?:in|out)|chunk_cat)\b|^(?:aten|fsdp)::", re.IGNORECASE
+)
 """Operators of those libraries, and of PyTorch, that launch nothing that communicates."""
 
 _WHOLE_IS_LARGEST = ("all_gather", "reduce_scatter")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from traceanalyzer import __version__
 from traceanalyzer.analyses import Result
+from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
@@ -29,19 +30,26 @@ def build(
         command: the command line that makes it again.
         run_info: the run.json beside the traces.
     """
+    failures = list(summary.failures)
+    findings = findings_of(summary.results, failures)
+    warn(failures[len(summary.failures) :])
     return Report(
         label=label,
         results=summary.results if run_info is None else {**summary.results, "run_info": run_facts(run_info)},
-        findings=findings_of(summary.results),
+        findings=findings,
         skipped=summary.skipped,
-        notes=(*notes, *summary.notes),
+        notes=(*sentences(failures), *notes, *summary.notes),
         run_info=run_info,
         command=command,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
+        failures=tuple(failures),
     )
 
 
-def findings_of(results: Mapping[str, Result]) -> tuple[Finding, ...]:
-    """All findings, most to gain first; those that rest on doubted Results say so in their caveat."""
-    return care.with_caveats(find(results), care.doubted(results))
+def findings_of(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+    """All findings, most to gain first; those that rest on doubted Results say so in their caveat.
+
+    With a list for failures the rules that need what failed are left out, and those that fail are added to it.
+    """
+    return care.with_caveats(find(results, failures), care.doubted(results))

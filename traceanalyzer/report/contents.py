@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.failures import Failure
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.run_info import RunInfo
@@ -25,6 +26,7 @@ class Report:
         command: the command line that makes this report again.
         created: when it was made, ISO 8601.
         version: of traceanalyzer.
+        failures: what could not be computed; its Results are empty.
     """
 
     label: str
@@ -36,3 +38,4 @@ class Report:
     command: str | None = None
     created: str | None = None
     version: str | None = None
+    failures: tuple[Failure, ...] = ()

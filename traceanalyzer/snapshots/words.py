@@ -70,10 +70,11 @@ def _grows(label: str, growth: Growth) -> str:
 
 def _fragmented(one: Examined) -> str:
     advice = " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets freed memory serve requests of other sizes."
+    told = f"{size(one.free_bytes)} of {size(one.end['reserved'])} reserved are not in use"
     return (
-        f"{_capital(one.snapshot.label)} at the end: {size(one.free_bytes)} of {size(one.end['reserved'])} reserved "
-        f"are not in use, in {one.free_blocks:,} blocks of which the largest has {size(one.largest_free_bytes)}: a larger "
-        f"request needs new memory from the GPU.{'' if one.snapshot.settings.get('expandable_segments') else advice}"
+        f"{_capital(one.snapshot.label)} at the end: {told}, in {one.free_blocks:,} blocks of which the largest has "
+        f"{size(one.largest_free_bytes)}: a larger request needs new memory from the GPU."
+        f"{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
 
 

@@ -7,7 +7,7 @@ import traceanalyzer as ta
 from tests.analyses.communication.test_members import rank
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication import clocks, collectives, instances, members
+from traceanalyzer.analyses.communication import clocks, collectives, groups, instances, members
 from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
 
@@ -54,7 +54,7 @@ def test_bandwidth_is_of_the_transfer_without_waits():
     table = members.across(
         {0: rank((0, 100, {"size_bytes": 2_000_000})), 1: rank((90, 100, {"size_bytes": 2_000_000}))}
     )
-    frame = collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1)).to_frame()
+    frame = collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({})).to_frame()
     assert frame["transfer_ns"].tolist() == [10_000, 10_000]
     assert frame["wait_ns"].tolist() == [90_000, 0]
     assert frame["algbw_gbps"].tolist() == frame["busbw_gbps"].tolist() == [200.0, 200.0]
@@ -69,7 +69,12 @@ def test_an_exchange_in_both_directions_is_one_instance_without_a_share_of_the_p
     frame = table.to_frame()
     assert frame["instance"].tolist() == [0, 0]
     assert frame["wait_ns"].tolist() == [60_000, 0]
-    assert collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1)).to_frame()["peak_pct"].isna().all()
+    assert (
+        collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}))
+        .to_frame()["peak_pct"]
+        .isna()
+        .all()
+    )
 
 
 def test_clocks_are_chained_over_groups_and_measured_from_the_median_rank():

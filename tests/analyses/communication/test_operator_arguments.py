@@ -104,7 +104,7 @@ def test_bytes_of_an_operators_arguments(what, dims, types, ranks, size_bytes):
     ("name", "is_of"),
     [("symm_mem::multimem_all_reduce_", True), ("_C_custom_ar::all_reduce", True), ("vllm::all_reduce", True),
      ("trtllm::allreduce", True), ("aiter::all_reduce_", True), ("nccl:all_reduce", True), ("c10d::allreduce_", True),
-     ("aten::gather", False), ("aten::scatter_reduce", False), ("fsdp::all_gather_copy_in", False),
+     ("aten::gather", False), ("aten::scatter_reduce", False), ("fsdp::all_gather_copy_in", False), ("FSDP::all_gather", False),
      ("_c10d_functional::wait_tensor", False), ("vllm::moe_forward", False), ("record_param_comms", False)],
 )  # fmt: skip
 def test_operators_that_communicate(name, is_of):

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
 from tests.host_builders import host_trace
+from tests.programs import program
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import RankMeta
+from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.selection import Selection, select
 
 LAUNCH = ("cudaLaunchKernel", 0, 1)
@@ -53,11 +55,17 @@ CASES = {
                    meta=replace(META, kind_rules=KindRules.parse(("compute=fast_all",)))), {}),
     "an operator that speaks of communication launches nothing that is known": (
         host_trace([("mystery", 5, 9, 1)], [LAUNCH], host_ops=[("mine::all_reduce", 0, 4, 1)]), {"unknown_communication": 1}),
+    "an operator that speaks of communication launches a copy of PyTorch's": (
+        host_trace([("void at::native::vectorized_elementwise_kernel<4>(int)", 5, 9, 1)], [LAUNCH],
+                   host_ops=[("mine::all_reduce", 0, 4, 1)]), {}),
     "one that launches what is known": (
         host_trace([("gemm", 5, 9, 1), ("nccl", 10, 12, 2)], [LAUNCH, ("cudaLaunchKernel", 2, 3)],
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),
     "a job of two ranks without communication": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
+    "a kernel that computes and communicates at once": (
+        host_trace([("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=1)),
+        {"fused_kernels": 1}),
     "a rule of the user's that fits nothing": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, kind_rules=KindRules.parse(("comm=x", "comm=gemm")))),
         {"kind_without_match": 1}),
@@ -148,10 +156,43 @@ def test_a_vast_world_size_is_no_loop():
     assert "missing: 1, 2, 3, 4, 5, 6, 7, 8, …" in row["sentence"]
 
 
-@pytest.mark.parametrize(("start", "is_different"), [(0, False), (5, False), (50, True), (200, True)])
+@pytest.mark.parametrize(("start", "is_different"), [(0, False), (5, False), (50, True), (99, True)])
 def test_captures_that_differ_between_ranks(start, is_different):
     traces = [rank_trace([("compute", a, a + 100, -1)], rank=rank) for rank, a in enumerate((0, start))]
     assert ((None, "different_windows") in checks(*traces)) == is_different
+
+
+def test_ranks_of_different_jobs_are_named():
+    """No shared time, and no call of one answers a call of the other although both are in the group."""
+    one, other = (
+        program(gpu=[(f"nccl{size}", start + at, start + at + 5, {"kind": "comm"}) for at in (0, 10)])
+        for start, size in ((0, 1), (500, 2))
+    )
+    groups = [with_arguments(trace, elements) for trace, elements in ((one, 64), (other, 4096))]
+    found = checks(groups[0], groups[1].renumbered(1, "test"))
+    assert found[None, "different_jobs"] == 4
+
+
+@pytest.mark.parametrize("start", [100, 200])
+def test_captures_that_share_no_time_are_never_clean(start):
+    traces = [rank_trace([("compute", a, a + 100, -1)], rank=rank) for rank, a in enumerate((0, start))]
+    assert (None, "no_shared_time") in checks(*traces)
+
+
+def test_calls_that_no_rank_answers_although_all_are_here():
+    traces = [with_arguments(program(gpu=[("nccl", 0, 5, {"kind": "comm"})]), size) for size in (64, 4096)]
+    found = checks(traces[0], traces[1].renumbered(1, "test"))
+    assert found[None, "unanswered_calls"] == 2
+
+
+def with_arguments(trace, elements):
+    """All-reduces of this many elements, of ranks 0 and 1."""
+    rows = range(len(trace.gpu_ops))
+    args = pd.DataFrame([{
+        "gpu_op": row, "start_ns": 0, "end_ns": 0, "thread": 1, "external_id": 0, "collective": "all_reduce", "group": "0",
+        "group_ranks": "0,1", "group_size": 2, "dtype": "Float", "in_elements": elements, "out_elements": elements,
+    } for row in rows])  # fmt: skip
+    return select(make_trace(trace.meta, gpu_ops=trace.gpu_ops, comm_args=args), Selection())
 
 
 def test_steps_that_not_every_rank_has():
@@ -179,7 +220,7 @@ def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in run(sample(name).ranks, ["integrity"])["integrity"].rows():
         assert set(row["affects"].split(", ")) <= set(ANALYSES)
         assert row["check"] in {
-            "operations_without_launch", "inferred_arguments", "different_windows",
+            "operations_without_launch", "inferred_arguments", "different_windows", *(("no_shared_time",) if name == "streams" else ()),
         }  # fmt: skip
 
 

@@ -27,6 +27,8 @@ CASES = {
     "an operator that only notes the next node's number": (
         {"host_ops": [("aten::div_", 5, 15, 1, 42, 0), ("aten::mm", 16, 18, 1, 42, 0), ("MmBackward0", 30, 40, 2, 42, 1)]},
         "unattributed"),
+    "a plain collective makes no node": (
+        {"host_ops": [("c10d::allreduce_", 5, 15, 1, 42, 0), ("MmBackward0", 30, 40, 2, 42, 1)]}, "unattributed"),
     "an operator whose node is never run": ({"host_ops": [("aten::mm", 5, 15, 1, 42, 0)]}, "unattributed"),
     "nothing": ({}, "unattributed"),
 }  # fmt: skip

@@ -43,7 +43,8 @@ def test_order_of_stages(rows, ranks, expected):
 
 
 def calls(**columns):
-    fixed = {"rank": 3, "step": 1, "start_ns": 0, "collective": "send_recv", "group_ranks": None}
+    fixed = {"rank": 3, "call": 0, "gpu_op": 0, "step": 1, "start_ns": 0, "end_ns": 1, "collective": "send_recv",
+             "group_ranks": None}  # fmt: skip
     return pd.DataFrame([fixed | columns])
 
 
@@ -65,7 +66,8 @@ def test_transfers(columns, expected):
 def stage(rank, compute, idle, wait):
     return {"rank": rank, "pipeline": 0, "stage": rank, "basis": "steps 1, 2", "steps": 2, "window_ns": 1_000,
             "compute_ns": compute, "idle_ns": idle, "p2p_calls": 4, "p2p_ns": 300, "p2p_exposed_ns": 300,
-            "p2p_wait_ns": wait, "microbatches": 4}  # fmt: skip
+            "p2p_wait_ns": wait, "schedule": "1F1B", "stages_per_rank": 1, "microbatches": 4,
+            "expected_bubble_pct": 300 / 7, "why_unknown": None}  # fmt: skip
 
 
 def test_bubble_and_balance_of_four_stages():
@@ -73,7 +75,6 @@ def test_bubble_and_balance_of_four_stages():
     table = pd.DataFrame(rows).astype({"steps": "Int64", "microbatches": "Int64", "p2p_wait_ns": "Int64"})
     pipeline = Pipeline(table)
     assert pipeline.to_frame()["bubble_pct"].tolist() == [35.0, 35.0, 35.0, 0.0]
-    assert pipeline.to_frame()["expected_bubble_pct"].round(2).tolist() == [42.86] * 4  # 3 of 7
     (whole,) = summarise({}, pipeline).rows()
     assert (whole["stages"], whole["bottleneck_stage"], whole["bubble_pct"]) == (4, 3, 26.25)
     # Mean 700; deviations 100, 100, 100, 300: population variance 30,000.

@@ -50,6 +50,31 @@ def test_a_window_runs_to_the_next_steps_first_operation_and_the_last_one_is_ope
     assert found[0]["idle_ns"] == 10
 
 
+@pytest.mark.parametrize(
+    ("ops", "windows"),
+    [
+        # The copy of step 1 runs before step 0's first kernel: it begins neither.
+        ([("copy", 0, 5, 15), ("compute", 10, 20, 5), ("compute", 30, 40, 16)], [(10, 30), (30, 40)]),
+        # The copies of steps 1 and 2 both run ahead of step 0.
+        (
+            [("copy", 0, 1, 15), ("copy", 2, 3, 25), ("compute", 10, 20, 5), ("compute", 30, 40, 16),
+             ("compute", 50, 60, 26)],
+            [(10, 30), (30, 50), (50, 60)],
+        ),
+        # All that step 1 launched runs before step 0 begins: it has no window.
+        ([("copy", 0, 5, 15), ("compute", 10, 20, 5), ("compute", 30, 40, 25)], [(10, 30), (None, None), (30, 40)]),
+        # Inside step 0 the copy begins step 1, as any first operation does.
+        ([("compute", 0, 10, 5), ("copy", 5, 9, 15), ("compute", 30, 40, 16)], [(0, 5), (5, 40)]),
+    ],
+)  # fmt: skip
+def test_steps_begin_in_order_when_a_copy_runs_ahead(ops, windows):
+    trace = rank_trace(ops, steps=[(0, 10), (10, 20), (20, 30)][: len(windows)])
+    found = [(row["start_ns"], row["window_ns"] and row["start_ns"] + row["window_ns"]) for row in rows(trace)]
+    assert found[: len(windows)] == windows
+    results = run([trace])
+    assert (results["idle"].to_frame()["idle_ns"] >= 0).all()
+
+
 def test_a_steps_parts_add_up_to_its_window():
     for row in rows(rank_trace(OPS, steps=STEPS))[:-1]:
         parts = row["compute_ns"] + row["exposed_comm_ns"] + row["exposed_copy_ns"] + row["idle_ns"]

@@ -5,8 +5,8 @@ import pytest
 from tests.builders import rank_trace
 from tests.samples import sample
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.report.page.schedule import schedule
-from traceanalyzer.report.timeline.clocks import Clock
 
 NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
 

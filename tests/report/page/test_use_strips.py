@@ -15,7 +15,12 @@ def test_areas_are_the_kinds_shares_of_the_window():
     first, second = strips(results["gpu_utilization"], [0, 1, 7])
     assert (first.rank, first.bins, first.busy, first.window) == (0, 60, "83.3\u202f%", "600\u202fns")
     shares = {kind: area(path) / (60 * HEIGHT) for kind, path in first.paths}
-    assert {kind: round(share, 3) for kind, share in shares.items()} == {"compute": 0.5, "comm": 0.167, "copy": 0.167}
+    assert {kind: round(share, 3) for kind, share in shares.items()} == {
+        "compute": 0.5,
+        "comm": 0.167,
+        "copy": 0.167,
+        "unknown": 0,
+    }
     assert dict(second.paths)["compute"] == ""
 
 

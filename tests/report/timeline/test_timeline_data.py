@@ -64,20 +64,25 @@ def test_every_operation_is_carried_exactly():
     [(0, True, [0, 0]), (30, True, [0, 30]), (10_000, False, [0, 0])],
 )
 def test_ranks_lie_on_one_clock_only_where_their_windows_overlap(later_ns, is_common, first):
-    moved = [(kind, start + later_ns, end + later_ns, *rest) for kind, start, end, *rest in OPS]
-    data = timeline_data(run([rank_trace(OPS), rank_trace(moved, rank=1)]))
+    """Ranks that share no collective, which would tell how far their clocks are apart."""
+    own = [op for op in OPS if op[0] != "comm"]
+    moved = [(kind, start + later_ns, end + later_ns, *rest) for kind, start, end, *rest in own]
+    data = timeline_data(run([rank_trace(own), rank_trace(moved, rank=1)]))
     assert data is not None
     assert data.clock.is_common is is_common
     assert ("do not agree" in data.clock.note) is not is_common
     assert [entry["first"] for entry in json.loads(unpacked(data.meta))["ranks"]] == first
 
 
-def test_a_huge_run_leaves_out_the_ranks_that_lose_least(monkeypatch):
+@pytest.mark.parametrize(("named", "kept"), [((), [1, 2]), ((0,), [0, 1]), ((9, 0, 2), [0, 2])])
+def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_names(monkeypatch, named, kept):
     monkeypatch.setattr("traceanalyzer.report.timeline.timeline_data.MOST_OPERATIONS", 4)
-    busy = [("compute", 0, 100), ("compute", 100, 200), ("compute", 200, 320)]
-    data = timeline_data(run([rank_trace(busy), rank_trace(OPS, rank=1)]))
+    traces = [
+        rank_trace([("compute", 0, 100), ("compute", at, 300)], rank=rank) for rank, at in enumerate((190, 280, 110))
+    ]
+    data = timeline_data(run(traces), named)
     assert data is not None
-    assert (data.ranks, data.left_out, data.count) == ([1], [0], 3)
+    assert (data.ranks, data.left_out, data.count) == (kept, sorted({0, 1, 2} - set(kept)), 4)
 
 
 def test_nothing_ran():

@@ -1,7 +1,6 @@
 import pytest
 
-from tests.builders import rank_trace
-from traceanalyzer.analyses import run
+from traceanalyzer.analyses import ANALYSES, column_named
 from traceanalyzer.report.words.wording import label, unbroken, words
 
 
@@ -12,7 +11,7 @@ from traceanalyzer.report.words.wording import label, unbroken, words
      ("tflops_per_s", "arithmetic"), ("rank", "rank")],
 )  # fmt: skip
 def test_a_column_in_words(column, expected):
-    assert label(column) == expected
+    assert label(column, column_named(column)) == expected
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ def test_a_column_in_words(column, expected):
      ('["c10::BFloat16", "Scalar"]', "dtypes", '["bf16", "Scalar"]')],
 )  # fmt: skip
 def test_a_value_in_words(text, column, expected):
-    assert words(text, column) == expected
+    assert words(text, column_named(column)) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,5 +37,5 @@ def test_a_figure_stays_with_its_unit(text, expected):
 
 
 def test_no_column_of_a_result_has_an_underscore_or_no_words():
-    columns = {column for result in run([rank_trace([])]).values() for column in result.columns}
-    assert [column for column in columns if "_" in label(column) or not label(column)] == []
+    labels = [label(name, column) for known in ANALYSES.values() for name, column in known.result.columns.items()]
+    assert [words for words in labels if "_" in words or not words] == []

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import json
+import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +21,9 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
+from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.page import tiles
+from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.words.parts import split
 from traceanalyzer.report.writers import html, tables
 from traceanalyzer.run_info import Batch, RunInfo
@@ -104,7 +108,7 @@ def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
     )
     page = Page(html.page(replace(report_of("ddp"), findings=findings)))
     figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
-    assert [trace["name"] for trace in json.loads(figure)["data"] if trace["visible"]] == [rank]
+    assert [trace["name"] for trace in unpacked(figure)["data"] if trace["visible"]] == [rank]
 
 
 def test_tables_of_zeros_are_left_out():
@@ -217,10 +221,53 @@ def test_a_page_of_almost_nothing(ops):
     assert ("plotly-packed" in [a.get("id") for a, _ in page.scripts]) is bool(charts), "plotly only where it draws"
 
 
-def test_plotly_beside_the_page(tmp_path):
+def test_plotly_lies_once_beside_the_folders_of_reports(tmp_path):
     report = report_of("moe")
-    pages = html.write(report, tmp_path, plotlyjs="directory")
-    assert [path.name for path in pages] == ["summary.html", "plotly.min.js"]
-    assert pages[1].read_text(encoding="utf-8") == assets.plotly_text()
-    inline = html.write(Report("x", report.results), tmp_path / ".")[0].stat().st_size
-    assert len(html.page(report, plotlyjs="directory")) < inline - 1_000_000
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (page,) = html.write(report, tmp_path / name, plotlyjs="directory")
+    script = tmp_path / assets.plotly_name()
+    assert script.read_text(encoding="utf-8") == assets.plotly_text()
+    assert f'"../{script.name}"' in page.read_text(encoding="utf-8")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
+        ["one", "summary.html", script.name, "two", "summary.html"]
+    )
+    (inline,) = html.write(report, tmp_path / "one")
+    assert page.stat().st_size < inline.stat().st_size - 1_000_000
+
+
+def test_no_script_beside_a_page_without_charts(tmp_path):
+    (tmp_path / "one").mkdir()
+    html.write(Report("x", run([rank_trace([])])), tmp_path / "one", plotlyjs="directory")
+    assert [path.name for path in tmp_path.rglob("*")] == ["one", "summary.html"]
+
+
+@pytest.mark.parametrize("name", ["fsdp_full", "moe"])
+def test_eight_ranks_are_less_than_three_megabytes(name):
+    """Ranks as others that were captured, findings and all: their operators, kernels and waits are a rank's own."""
+    two = sample(name).ranks
+    traces = [trace.renumbered(2 * place + trace.rank, "test") for place in range(4) for trace in two]
+    results = run(traces)
+    page = html.page(Report("x", results, findings_of(results)))
+    assert len(page.encode()) < 3_000_000
+
+
+def unpacked(text):
+    """A figure as the page holds it: JSON, or JSON that is deflated, in base64, a text."""
+    content = json.loads(text)
+    return json.loads(zlib.decompress(base64.b64decode(content))) if isinstance(content, str) else content
+
+
+def test_long_figures_are_packed():
+    figure = {"data": [{"x": list(range(10_000))}], "layout": {}}
+    drawn = Charts("inline").add("many", figure, "many")
+    text = json.loads(re.search(r'data-for="chart-many">(.*)</script>', drawn)[1])
+    assert json.loads(zlib.decompress(base64.b64decode(text))) == figure
+
+
+def test_plotly_is_packed_in_digits_that_end_no_script():
+    packed = assets.plotly_packed()
+    assert f'"{packed}"' in html.page(report_of("moe"))
+    assert not set(packed) & set('<"\\')
+    unpacked = base64.b85decode(packed[1:].replace("/", "<"))
+    assert zlib.decompress(unpacked[: len(unpacked) - int(packed[0])]).decode() == assets.plotly_text()

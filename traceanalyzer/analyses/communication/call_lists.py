@@ -13,6 +13,7 @@ NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
 NO_ARGUMENTS = "the trace does not say its process group"
 NO_PEER = "the trace does not say its peers"
 PEER_COPY = "a copy between GPUs has no counterpart"
+TO_ITSELF = "a message of a rank to itself waits for nobody"
 GROUP_UNKNOWN = "the ranks of its group are not known"
 RANK_MISSING = "a rank of its group has no trace"
 NOT_ON_ALL = "not seen on every rank of its group"

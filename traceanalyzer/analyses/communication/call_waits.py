@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.columns import Better, Column, Written
 
 ONE_ROOT = "has one root: its ranks do not wait alike"
 UNEVEN = "uneven all-to-all: its ranks do not wait alike"
@@ -24,22 +25,26 @@ class CallWaits(Result):
     title: ClassVar[str] = "Transfer and wait of each call"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "call": "Position among the rank's communication operations.",
-        "step": "Step that launched it; absent for none.",
-        "start_ns": "Start on the GPU.",
-        "end_ns": "End on the GPU.",
-        "collective": "Collective or point-to-point operation.",
-        "group": "Process group; absent when the trace does not say.",
-        "instance": "Instance that decides its transfer; absent when unmatched.",
-        "transfer_ns": "Shortest duration over the instance's ranks; absent when it cannot be told.",
-        "wait_ns": "Duration − transfer; absent when it cannot be told.",
-        "waits_for": "Rank with the least wait in the instance; absent for itself.",
-        "is_matched": "Whether its instance is known.",
-        "matched_by": "How the instance was found.",
-        "is_ambiguous": "The clock offset that decided had a rival with 90 % of its votes.",
-        "why_not_split": "Why transfer and wait are absent.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "start_ns": Column.moment("Start on the GPU."),
+        "end_ns": Column.moment("End on the GPU."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
+        "transfer_ns": Column.time(
+            "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True
+        ),
+        "wait_ns": Column.time(
+            "Duration − transfer; absent when it cannot be told.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "waits_for": Column.ident("Rank with the least wait in the instance; absent for itself."),
+        "is_matched": Column.flag("Whether its instance is known."),
+        "matched_by": Column.text("How the instance was found."),
+        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
+        "why_not_split": Column.text("Why transfer and wait are absent."),
     }
 
 

@@ -10,6 +10,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.inferred import with_inferred
 from traceanalyzer.analyses.communication.operator_arguments import with_operators
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import COMM_ARGS, NONE
 from traceanalyzer.selection import is_lost_launch
@@ -26,30 +27,40 @@ class Calls(Result):
     title: ClassVar[str] = "Communication calls"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "call": "Position among the rank's communication operations.",
-        "step": "Step that launched it; absent for none.",
-        "start_ns": "Start on the GPU.",
-        "end_ns": "End on the GPU.",
-        "stream": "Stream that it ran on.",
-        "collective": "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
-        "group": "Process group; absent when the trace does not say.",
-        "group_description": "What the group is for.",
-        "group_ranks": "Global ranks of the group.",
-        "group_size": "Number of ranks in the group.",
-        "dtype": "Element type.",
-        "size_bytes": "Size of the full array: all-reduce its buffer, all-gather the output, reduce-scatter the input, "
-        "all-to-all the send buffer, else the buffer; summed over coalesced operations.",
-        "sequence": "NCCL's number of the call within its group.",
-        "root": "Root of a rooted collective.",
-        "peers": "Peers of send and receive operations: `send 1, recv 1`.",
-        "host_operations": "Host operations that the call carries.",
-        "is_uneven": "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
-        "but it left some out.",
-        "arguments": "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one "
-        "that launched it), or inferred from a later step (for a kernel that was launched before the capture); absent "
-        "when nothing tells.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "start_ns": Column.moment("Start on the GPU."),
+        "end_ns": Column.moment("End on the GPU."),
+        "stream": Column.ident("Stream that it ran on."),
+        "collective": Column.text(
+            "Collective or point-to-point operation; `coalesced` for different ones in one kernel.",
+            written=Written.COLLECTIVE,
+        ),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "group_size": Column.number("Number of ranks in the group.", is_aside=True),
+        "dtype": Column.text("Element type.", written=Written.DTYPE, is_aside=True),
+        "size_bytes": Column.size(
+            "Size of the full array: all-reduce its buffer, all-gather the output, reduce-scatter the input, "
+            "all-to-all the send buffer, else the buffer; summed over coalesced operations.",
+            is_aside=True,
+        ),
+        "sequence": Column.ident("NCCL's number of the call within its group."),
+        "root": Column.ident("Root of a rooted collective."),
+        "peers": Column.text("Peers of send and receive operations: `send 1, recv 1`."),
+        "host_operations": Column.count("Host operations that the call carries.", is_compared=False),
+        "is_uneven": Column.flag(
+            "Whether an all-to-all's split sizes differ; absent when those that the trace shows are equal, "
+            "but it left some out."
+        ),
+        "arguments": Column.text(
+            "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one "
+            "that launched it), or inferred from a later step (for a kernel that was launched before the capture); "
+            "absent when nothing tells."
+        ),
     }
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Adds, Column
 
 LEAST_UNCERTAINTY_NS = 30_000
 """Ranks of one host, whose clock is the same, show medians of up to 29 µs."""
@@ -21,15 +22,23 @@ class Clocks(Result):
 
     title: ClassVar[str] = "Clock offsets"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "reference": "Lowest of the ranks that it shares instances with, directly or not; absent without any.",
-        "offset_ns": "Rank's clock − the median of those ranks' clocks (of two ranks: the lower one's): median "
-        "difference of the ends of shared synchronising instances.",
-        "spread_ns": "95 % of those differences are within this of their median.",
-        "uncertainty_ns": "The spread, never less than 30 µs: what a figure that depends on clocks is sure to.",
-        "is_significant": "The offset is larger than its uncertainty.",
-        "instances": "Instances that the offset comes from.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "reference": Column.ident(
+            "Lowest of the ranks that it shares instances with, directly or not; absent without any."
+        ),
+        "offset_ns": Column.time(
+            "Rank's clock − the median of those ranks' clocks (of two ranks: the lower one's): median "
+            "difference of the ends of shared synchronising instances.",
+            adds=Adds.DERIVED,
+        ),
+        "spread_ns": Column.time("95 % of those differences are within this of their median.", adds=Adds.DERIVED),
+        "uncertainty_ns": Column.time(
+            "The spread, never less than 30 µs: what a figure that depends on clocks is sure to.", adds=Adds.DERIVED
+        ),
+        "is_significant": Column.flag("The offset is larger than its uncertainty."),
+        "instances": Column.count("Instances that the offset comes from.", is_compared=False),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

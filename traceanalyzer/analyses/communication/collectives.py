@@ -9,8 +9,10 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Better, Column, Written
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -26,25 +28,42 @@ class Collectives(Result):
 
     title: ClassVar[str] = "Collectives: transfer, wait and bandwidth"
     keys: ClassVar[tuple[str, ...]] = KEYS
-    columns: ClassVar[Mapping[str, str]] = {
-        "group": "Process group; absent when the trace does not say.",
-        "group_ranks": "Global ranks of the group.",
-        "collective": "Collective or point-to-point operation.",
-        "size_class": "Class of the full array's size.",
-        "rank": "Global rank.",
-        "group_size": "Ranks in the group; where the trace does not say, those that use it.",
-        "calls": "Calls that are looked at.",
-        "split_calls": "Calls whose transfer and wait are known.",
-        "size_bytes": "Sum of the sizes of the calls; n/a when one is unknown.",
-        "total_ns": "Sum of the calls' durations.",
-        "transfer_ns": "Sum of the transfers; n/a when none is known.",
-        "wait_ns": "Sum of the waits, hidden ones included; n/a when none is known.",
-        "why_not_split": "Why transfer and wait of some calls are not known.",
-        "algbw_gbps": "Decimal GB/s: sizes of the split calls / their transfer.",
-        "busbw_gbps": "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
-        "link_peak_gbps": "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
-        "group has more than 8 ranks and may span hosts.",
-        "peak_pct": "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.",
+    joined_by: ClassVar[tuple[str, ...]] = ("collective",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "size_class": Column.text("Class of the full array's size.", is_secondary=True),
+        "rank": Column.ident("Global rank."),
+        "group_size": Column.number(
+            "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
+        ),
+        "calls": Column.count("Calls that are looked at.", is_aside=True),
+        "split_calls": Column.count("Calls whose transfer and wait are known.", is_compared=False, is_secondary=True),
+        "size_bytes": Column.size("Sum of the sizes of the calls; n/a when one is unknown.", is_aside=True),
+        "total_ns": Column.time("Sum of the calls' durations.", leads=True),
+        "transfer_ns": Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
+        "wait_ns": Column.time(
+            "Sum of the waits, hidden ones included; n/a when none is known.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "why_not_split": Column.text("Why transfer and wait of some calls are not known."),
+        "algbw_gbps": Column.rate("Decimal GB/s: sizes of the split calls / their transfer."),
+        "busbw_gbps": Column.rate(
+            "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
+            better=Better.MORE,
+        ),
+        "link_peak_gbps": Column.rate(
+            "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
+            "group has more than 8 ranks and may span hosts."
+        ),
+        "peak_pct": Column.share(
+            "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.", better=Better.MORE
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -54,12 +73,14 @@ class Collectives(Result):
         return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
 
 
-def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks) -> Collectives:
+def across(
+    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: Groups
+) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
-    return summed(looked_at(call_waits, calls), ranks)
+    return summed(looked_at(call_waits, calls), ranks, groups)
 
 
-def summed(calls: pd.DataFrame, ranks: Result) -> Collectives:
+def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
     """The same of some calls: rows of the table of `CallWaits`."""
     if calls.empty:
         return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
@@ -70,20 +91,20 @@ def summed(calls: pd.DataFrame, ranks: Result) -> Collectives:
         split_bytes=calls["size_bytes"].where(is_split),
         duration_ns=calls["end_ns"] - calls["start_ns"],
     )
-    groups = calls.groupby(list(KEYS), dropna=False, observed=True)
+    by_key = calls.groupby(list(KEYS), dropna=False, observed=True)
     table = pd.DataFrame(
         {
-            "group_size": groups["group_size"].first(),
-            "calls": groups.size(),
-            "split_calls": groups["is_split"].sum(),
-            "total_ns": groups["duration_ns"].sum(),
-            "why_not_split": groups["why_not_split"].agg(listed),
-            **{name: groups[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
+            "group_size": by_key["group_size"].first(),
+            "calls": by_key.size(),
+            "split_calls": by_key["is_split"].sum(),
+            "total_ns": by_key["duration_ns"].sum(),
+            "why_not_split": by_key["why_not_split"].agg(listed),
+            **{name: by_key[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
         }
     ).reset_index()
     is_known = table["size_class"] != SIZE_CLASSES[-1]
     table["split_bytes"] = table["split_bytes"].where(is_known)
-    return Collectives(table.assign(link_peak_gbps=_link_peaks(table, ranks)))
+    return Collectives(table.assign(link_peak_gbps=_link_peaks(table, ranks), group_label=labels(groups, table)))
 
 
 def size_classes(size_bytes: pd.Series) -> pd.Series:

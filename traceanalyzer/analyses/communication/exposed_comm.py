@@ -8,10 +8,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
@@ -23,23 +24,34 @@ class ExposedComm(Result):
 
     title: ClassVar[str] = "Exposed communication: transfer and wait"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step; absent for the rank's whole window.",
-        "is_complete": "Neither open nor partial: counts in means. Absent for the whole window.",
-        "window_ns": "Length of the step's GPU window, or of the rank's.",
-        "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
-        "exposed_transfer_ns": "Part in which data moves: |∪transfer − ∪compute|.",
-        "exposed_wait_ns": "Part in which a call waits for another rank and none moves data: "
-        "|∪wait − ∪compute − ∪transfer|.",
-        "exposed_unmatched_ns": "The remainder: calls without a known instance, collectives with one root, uneven "
-        "all-to-alls, peer-to-peer copies.",
-        "exposed_transfer_pct": "100 · exposed transfer / window.",
-        "exposed_wait_pct": "100 · exposed wait / window.",
-        "exposed_unmatched_pct": "100 · exposed unmatched / window.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for the rank's whole window."),
+        "is_complete": Column.flag("Neither open nor partial: counts in means. Absent for the whole window."),
+        "window_ns": Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
+        "exposed_comm_ns": Column.time(
+            "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
+        ),
+        "exposed_transfer_ns": Column.time(
+            "Part in which data moves: |∪transfer − ∪compute|.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "exposed_wait_ns": Column.time(
+            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "exposed_unmatched_ns": Column.time(
+            "The remainder: calls without a known instance, collectives with one root, uneven "
+            "all-to-alls, peer-to-peer copies.",
+            better=Better.LESS,
+        ),
+        "exposed_transfer_pct": Column.share("100 · exposed transfer / window."),
+        "exposed_wait_pct": Column.share("100 · exposed wait / window."),
+        "exposed_unmatched_pct": Column.share("100 · exposed unmatched / window."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = known_only(table, names=PARTS)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in PARTS}
         return table.assign(**shares)
 
@@ -96,7 +108,7 @@ def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Interval
 
 
 def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
-    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns"]]
+    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]]
     whole = whole.merge(ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"}))
     whole = whole.assign(step=pd.NA, is_complete=pd.NA)
     names = list(whole)
@@ -107,7 +119,7 @@ def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
 
 _TYPES = {
     "rank": "int64", "step": "Int64", "is_complete": "boolean", "start_ns": "int64", "window_ns": "int64",
-    "exposed_comm_ns": "int64",
+    "exposed_comm_ns": "int64", "opaque_ns": "int64",
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.clocks import LEAST_UNCERTAINTY_NS, Clocks
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.columns import Adds, Column, Written
 
 
 class Instances(Result):
@@ -17,26 +18,33 @@ class Instances(Result):
     title: ClassVar[str] = "Collectives seen on all their ranks"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("instance",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "instance": "Number, in order of first start.",
-        "collective": "Collective or point-to-point operation.",
-        "group": "Process group; absent when the trace does not say.",
-        "group_ranks": "Global ranks of the group.",
-        "step": "Step that launched it; absent for none.",
-        "ranks": "Ranks that take part.",
-        "size_bytes": "Size of the full array; absent when unknown or not the same on all ranks.",
-        "start_ns": "First start.",
-        "end_ns": "Last end.",
-        "transfer_ns": "Shortest duration over ranks; absent for one root or uneven splits.",
-        "mean_wait_ns": "Mean of duration − transfer over ranks.",
-        "max_wait_ns": "Longest of them.",
-        "max_wait_rank": "Rank with the longest.",
-        "last_rank": "Rank that came last: the least wait.",
-        "skew_ns": "Last start − first start on the aligned clocks; absent when within their uncertainty.",
-        "first_rank": "Rank that came first on these clocks; absent where the skew is.",
-        "skew_uncertainty_ns": "What the skew is sure to.",
-        "matched_by": "How it was found.",
-        "is_ambiguous": "The clock offset that decided had a rival with 90 % of its votes.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "instance": Column.ident("Number, in order of first start."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "ranks": Column.count("Ranks that take part.", is_compared=False),
+        "size_bytes": Column.size(
+            "Size of the full array; absent when unknown or not the same on all ranks.", is_aside=True
+        ),
+        "start_ns": Column.moment("First start."),
+        "end_ns": Column.moment("Last end."),
+        "transfer_ns": Column.time(
+            "Shortest duration over ranks; absent for one root or uneven splits.", is_news_when_zero=True
+        ),
+        "mean_wait_ns": Column.time("Mean of duration − transfer over ranks.", adds=Adds.DERIVED),
+        "max_wait_ns": Column.time("Longest of them.", adds=Adds.EXTREME),
+        "max_wait_rank": Column.ident("Rank with the longest."),
+        "last_rank": Column.ident("Rank that came last: the least wait."),
+        "skew_ns": Column.time(
+            "Last start − first start on the aligned clocks; absent when within their uncertainty.", adds=Adds.DERIVED
+        ),
+        "first_rank": Column.ident("Rank that came first on these clocks; absent where the skew is."),
+        "skew_uncertainty_ns": Column.time("What the skew is sure to.", adds=Adds.DERIVED),
+        "matched_by": Column.text("How it was found."),
+        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
     }
 
 

@@ -15,6 +15,7 @@ from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
 from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
 _KEPT = (
@@ -37,28 +38,37 @@ class Members(Result):
     title: ClassVar[str] = "Calls and their instances"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "call": "Position among the rank's communication operations.",
-        "instance": "The same collective on all ranks of its group, or one exchange of two ranks; absent when "
-        "unmatched.",
-        "step": "Step that launched the call; absent for none.",
-        "start_ns": "Start on the GPU.",
-        "end_ns": "End on the GPU.",
-        "collective": "Collective or point-to-point operation.",
-        "group": "Process group; absent when the trace does not say.",
-        "group_ranks": "Global ranks of the group.",
-        "size_bytes": "Size of the full array.",
-        "arguments": "Where the arguments come from: kernel, host or inferred.",
-        "matched_by": "How the instance was found: sequence, step and position, offset, or order between others.",
-        "is_ambiguous": "The offset that decided had a rival with 90 % of its votes.",
-        "is_synchronising": "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may "
-        "be, uneven.",
-        "transfer_ns": "Shortest duration over the instance's ranks; absent unless it synchronises. 0 of kernels that "
-        "only wait (barrier, notify, wait for a signal), whether matched or not.",
-        "wait_ns": "The call's duration − transfer; absent where that is.",
-        "waits_for": "The instance's rank with the least wait; absent for itself.",
-        "why_unmatched": "Why the call is in no instance.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "instance": Column.ident(
+            "The same collective on all ranks of its group, or one exchange of two ranks; absent when unmatched."
+        ),
+        "step": Column.ident("Step that launched the call; absent for none."),
+        "start_ns": Column.moment("Start on the GPU."),
+        "end_ns": Column.moment("End on the GPU."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "size_bytes": Column.size("Size of the full array.", is_aside=True),
+        "arguments": Column.text("Where the arguments come from: kernel, host or inferred."),
+        "matched_by": Column.text(
+            "How the instance was found: sequence, step and position, offset, or order between others."
+        ),
+        "is_ambiguous": Column.flag("The offset that decided had a rival with 90 % of its votes."),
+        "is_synchronising": Column.flag(
+            "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may be, uneven."
+        ),
+        "transfer_ns": Column.time(
+            "Shortest duration over the instance's ranks; absent unless it synchronises. 0 of kernels that "
+            "only wait (barrier, notify, wait for a signal), whether matched or not.",
+            is_news_when_zero=True,
+        ),
+        "wait_ns": Column.time(
+            "The call's duration − transfer; absent where that is.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "waits_for": Column.ident("The instance's rank with the least wait; absent for itself."),
+        "why_unmatched": Column.text("Why the call is in no instance."),
     }
 
 

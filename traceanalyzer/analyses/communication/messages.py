@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.alignment import align
-from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, CallLists
+from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, TO_ITSELF, CallLists
 
 
 def match_messages(
@@ -13,6 +13,11 @@ def match_messages(
     """An instance for every two calls that exchange messages, in order for each sender and receiver."""
     ends = _message_ends(calls.iloc[rows].assign(row=rows, scope=scope[rows]))
     why[rows] = NO_PEER
+    if ends.empty:
+        return no_members()
+    is_own = ends["source"] == ends["target"]
+    why[ends.loc[is_own, "row"].to_numpy()] = TO_ITSELF
+    ends = ends[~is_own]
     if ends.empty:
         return no_members()
     why[ends["row"].to_numpy()] = NOT_ON_ALL

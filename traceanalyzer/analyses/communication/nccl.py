@@ -6,7 +6,9 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.time.intervals import Intervals, union
+from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
 KEYS = ("group", "collective", "dtype")
@@ -17,24 +19,30 @@ class Nccl(Result):
 
     title: ClassVar[str] = "Communication"
     keys: ClassVar[tuple[str, ...]] = ("rank", *KEYS)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "group": "Process group; absent when the trace does not say.",
-        "group_description": "What the group is for.",
-        "group_size": "Ranks in the group.",
-        "collective": "Collective or point-to-point operation.",
-        "dtype": "Element type; absent when the trace does not say.",
-        "calls": "Communication operations on the GPU.",
-        "size_bytes": "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
-        "calls_of_unknown_size": "Calls for which the trace has no sizes.",
-        "known_size_bytes": "Sum of the sizes that are known.",
-        "total_ns": "Sum of the calls' durations, waiting for other ranks included.",
-        "mean_ns": "Total / calls.",
-        "min_ns": "Shortest.",
-        "max_ns": "Longest.",
-        "comm_ns": "Time in which at least one of the calls runs.",
-        "exposed_comm_ns": "Part of it in which no compute runs.",
-        "overlap_pct": "100 · (comm − exposed) / comm.",
+    joined_by: ClassVar[tuple[str, ...]] = ("collective", "dtype")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        "group_size": Column.number("Ranks in the group.", is_aside=True),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "dtype": Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
+        "calls": Column.count("Communication operations on the GPU.", is_aside=True),
+        "size_bytes": Column.size(
+            "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
+        ),
+        "calls_of_unknown_size": Column.count("Calls for which the trace has no sizes.", is_secondary=True),
+        "known_size_bytes": Column.size("Sum of the sizes that are known.", is_secondary=True),
+        "total_ns": Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
+        "mean_ns": Column.time("Total / calls.", adds=Adds.DERIVED),
+        "min_ns": Column.time("Shortest.", adds=Adds.EXTREME),
+        "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
+        "comm_ns": Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
+        "exposed_comm_ns": Column.time("Part of it in which no compute runs.", better=Better.LESS),
+        "overlap_pct": Column.share("100 · (comm − exposed) / comm.", better=Better.MORE),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -56,9 +64,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Nccl:
+def across(parts: Mapping[int, pd.DataFrame], groups: Groups) -> Nccl:
     """The ranks' rows under each other."""
-    return Nccl(stack(parts, tuple(Nccl.columns)))
+    table = stack(parts, tuple(Nccl.columns))
+    return Nccl(table.assign(group_label=labels(groups, table)))
 
 
 def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> dict[str, object]:

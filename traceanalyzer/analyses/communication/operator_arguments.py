@@ -52,7 +52,9 @@ def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     if held.empty or (launch == NONE).all():
         return found
     launched = np.flatnonzero(launch != NONE)
+    captured = trace.gpu_ops["captured_ns"].to_numpy(dtype=np.int64, na_value=NONE)[rows[launched]]
     calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(position=launched)
+    calls["start_ns"] = np.where(captured == NONE, calls["start_ns"], captured)
     outermost = held[held["end_ns"] > held.groupby("thread")["end_ns"].transform(_reach)]
     for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
         around = pd.merge_asof(

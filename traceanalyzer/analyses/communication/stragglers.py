@@ -15,6 +15,7 @@ from traceanalyzer.analyses.host.step_work import COMPUTE, COPY, OPERATOR, RANGE
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -33,30 +34,44 @@ class Stragglers(Result):
 
     title: ClassVar[str] = "Stragglers"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank that is waited for.",
-        "basis": "What the row is of: complete steps that all ranks share, or the whole capture.",
-        "steps": "Number of those steps; absent for a whole capture.",
-        "window_ns": "Mean length of a step's GPU window over ranks and steps, or of the capture's.",
-        "cost_mean_ns": "Exposed wait for it a step (or in the capture): mean over the ranks that wait.",
-        "cost_max_ns": "The same, of the rank that waits most.",
-        "cost_max_rank": "That rank.",
-        "cost_pct": "100 · largest cost / window.",
-        "waiting_ranks": "Ranks that wait for it.",
-        "total_wait_ns": "Sum over ranks and steps of the exposed wait for it.",
-        "direct_wait_ns": "The same where it was itself the last to come, roots not followed.",
-        "instances": "Collectives or exchanges in which others wait for it.",
-        "collective": "The collective in which they wait most.",
-        "first_step": "First step in which it costs at least 1 % of the step.",
-        "steps_affected": "Number of such steps.",
-        "affected_wait_ns": "Mean over such steps of the exposed wait for it of the rank that waits most.",
-        "cause": "Part of its time that exceeds the others' most: compute, copies, transfer, unmatched (communication "
-        "that may be a wait or a transfer), wait, or idle by cause (host, data, sync, launch, unknown, "
-        "between_kernels); absent when none explains a tenth of the cost.",
-        "cause_ns": "That excess a step (or in the capture).",
-        "operation": "Kernel, copy, range or operator that takes longest beyond the other ranks' median; absent when "
-        "none takes a tenth of the cause longer.",
-        "operation_ns": "By how much, a step.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank that is waited for."),
+        "basis": Column.text(
+            "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
+        ),
+        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
+        "window_ns": Column.time(
+            "Mean length of a step's GPU window over ranks and steps, or of the capture's.", better=Better.LESS
+        ),
+        "cost_mean_ns": Column.time(
+            "Exposed wait for it a step (or in the capture): mean over the ranks that wait.", adds=Adds.DERIVED
+        ),
+        "cost_max_ns": Column.time("The same, of the rank that waits most.", adds=Adds.EXTREME),
+        "cost_max_rank": Column.ident("That rank."),
+        "cost_pct": Column.share("100 · largest cost / window."),
+        "waiting_ranks": Column.count("Ranks that wait for it.", is_compared=False),
+        "total_wait_ns": Column.time("Sum over ranks and steps of the exposed wait for it."),
+        "direct_wait_ns": Column.time("The same where it was itself the last to come, roots not followed."),
+        "instances": Column.count("Collectives or exchanges in which others wait for it.", is_compared=False),
+        "collective": Column.text("The collective in which they wait most.", written=Written.COLLECTIVE),
+        "first_step": Column.ident("First step in which it costs at least 1 % of the step."),
+        "steps_affected": Column.count("Number of such steps.", is_compared=False),
+        "affected_wait_ns": Column.time(
+            "Mean over such steps of the exposed wait for it of the rank that waits most.", adds=Adds.DERIVED
+        ),
+        "cause": Column.text(
+            "Part of its time that exceeds the others' most: compute, copies, transfer, unmatched (communication "
+            "that may be a wait or a transfer), wait, or idle by cause (host, data, sync, launch, unknown, "
+            "between_kernels); absent when none explains a tenth of the cost."
+        ),
+        "cause_ns": Column.time("That excess a step (or in the capture)."),
+        "operation": Column.text(
+            "Kernel, copy, range or operator that takes longest beyond the other ranks' median; absent when "
+            "none takes a tenth of the cause longer.",
+            written=Written.KERNEL,
+        ),
+        "operation_ns": Column.time("By how much, a step."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

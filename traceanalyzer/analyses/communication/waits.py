@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, transfer_and_wait
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 
 
@@ -19,13 +20,13 @@ class Waits(Result):
     title: ClassVar[str] = "Stretches of exposed wait"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank that waits.",
-        "start_ns": "Start.",
-        "end_ns": "End.",
-        "call": "Call that waits; of several at once, the one that began to wait first.",
-        "instance": "Its instance.",
-        "waits_for": "Rank with the least wait in the instance.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank that waits."),
+        "start_ns": Column.moment("Start."),
+        "end_ns": Column.moment("End."),
+        "call": Column.ident("Call that waits; of several at once, the one that began to wait first."),
+        "instance": Column.ident("Its instance."),
+        "waits_for": Column.ident("Rank with the least wait in the instance."),
     }
 
 

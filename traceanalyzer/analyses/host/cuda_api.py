@@ -6,7 +6,8 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.spread import counted_calls, definitions, spread, with_mean
+from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -18,12 +19,12 @@ class CudaApi(Result):
 
     title: ClassVar[str] = "CUDA API calls"
     keys: ClassVar[tuple[str, ...]] = ("rank", "name")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "name": "Function, without the CUDA version that nsys adds (`_v7000`).",
-        "share_pct": "100 · total / sum of the durations of all API calls of the rank.",
-        "calls": "Calls of the function.",
-        **definitions("ns", "the calls' durations on the host"),
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "name": Column.text("Function, without the CUDA version that nsys adds (`_v7000`).", written=Written.KERNEL),
+        "share_pct": Column.share("100 · total / sum of the durations of all API calls of the rank."),
+        "calls": Column.count("Calls of the function.", is_aside=True),
+        **columns_of("ns", "the calls' durations on the host"),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -21,27 +22,32 @@ class GapTable(Result):
     title: ClassVar[str] = "Gaps"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "gap")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "gap": "Position among the rank's gaps.",
-        "step": "Step whose GPU window it begins in; absent for none.",
-        "start_ns": "End of the operation before it.",
-        "end_ns": "Start of the operation after it.",
-        "length_ns": "End − start.",
-        "cause": "The cause with the largest part: sync, data, host, launch or unknown.",
-        "sync_ns": "Before the launch, inside a synchronising call.",
-        "data_ns": "Before the launch, in the data loader or a data range.",
-        "host_ns": "Before the launch, in anything else: Python, operators, other API calls.",
-        "launch_ns": "After the launch call returned: launch latency and ordering, up to 50 µs.",
-        "unknown_ns": "After that, or with no recorded launch: it waited for something outside these records.",
-        "doing": "What the launching thread did for longest before the launch: the innermost recorded call, operator "
-        "or range; absent when the operation was already launched.",
-        "doing_what": "synchronising call, API call, operator or range; absent when nothing was recorded.",
-        "doing_ns": "For how long in the gap.",
-        "range": "The user's innermost range around the launch.",
-        "ended_by": "The operation that ends the gap.",
-        "ended_by_kind": "Its kind.",
-        "ended_by_stream": "Its stream.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "gap": Column.ident("Position among the rank's gaps."),
+        "step": Column.ident("Step whose GPU window it begins in; absent for none."),
+        "start_ns": Column.moment("End of the operation before it."),
+        "end_ns": Column.moment("Start of the operation after it."),
+        "length_ns": Column.time("End − start."),
+        "cause": Column.text("The cause with the largest part: sync, data, host, launch or unknown."),
+        "sync_ns": Column.time("Before the launch, inside a synchronising call."),
+        "data_ns": Column.time("Before the launch, in the data loader or a data range."),
+        "host_ns": Column.time("Before the launch, in anything else: Python, operators, other API calls."),
+        "launch_ns": Column.time("After the launch call returned: launch latency and ordering, up to 50 µs."),
+        "unknown_ns": Column.time(
+            "After that, or with no recorded launch: it waited for something outside these records."
+        ),
+        "doing": Column.text(
+            "What the launching thread did for longest before the launch: the innermost recorded call, operator "
+            "or range; absent when the operation was already launched.",
+            written=Written.KERNEL,
+        ),
+        "doing_what": Column.text("synchronising call, API call, operator or range; absent when nothing was recorded."),
+        "doing_ns": Column.time("For how long in the gap."),
+        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "ended_by": Column.text("The operation that ends the gap.", written=Written.KERNEL),
+        "ended_by_kind": Column.text("Its kind."),
+        "ended_by_stream": Column.ident("Its stream."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

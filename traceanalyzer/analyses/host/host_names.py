@@ -77,9 +77,14 @@ def is_autograd_node(name: str) -> bool:
     return name.startswith(AUTOGRAD_NODE)
 
 
+def is_cpu_collective(name: str) -> bool:
+    """A collective that the CPU carries out: `gloo:all_reduce`."""
+    return name.startswith("gloo:")
+
+
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
-    return not name.startswith(("ProfilerStep#", "nccl", "gloo:", "c10d:"))
+    return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
 
 
 def phase(name: str) -> str | None:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -17,28 +18,36 @@ class Launches(Result):
 
     title: ClassVar[str] = "Launches"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "operations": "GPU operations.",
-        "operations_without_launch": "Those whose host call the capture does not have: in none of the figures below.",
-        "graph_operations": "Operations launched as parts of a CUDA graph.",
-        "delay_median_ns": "Median time from the launching call's start to the operation's start.",
-        "delay_p95_ns": "Its 95th percentile.",
-        "delay_max_ns": "Its maximum.",
-        "window_ns": "Length of the window.",
-        "queue_mean": "Launched operations that wait to start: mean over time.",
-        "queue_median": "Median over time.",
-        "queue_max": "Largest number.",
-        "empty_queue_ns": "Time in which no launched operation waits to start.",
-        "host_bound_pct": "100 · that time / window: the share in which the host is not ahead of the GPU.",
-        "kernels": "Kernels, communication among them.",
-        "kernels_under_5us": "Kernels shorter than 5 µs.",
-        "kernels_under_10us": "Kernels shorter than 10 µs.",
-        "kernels_under_5us_pct": "100 · kernels under 5 µs / kernels.",
-        "kernels_under_10us_pct": "100 · kernels under 10 µs / kernels.",
-        "kernels_under_10us_ns": "Sum of the durations of kernels shorter than 10 µs.",
-        "kernels_ns": "Sum of the durations of all kernels.",
-        "kernel_median_ns": "Median duration of a kernel.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "operations": Column.count("GPU operations."),
+        "operations_without_launch": Column.count(
+            "Those whose host call the capture does not have: in none of the figures below.", is_compared=False
+        ),
+        "graph_operations": Column.count(
+            "Operations launched as parts of a CUDA graph.", is_compared=False, is_secondary=True
+        ),
+        "delay_median_ns": Column.time(
+            "Median time from the launching call's start to the operation's start.", adds=Adds.DERIVED
+        ),
+        "delay_p95_ns": Column.time("Its 95th percentile.", adds=Adds.DERIVED, is_secondary=True),
+        "delay_max_ns": Column.time("Its maximum.", adds=Adds.EXTREME),
+        "window_ns": Column.time("Length of the window.", better=Better.LESS),
+        "queue_mean": Column.number("Launched operations that wait to start: mean over time.", is_secondary=True),
+        "queue_median": Column.number("Median over time."),
+        "queue_max": Column.count("Largest number.", adds=Adds.EXTREME),
+        "empty_queue_ns": Column.time("Time in which no launched operation waits to start."),
+        "host_bound_pct": Column.share(
+            "100 · that time / window: the share in which the host is not ahead of the GPU."
+        ),
+        "kernels": Column.count("Kernels, communication among them."),
+        "kernels_under_5us": Column.count("Kernels shorter than 5 µs.", is_compared=False, is_secondary=True),
+        "kernels_under_10us": Column.count("Kernels shorter than 10 µs.", is_compared=False),
+        "kernels_under_5us_pct": Column.share("100 · kernels under 5 µs / kernels.", is_secondary=True),
+        "kernels_under_10us_pct": Column.share("100 · kernels under 10 µs / kernels."),
+        "kernels_under_10us_ns": Column.time("Sum of the durations of kernels shorter than 10 µs.", is_secondary=True),
+        "kernels_ns": Column.time("Sum of the durations of all kernels.", is_secondary=True),
+        "kernel_median_ns": Column.time("Median duration of a kernel.", adds=Adds.DERIVED),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.spread import definitions, spread, with_mean
+from traceanalyzer.analyses.spread import columns_of, spread, with_mean
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -17,15 +18,17 @@ class NvtxProjection(Result):
 
     title: ClassVar[str] = "Ranges on the GPU"
     keys: ClassVar[tuple[str, ...]] = ("rank", "domain", "name")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "domain": "NVTX domain; absent for the default one and for PyTorch's record_function.",
-        "name": "Name of the range.",
-        "ranges": "Ranges of that name.",
-        "calls": "Those that launched a GPU operation which the capture has: the figures are of these.",
-        "operations": "GPU operations launched inside them; inside nested ranges they count in each.",
-        "host_ns": "Sum of the ranges' durations on the host.",
-        **definitions("ns", "the projections, each from the first start to the last end of its operations"),
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "domain": Column.text("NVTX domain; absent for the default one and for PyTorch's record_function."),
+        "name": Column.text("Name of the range.", written=Written.KERNEL),
+        "ranges": Column.count("Ranges of that name.", is_compared=False),
+        "calls": Column.count(
+            "Those that launched a GPU operation which the capture has: the figures are of these.", is_aside=True
+        ),
+        "operations": Column.count("GPU operations launched inside them; inside nested ranges they count in each."),
+        "host_ns": Column.time("Sum of the ranges' durations on the host."),
+        **columns_of("ns", "the projections, each from the first start to the last end of its operations"),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

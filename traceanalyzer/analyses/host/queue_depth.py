@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -18,13 +19,13 @@ class QueueDepth(Result):
     title: ClassVar[str] = "Launch queue over time"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "bin")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "bin": "Position of the bin in the window.",
-        "start_ns": "Its start.",
-        "length_ns": "Its length.",
-        "mean_depth": "Launched operations that wait to start, mean over the bin's time.",
-        "max_depth": "Largest number in the bin.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "bin": Column.ident("Position of the bin in the window."),
+        "start_ns": Column.moment("Its start."),
+        "length_ns": Column.time("Its length."),
+        "mean_depth": Column.number("Launched operations that wait to start, mean over the bin's time."),
+        "max_depth": Column.count("Largest number in the bin.", adds=Adds.EXTREME),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host.gaps import step_of_time
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -20,18 +21,20 @@ class SyncCalls(Result):
 
     title: ClassVar[str] = "Synchronising calls"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name", "operator", "range")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step in whose GPU window the calls return; absent for none.",
-        "name": "The call: cudaStreamSynchronize, …, or a copy that blocks.",
-        "operator": "The innermost operator around it; absent outside operators.",
-        "range": "The user's innermost range around it.",
-        "calls": "How often.",
-        "host_ns": "Time that the host was blocked.",
-        "idle_in_call_ns": "GPU idle time inside the calls.",
-        "idle_after_ns": "Rest of the gaps that were open when the calls returned: the queue was empty, the GPU waited "
-        "until the host launched again.",
-        "cost_ns": "Idle in the calls + idle after them.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
+        "name": Column.text("The call: cudaStreamSynchronize, …, or a copy that blocks.", written=Written.KERNEL),
+        "operator": Column.text("The innermost operator around it; absent outside operators."),
+        "range": Column.text("The user's innermost range around it.", written=Written.KERNEL),
+        "calls": Column.count("How often.", is_aside=True),
+        "host_ns": Column.time("Time that the host was blocked."),
+        "idle_in_call_ns": Column.time("GPU idle time inside the calls."),
+        "idle_after_ns": Column.time(
+            "Rest of the gaps that were open when the calls returned: the queue was empty, the GPU waited "
+            "until the host launched again."
+        ),
+        "cost_ns": Column.time("Idle in the calls + idle after them."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

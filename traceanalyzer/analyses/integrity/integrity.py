@@ -8,12 +8,15 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication.matches import Matches
+from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, Defect
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 _MOST_NAMED = 8
@@ -28,15 +31,18 @@ class Integrity(Result):
 
     title: ClassVar[str] = "Integrity"
     keys: ClassVar[tuple[str, ...]] = ("rank", "check")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank; absent for what concerns the set of ranks.",
-        "check": "What was looked for.",
-        "severity": "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
-        "affect. low: slightly, or only figures of the whole capture; info: know it.",
-        "count": "How many events, steps or ranks.",
-        "total": "Of how many; absent where that says nothing.",
-        "sentence": "What it is.",
-        "affects": "Results whose figures it makes unreliable, by name.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank; absent for what concerns the set of ranks."),
+        "check": Column.text("What was looked for.", written=Written.OURS),
+        "severity": Column.text(
+            "high: figures are wrong or missing; medium: some of those shown first are; both mark what they "
+            "affect. low: slightly, or only figures of the whole capture; info: know it."
+        ),
+        "count": Column.count("How many events, steps or ranks."),
+        "total": Column.count("Of how many; absent where that says nothing.", is_compared=False),
+        "sentence": Column.text("What it is."),
+        "affects": Column.text("Results whose figures it makes unreliable, by name.", written=Written.OURS),
     }
 
 
@@ -61,6 +67,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.cuda_graphs(trace),
             *unknown.unknown_communication(trace),
             *unknown.no_communication(trace),
+            *unknown.fused_kernels(trace),
             *unknown.kinds_without_match(trace),
         ]
     )
@@ -70,6 +77,7 @@ def across(
     parts: Mapping[int, pd.DataFrame],
     ranks: Ranks,
     steps: Steps,
+    matches: Matches,
     integrity_common_pct: float = 90,
     integrity_step_pct: float = 20,
 ) -> Integrity:
@@ -79,6 +87,7 @@ def across(
     has_shared = bool(shared)
     of_set = [
         *_missing_ranks(ranks.table),
+        *different_jobs.signs(ranks.table, matches.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
@@ -151,7 +160,7 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
     starts = known["window_start_ns"].astype("int64")
     ends = starts + known["window_ns"].astype("int64")
     common, longest = max(int(ends.min() - starts.max()), 0), int((ends - starts).max())
-    if not longest or 100 * common >= common_pct * longest:
+    if not longest or not common or 100 * common >= common_pct * longest:
         return []
     text = (
         f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "

@@ -23,6 +23,11 @@ _GRAVE_PCT, _SOME_PCT = 10.0, 1.0
 
 _MOST_NAMED = 5
 
+_OF_OPERATORS = re.compile(
+    r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn)::|^(?:nvjet|triton_|Cijk_|sm\d+_xmma)"
+)
+"""Kernels of libraries that only compute, whoever launches them."""
+
 _AFFECTS = (
     "headline", "breakdown", "overlap", "steps", "balance", "nccl", "collectives", "exposed_comm", "stragglers",
     "kernels",
@@ -68,6 +73,21 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
 
 
+def fused_kernels(trace: RankTrace) -> list[Defect]:
+    """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
+    ops = trace.gpu_ops
+    by_name = _by_name(ops[(ops["kind"] == "compute").to_numpy()])
+    found = by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name
+    if found.empty:
+        return []
+    share = 100.0 * float(found.sum()) / float(by_name.sum())
+    text = (
+        f"{share:.1f} % of compute kernel time is in kernels that compute and communicate at once: {_largest(found)}. "
+        "They count as compute; how much of it is communication, and how much is hidden, cannot be told."
+    )
+    return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, _AFFECTS)]
+
+
 def kinds_without_match(trace: RankTrace) -> list[Defect]:
     """The user's rules that no operation's name fits."""
     names = [str(name) for name in trace.gpu_ops["name"].unique()]
@@ -111,7 +131,8 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
     table["is_known"] |= table["kernel"].map(kinds.is_fused)
     without = ~table.groupby("operator")["is_known"].transform("any") & table["is_kernel"]
     ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
-    return {name for name in table.loc[without, "kernel"].unique() if not any(rule.search(name) for rule in ruled)}
+    names = [name for name in table.loc[without, "kernel"].unique() if not _OF_OPERATORS.search(function_path(name))]
+    return {name for name in names if not any(rule.search(name) for rule in ruled)}
 
 
 def _largest(by_name: pd.Series) -> str:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.kernels.kernel_names import fusion
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -15,13 +16,17 @@ class Fusions(Result):
 
     title: ClassVar[str] = "Kernels made by the compiler"
     keys: ClassVar[tuple[str, ...]] = ("rank", "kernel")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "kernel": "Name of the Triton kernel.",
-        "fusion": "pointwise, reduction, persistent reduction, template (a product or attention) or foreach.",
-        "operators": "The distinct operators in it, as its name lists them; a long list is cut by the compiler.",
-        "gpu_ops": "Times that it ran.",
-        "gpu_ns": "Sum of its durations.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "kernel": Column.text("Name of the Triton kernel.", written=Written.KERNEL),
+        "fusion": Column.text(
+            "pointwise, reduction, persistent reduction, template (a product or attention) or foreach."
+        ),
+        "operators": Column.text(
+            "The distinct operators in it, as its name lists them; a long list is cut by the compiler."
+        ),
+        "gpu_ops": Column.count("Times that it ran.", is_compared=False),
+        "gpu_ns": Column.time("Sum of its durations.", leads=True),
     }
 
 

@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
-from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
 _LAUNCH = re.compile(r"GraphLaunch")
-_PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+_PARTS = ("window_ns", *breakdown.PARTS)
 
 
 class Graphs(Result):
@@ -21,22 +23,25 @@ class Graphs(Result):
 
     title: ClassVar[str] = "CUDA graphs"
     keys: ClassVar[tuple[str, ...]] = ("rank", "graph")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "graph": "Ordinal, in order of first launch: traces do not name graphs.",
-        "launches": "Times that it was launched.",
-        "gpu_ops": "GPU operations of all its launches.",
-        "operations_per_launch": "GPU operations / launches.",
-        "is_opaque": "The trace has one operation for the whole graph: what ran inside is unknown.",
-        "gpu_ns": "Sum of the operations' durations.",
-        "host_ns": "Host time in the launching calls.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "graph": Column.ident("Ordinal, in order of first launch: traces do not name graphs."),
+        "launches": Column.count("Times that it was launched."),
+        "gpu_ops": Column.count("GPU operations of all its launches.", is_compared=False),
+        "operations_per_launch": Column.number("GPU operations / launches."),
+        "is_opaque": Column.flag("The trace has one operation for the whole graph: what ran inside is unknown."),
+        "gpu_ns": Column.time("Sum of the operations' durations.", leads=True),
+        "host_ns": Column.time("Host time in the launching calls."),
         **{name: DEFINITIONS[name] for name in _PARTS},
-        "window_ns": "Sum over launches of the time from the first operation's start to the last one's end. All that "
-        "runs in it counts below, whoever launched it.",
+        "window_ns": Column.time(
+            "Sum over launches of the time from the first operation's start to the last one's end. All that "
+            "runs in it counts below, whoever launched it.",
+            better=Better.LESS,
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
+        return known_only(table).assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

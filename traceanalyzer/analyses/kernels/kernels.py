@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -14,19 +15,20 @@ class Kernels(Result):
 
     title: ClassVar[str] = "Kernels and copies"
     keys: ClassVar[tuple[str, ...]] = ("rank", "name", "activity")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "name": "Name as the trace has it.",
-        "kind": "compute, comm or copy.",
-        "activity": "kernel, memcpy, memset or graph.",
-        "calls": "GPU operations of that name.",
-        "total_ns": "Sum of their durations.",
-        "mean_ns": "Total / calls.",
-        "median_ns": "Median duration.",
-        "min_ns": "Shortest.",
-        "max_ns": "Longest.",
-        "share_pct": "100 · total / sum of the durations of all GPU operations of the rank.",
-        "streams": "Streams that they ran on.",
+    joined_by: ClassVar[tuple[str, ...]] = ("name", "kind", "activity")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
+        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "activity": Column.text("kernel, memcpy, memset or graph."),
+        "calls": Column.count("GPU operations of that name.", is_aside=True),
+        "total_ns": Column.time("Sum of their durations.", leads=True),
+        "mean_ns": Column.time("Total / calls.", adds=Adds.DERIVED),
+        "median_ns": Column.time("Median duration.", adds=Adds.DERIVED, is_secondary=True),
+        "min_ns": Column.time("Shortest.", adds=Adds.EXTREME),
+        "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
+        "share_pct": Column.share("100 · total / sum of the durations of all GPU operations of the rank."),
+        "streams": Column.text("Streams that they ran on."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

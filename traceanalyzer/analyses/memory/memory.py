@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 
 _LEVELS = {"memory_allocated_bytes": "allocated_bytes", "memory_reserved_bytes": "reserved_bytes"}
@@ -16,14 +17,22 @@ class Memory(Result):
 
     title: ClassVar[str] = "Memory"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "source": "Where the levels come from: the trace's `[memory]` events, one for each allocation and release.",
-        "events": "Events that tell a level on the rank's GPU.",
-        "allocated_bytes": "What tensors held after the last event of the capture.",
-        "peak_allocated_bytes": "The most that tensors held after any event of the capture.",
-        "reserved_bytes": "What PyTorch's caching allocator had taken from the GPU after the last event.",
-        "peak_reserved_bytes": "The most that it had taken after any event of the capture.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "source": Column.text(
+            "Where the levels come from: the trace's `[memory]` events, one for each allocation and release."
+        ),
+        "events": Column.count("Events that tell a level on the rank's GPU.", is_compared=False),
+        "allocated_bytes": Column.size("What tensors held after the last event of the capture.", adds=Adds.EXTREME),
+        "peak_allocated_bytes": Column.size(
+            "The most that tensors held after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
+        ),
+        "reserved_bytes": Column.size(
+            "What PyTorch's caching allocator had taken from the GPU after the last event.", adds=Adds.EXTREME
+        ),
+        "peak_reserved_bytes": Column.size(
+            "The most that it had taken after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
+        ),
     }
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 
 
@@ -17,14 +18,16 @@ class Categories(Result):
 
     title: ClassVar[str] = "GPU time by category"
     keys: ClassVar[tuple[str, ...]] = ("rank", "category")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "category": f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}.",
-        "gpu_ops": "GPU operations.",
-        "gpu_ns": "Sum of their durations.",
-        "share_pct": "100 · duration / that of all GPU operations of the rank.",
-        "tensor_core_ns": "Of matrix categories: duration of the kernels whose names say that they use tensor cores.",
-        "no_tensor_core_ns": "The same of those whose names say that they do not. The rest does not say.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "category": Column.text(f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}."),
+        "gpu_ops": Column.count("GPU operations.", is_compared=False),
+        "gpu_ns": Column.time("Sum of their durations.", leads=True),
+        "share_pct": Column.share("100 · duration / that of all GPU operations of the rank."),
+        "tensor_core_ns": Column.time(
+            "Of matrix categories: duration of the kernels whose names say that they use tensor cores."
+        ),
+        "no_tensor_core_ns": Column.time("The same of those whose names say that they do not. The rest does not say."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

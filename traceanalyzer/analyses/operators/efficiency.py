@@ -11,6 +11,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
+from traceanalyzer.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
 
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
@@ -22,30 +23,52 @@ class Efficiency(Result):
     title: ClassVar[str] = "Efficiency of operators"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "dtypes")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
         **{name: OperatorShapes.columns[name] for name in ("operator", "autograd", "shapes", "dtypes")},
-        "family": "gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer, fused (by a "
-        "compiler) or communication.",
-        "calls": "Calls that launched GPU operations; others are left out.",
-        "flops": "Their FLOPs by the shapes, as torch.utils.flop_counter counts them; for other families arithmetic "
-        "per element. Of a list of more than 30 tensors (most fused optimizers) PyTorch records no shapes: no row.",
-        "masked_flops": "The part of them that a causal mask makes unnecessary; not in tflops_per_s.",
-        "bytes": "The least that they must read and write, lists of tensors in the type that the kernel's name has; an "
-        "argument given twice counts twice. Of communication: size of the full array.",
-        "gpu_ops": "GPU operations that did it.",
-        "gpu_ns": "Sum of their durations.",
-        "tflops_per_s": "(flops − masked) / GPU time, in 10¹² a second.",
-        "gbytes_per_s": "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache. "
-        "n/a for communication: its time holds waits, its rates without them are those of the collectives.",
-        "flops_per_byte": "(flops − masked) / bytes: arithmetic intensity.",
-        "element_type": "Type that the peak is of: of matrix work what it computes in (32-bit products are tf32 on "
-        "tensor cores, else fp32), of other work fp32, for it runs on the vector units.",
-        "on_tensor_cores": "Whether the kernels' names say that they use tensor cores; absent when they do not say.",
-        "peak_tflops_per_s": "The GPU's dense peak for that type; absent for a GPU that is not known.",
-        "peak_gbytes_per_s": "Its memory bandwidth.",
-        "flops_pct": "100 · achieved / peak TFLOP/s.",
-        "bandwidth_pct": "100 · achieved / peak GB/s.",
+        "family": Column.text(
+            "gemm, attention, convolution, norm, softmax, embedding, element-wise, optimizer, fused (by a "
+            "compiler) or communication.",
+            is_secondary=True,
+        ),
+        "calls": Column.count("Calls that launched GPU operations; others are left out.", is_aside=True),
+        "flops": Column.flops(
+            "Their FLOPs by the shapes, as torch.utils.flop_counter counts them; for other families arithmetic "
+            "per element. Of a list of more than 30 tensors (most fused optimizers) PyTorch records no shapes: no row.",
+            is_compared=False,
+        ),
+        "masked_flops": Column.flops("The part of them that a causal mask makes unnecessary; not in tflops_per_s."),
+        "bytes": Column.size(
+            "The least that they must read and write, lists of tensors in the type that the kernel's name has; an "
+            "argument given twice counts twice. Of communication: size of the full array.",
+            is_compared=False,
+        ),
+        "gpu_ops": Column.count("GPU operations that did it.", is_compared=False),
+        "gpu_ns": Column.time("Sum of their durations.", leads=True),
+        "tflops_per_s": Column.rate(
+            "(flops − masked) / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"
+        ),
+        "gbytes_per_s": Column.rate(
+            "Bytes / GPU time, in 10⁹ a second. More than the memory's bandwidth: it came from a cache. "
+            "n/a for communication: its time holds waits, its rates without them are those of the collectives.",
+            label="memory",
+        ),
+        "flops_per_byte": Column.number("(flops − masked) / bytes: arithmetic intensity."),
+        "element_type": Column.text(
+            "Type that the peak is of: of matrix work what it computes in (32-bit products are tf32 on "
+            "tensor cores, else fp32), of other work fp32, for it runs on the vector units."
+        ),
+        "on_tensor_cores": Column.flag(
+            "Whether the kernels' names say that they use tensor cores; absent when they do not say."
+        ),
+        "peak_tflops_per_s": Column.rate(
+            "The GPU's dense peak for that type; absent for a GPU that is not known.",
+            unit=Unit.TFLOPS_PER_S,
+            label="peak",
+        ),
+        "peak_gbytes_per_s": Column.rate("Its memory bandwidth."),
+        "flops_pct": Column.share("100 · achieved / peak TFLOP/s.", better=Better.MORE),
+        "bandwidth_pct": Column.share("100 · achieved / peak GB/s.", better=Better.MORE),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompu
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
+from traceanalyzer.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -27,26 +28,38 @@ class Mfu(Result):
 
     title: ClassVar[str] = "Model FLOPs utilisation"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Number of the step.",
-        "is_complete": "Neither open nor partial: counts in means.",
-        "model_flops": "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: "
-        "two a multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and the "
-        "scores that flash attention computes again). A compiled backward pass does not say what it repeats: left out "
-        "is what exceeds twice its forward pass's, where covered_pct is 100.",
-        "recompute_flops": "What was left out.",
-        "masked_flops": "The part of the model FLOPs that a causal mask makes unnecessary, where the mask is recorded.",
-        "step_ns": "Length of the step that MFU is of.",
-        "step_source": "un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host).",
-        "gpu": "GPU model whose peak it is; absent when not known.",
-        "element_type": "Type of most model FLOPs.",
-        "peak_tflops_per_s": "The GPU's dense peak for that type, 10¹² a second.",
-        "peak_source": "Document that the peak is from.",
-        "mfu_pct": "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.",
-        "unmasked_mfu_pct": "The same without the masked part: what a GPU that skips it really does.",
-        "covered_pct": "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. "
-        "Below 100 MFU is a lower bound.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Number of the step."),
+        "is_complete": Column.flag("Neither open nor partial: counts in means."),
+        "model_flops": Column.flops(
+            "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: "
+            "two a multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and "
+            "the scores that flash attention computes again). A compiled backward pass does not say what it repeats: "
+            "left out is what exceeds twice its forward pass's, where covered_pct is 100."
+        ),
+        "recompute_flops": Column.flops("What was left out."),
+        "masked_flops": Column.flops(
+            "The part of the model FLOPs that a causal mask makes unnecessary, where the mask is recorded."
+        ),
+        "step_ns": Column.time("Length of the step that MFU is of.", adds=Adds.DERIVED),
+        "step_source": Column.text(
+            "un-profiled (recorded by the run itself) or profiled (this capture: profiling slows the host)."
+        ),
+        "gpu": Column.text("GPU model whose peak it is; absent when not known."),
+        "element_type": Column.text("Type of most model FLOPs."),
+        "peak_tflops_per_s": Column.rate(
+            "The GPU's dense peak for that type, 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="peak"
+        ),
+        "peak_source": Column.text("Document that the peak is from."),
+        "mfu_pct": Column.share(
+            "100 · model FLOPs / (step time · peak) of one GPU: with equal ranks that of the job.", better=Better.MORE
+        ),
+        "unmasked_mfu_pct": Column.share("The same without the masked part: what a GPU that skips it really does."),
+        "covered_pct": Column.share(
+            "100 · GPU time of the matrix work whose FLOPs are known / of all matrix work in the step. "
+            "Below 100 MFU is a lower bound."
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -9,11 +9,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
-from traceanalyzer.analyses.time.breakdown import DEFINITIONS, split
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
+from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
-_PARTS = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
+_PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
 
 _LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
@@ -24,23 +26,39 @@ class Modules(Result):
 
     title: ClassVar[str] = "Modules and ranges"
     keys: ClassVar[tuple[str, ...]] = ("rank", "path", "autograd")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "path": "nn.Module calls and user ranges from the outermost down, parted by /.",
-        "name": "Last part of the path.",
-        "depth": "Parts before it.",
-        "source": "module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX).",
-        "autograd": "forward (launched inside the scope) or backward (by autograd for operators that ran inside it).",
-        "calls": "Calls of the scope that launched GPU operations, themselves or in scopes below.",
-        "host_ns": "Host time of its calls, in the row of the pass in which they ran.",
-        "gpu_ops": "GPU operations that it launched, those of scopes below included.",
-        "gpu_own_ns": "Sum of the durations of those that belong to no scope below. Over all rows, with the one "
-        "outside any scope, this adds up to all GPU operations.",
-        "gpu_total_ns": "Sum of the durations of all of them.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "path": Column.text("nn.Module calls and user ranges from the outermost down, parted by /."),
+        "name": Column.text("Last part of the path.", written=Written.KERNEL),
+        "depth": Column.number("Parts before it."),
+        "source": Column.text(
+            "module (an nn.Module's call, from recorded Python frames) or range (record_function, NVTX)."
+        ),
+        "autograd": Column.text(
+            "forward (launched inside the scope) or backward (by autograd for operators that ran inside it)."
+        ),
+        "calls": Column.count(
+            "Calls of the scope that launched GPU operations, themselves or in scopes below.", is_aside=True
+        ),
+        "host_ns": Column.time("Host time of its calls, in the row of the pass in which they ran."),
+        "gpu_ops": Column.count("GPU operations that it launched, those of scopes below included.", is_compared=False),
+        "gpu_own_ns": Column.time(
+            "Sum of the durations of those that belong to no scope below. Over all rows, with the one "
+            "outside any scope, this adds up to all GPU operations.",
+            is_secondary=True,
+            leads=True,
+        ),
+        "gpu_total_ns": Column.time("Sum of the durations of all of them."),
         **{name: DEFINITIONS[name] for name in _PARTS},
-        "window_ns": "Sum over calls of the time from the first start to the last end of the operations that the call "
-        "launched. All that runs in it counts below, whoever launched it.",
+        "window_ns": Column.time(
+            "Sum over calls of the time from the first start to the last end of the operations that the call "
+            "launched. All that runs in it counts below, whoever launched it.",
+            better=Better.LESS,
+        ),
     }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return known_only(table)
 
 
 def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFrame:

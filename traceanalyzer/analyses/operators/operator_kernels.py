@@ -11,6 +11,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.operators.source_lines import source_lines
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -23,18 +24,20 @@ class OperatorKernels(Result):
     title: ClassVar[str] = "Kernels by module and operator"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", *_KEYS)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "path": "Modules and ranges around the operator, from the outermost down; absent for none.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "path": Column.text("Modules and ranges around the operator, from the outermost down; absent for none."),
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
-        "kernel": "Name of the kernel or copy.",
-        "kind": "compute, comm or copy.",
-        "category": "As in the categories table.",
-        "source": "The user's function around the operator, with file and line; of the longest part when there are "
-        "several, absent without recorded stacks.",
-        "gpu_ops": "GPU operations.",
-        "gpu_ns": "Sum of their durations.",
+        "kernel": Column.text("Name of the kernel or copy.", written=Written.KERNEL),
+        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "category": Column.text("As in the categories table."),
+        "source": Column.text(
+            "The user's function around the operator, with file and line; of the longest part when there are "
+            "several, absent without recorded stacks."
+        ),
+        "gpu_ops": Column.count("GPU operations.", is_compared=False),
+        "gpu_ns": Column.time("Sum of their durations.", leads=True),
     }
 
 

@@ -8,18 +8,28 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
-COSTS: Mapping[str, str] = {
-    "calls": "Times that it ran; absent for GPU operations without an operator.",
-    "host_self_ns": "Host time inside it but in no operator that it called.",
-    "host_total_ns": "Host time from its start to its end; calls inside another of the same name count once.",
-    "gpu_ops": "GPU operations that it launched itself.",
-    "gpu_own_ns": "Sum of their durations. Over all rows this adds up to all GPU operations, each counted once.",
-    "gpu_total_ns": "The same with those of the operators that it called; calls inside another of the same name "
-    "count once.",
-    "backward_gpu_ns": "GPU time of the autograd nodes that these calls created; absent when none is recorded.",
+COSTS: Mapping[str, Column] = {
+    "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
+    "host_self_ns": Column.time("Host time inside it but in no operator that it called."),
+    "host_total_ns": Column.time(
+        "Host time from its start to its end; calls inside another of the same name count once."
+    ),
+    "gpu_ops": Column.count("GPU operations that it launched itself.", is_compared=False),
+    "gpu_own_ns": Column.time(
+        "Sum of their durations. Over all rows this adds up to all GPU operations, each counted once.",
+        is_secondary=True,
+        leads=True,
+    ),
+    "gpu_total_ns": Column.time(
+        "The same with those of the operators that it called; calls inside another of the same name count once."
+    ),
+    "backward_gpu_ns": Column.time(
+        "GPU time of the autograd nodes that these calls created; absent when none is recorded."
+    ),
 }
 """Columns that add up over rows."""
 
@@ -30,14 +40,16 @@ class OperatorShapes(Result):
     title: ClassVar[str] = "Operators by shape"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "operator": "Name; in brackets what GPU operations have instead of one.",
-        "autograd": "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the "
-        "backward pass); absent for all else.",
-        "shapes": "Shapes of the arguments, as recorded; absent when they were not.",
-        "strides": "Their strides in elements, as recorded: a transposed or sliced tensor shows here.",
-        "dtypes": "Their element types.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "operator": Column.text("Name; in brackets what GPU operations have instead of one."),
+        "autograd": Column.text(
+            "forward (recorded by autograd), backward (run by it) or recompute (forward work inside the "
+            "backward pass); absent for all else."
+        ),
+        "shapes": Column.text("Shapes of the arguments, as recorded; absent when they were not."),
+        "strides": Column.text("Their strides in elements, as recorded: a transposed or sliced tensor shows here."),
+        "dtypes": Column.text("Their element types.", written=Written.DTYPE),
         **COSTS,
     }
 

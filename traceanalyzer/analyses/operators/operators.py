@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.operators.operator_shapes import COSTS, OperatorShapes, summed
+from traceanalyzer.columns import Column
 
 
 class Operators(Result):
@@ -14,13 +15,13 @@ class Operators(Result):
 
     title: ClassVar[str] = "Operators"
     keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
         **COSTS,
-        "gpu_share_pct": "100 · own GPU time / that of all rows of the rank.",
-        "host_share_pct": "100 · own host time / that of all rows of the rank.",
+        "gpu_share_pct": Column.share("100 · own GPU time / that of all rows of the rank."),
+        "host_share_pct": Column.share("100 · own host time / that of all rows of the rank."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.operators.nesting import Nesting
-from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -99,6 +99,5 @@ def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator:
     by_operator = tree.owner >= 0
     found[by_operator] = of_operator[tree.owner[by_operator]]
     rest = np.flatnonzero(tree.owner == NONE - 1)
-    launches = trace.api_calls.iloc[trace.gpu_ops["launch"].to_numpy()[rest]]
-    found[rest] = nesting.innermost_at(launches["start_ns"].to_numpy(), launches["thread"].to_numpy())
+    found[rest] = nesting.innermost_at(*launch_moments(trace, rest))
     return found

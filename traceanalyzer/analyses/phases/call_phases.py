@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -19,13 +20,15 @@ class CallPhases(Result):
     title: ClassVar[str] = "Phases of communication calls"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "call": "Position among the rank's communication operations.",
-        "phase": "Phase in which the host launched it.",
-        "range": "The user's innermost range around the launch.",
-        "exposed_ns": "Part of the rank's exposed communication that belongs to the call: no compute runs, and no "
-        "communication that started earlier.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "phase": Column.text("Phase in which the host launched it."),
+        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "exposed_ns": Column.time(
+            "Part of the rank's exposed communication that belongs to the call: no compute runs, and no "
+            "communication that started earlier."
+        ),
     }
 
 

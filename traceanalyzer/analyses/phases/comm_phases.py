@@ -7,8 +7,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.columns import Better, Column, Written
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
@@ -18,17 +20,32 @@ class CommPhases(Result):
 
     title: ClassVar[str] = "Communication by phase"
     keys: ClassVar[tuple[str, ...]] = _KEYS
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "phase": "Phase in which the host launched it.",
-        "range": "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
-        "group": "Process group; absent when the trace does not say.",
-        "collective": "Collective or point-to-point operation.",
-        "calls": "Communication operations on the GPU.",
-        "size_bytes": "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.",
-        "total_ns": "Sum of their durations, waiting for other ranks included.",
-        "exposed_ns": "Part of the rank's exposed communication that belongs to them; the rows add up to it.",
-        "exposed_wait_ns": "Part of that in which a call waits for another rank and none moves data.",
+    joined_by: ClassVar[tuple[str, ...]] = ("phase", "collective")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "phase": Column.text("Phase in which the host launched it."),
+        "range": Column.text(
+            "The user's innermost range around the launch; numbers in it are left out (`blocks.#`).",
+            written=Written.KERNEL,
+        ),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "calls": Column.count("Communication operations on the GPU.", is_aside=True),
+        "size_bytes": Column.size(
+            "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
+        ),
+        "total_ns": Column.time("Sum of their durations, waiting for other ranks included.", leads=True),
+        "exposed_ns": Column.time(
+            "Part of the rank's exposed communication that belongs to them; the rows add up to it."
+        ),
+        "exposed_wait_ns": Column.time(
+            "Part of that in which a call waits for another rank and none moves data.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
     }
 
 
@@ -37,6 +54,7 @@ def across(
     calls: Calls,
     call_phases: CallPhases,
     exposed_calls: ExposedCalls,
+    groups: Groups,
 ) -> CommPhases:
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
@@ -48,8 +66,9 @@ def across(
     table = table.join(waits, on=["rank", "call"]).fillna({"exposed_wait_ns": 0}).astype({"exposed_wait_ns": "int64"})
     table["total_ns"] = table["end_ns"] - table["start_ns"]
     table["is_unknown"] = table["size_bytes"].isna()
-    groups = table.groupby(list(_KEYS), dropna=False, sort=False)
-    summed = groups[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
-    summed["size_bytes"] = summed["size_bytes"].where(~groups["is_unknown"].any()).astype("Int64")
-    summed = summed.assign(calls=groups.size()).reset_index()
+    by_key = table.groupby(list(_KEYS), dropna=False, sort=False)
+    summed = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
+    summed["size_bytes"] = summed["size_bytes"].where(~by_key["is_unknown"].any()).astype("Int64")
+    summed = summed.assign(calls=by_key.size()).reset_index()
+    summed = summed.assign(group_label=labels(groups, summed))
     return CommPhases(summed.sort_values(["rank", "total_ns"], ascending=[True, False], ignore_index=True))

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.exposed_comm import transfer_and_wait
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -25,18 +26,24 @@ class ExposedCalls(Result):
     title: ClassVar[str] = "Exposed communication by call"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "stretch")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "stretch": "Position among the rank's stretches.",
-        "call": "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
-        "launched outside the chosen steps and still runs in their window.",
-        "phase": "Phase in which the host launched that call.",
-        "step": "Step in whose GPU window it lies; absent for none.",
-        "start_ns": "Its start.",
-        "end_ns": "Its end.",
-        "transfer_ns": "Time in it in which one of the rank's calls moves data.",
-        "wait_ns": "Time in it in which a call waits for another rank and none moves data.",
-        "unmatched_ns": "The remainder.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "stretch": Column.ident("Position among the rank's stretches."),
+        "call": Column.ident(
+            "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
+            "launched outside the chosen steps and still runs in their window."
+        ),
+        "phase": Column.text("Phase in which the host launched that call."),
+        "step": Column.ident("Step in whose GPU window it lies; absent for none."),
+        "start_ns": Column.moment("Its start."),
+        "end_ns": Column.moment("Its end."),
+        "transfer_ns": Column.time("Time in it in which one of the rank's calls moves data.", is_news_when_zero=True),
+        "wait_ns": Column.time(
+            "Time in it in which a call waits for another rank and none moves data.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "unmatched_ns": Column.time("The remainder."),
     }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
@@ -25,14 +26,21 @@ class MicroSteps(Result):
 
     title: ClassVar[str] = "Micro-steps and gradient exchange"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step's number.",
-        "micro_steps": "Ranges called backward (else forward) on the host in the step; n/a when nothing marks them.",
-        "synchronising_micro_steps": "Micro-steps after whose beginning, and before the next one's, an all-reduce or "
-        "reduce-scatter was launched.",
-        "gradient_calls": "All-reduces and reduce-scatters that the step launched.",
-        "gradient_bytes": "Sum of their sizes; n/a when one is unknown.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step's number."),
+        "micro_steps": Column.count(
+            "Ranges called backward (else forward) on the host in the step; n/a when nothing marks them.",
+            is_compared=False,
+        ),
+        "synchronising_micro_steps": Column.count(
+            "Micro-steps after whose beginning, and before the next one's, an all-reduce or "
+            "reduce-scatter was launched.",
+            is_compared=False,
+        ),
+        "gradient_calls": Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
+        "gradient_bytes": Column.size("Sum of their sizes; n/a when one is unknown."),
     }
 
 

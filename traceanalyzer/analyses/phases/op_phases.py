@@ -11,8 +11,10 @@ from traceanalyzer.schema import NONE
 
 NAMES = (*PHASES, UNATTRIBUTED)
 
-_UNKNOWN = len(PHASES)
-_FORWARD, _BACKWARD = PHASES.index("forward"), PHASES.index("backward")
+UNKNOWN = len(PHASES)
+"""Position of an operation that nothing attributes."""
+
+FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")
 
 
 def op_phases(trace: RankTrace) -> np.ndarray:
@@ -27,7 +29,7 @@ def op_phases(trace: RankTrace) -> np.ndarray:
 
     Otherwise, and without a recorded launch, the operation is unattributed.
     """
-    phase = np.full(len(trace.gpu_ops), _UNKNOWN, dtype=np.int64)
+    phase = np.full(len(trace.gpu_ops), UNKNOWN, dtype=np.int64)
     launch = trace.gpu_ops["launch"].to_numpy()
     has_launch = launch != NONE
     if has_launch.any():
@@ -42,13 +44,13 @@ def phases_of_calls(trace: RankTrace, calls: np.ndarray) -> np.ndarray:
     threads = trace.api_calls["thread"].to_numpy()[calls]
     named = _phase_ranges(trace)
     phase = _of_own_thread(trace, named, threads, times)
-    open_calls = np.flatnonzero(phase == _UNKNOWN)
+    open_calls = np.flatnonzero(phase == UNKNOWN)
     around = innermost_at(named["start_ns"].to_numpy(), named["end_ns"].to_numpy(), times[open_calls])
-    codes = np.append(named["phase"].to_numpy(np.int64), _UNKNOWN)
+    codes = np.append(named["phase"].to_numpy(np.int64), UNKNOWN)
     phase[open_calls] = codes[around]
-    open_calls = np.flatnonzero(phase == _UNKNOWN)
+    open_calls = np.flatnonzero(phase == UNKNOWN)
     is_forward = range_around(_forward_operators(trace), threads[open_calls], times[open_calls]) != NONE
-    phase[open_calls[is_forward]] = _FORWARD
+    phase[open_calls[is_forward]] = FORWARD
     return phase
 
 
@@ -60,24 +62,24 @@ def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
     known = {name: _code(name) for name in frame["name"].cat.categories if "::" not in name or name.startswith("FSDP")}
-    codes = np.array([known.get(name, _UNKNOWN) for name in frame["name"].cat.categories] + [_UNKNOWN], dtype=np.int64)
+    codes = np.array([known.get(name, UNKNOWN) for name in frame["name"].cat.categories] + [UNKNOWN], dtype=np.int64)
     phase = codes[frame["name"].cat.codes.to_numpy()]
-    return frame[["start_ns", "end_ns", "thread"]].assign(phase=phase)[phase != _UNKNOWN]
+    return frame[["start_ns", "end_ns", "thread"]].assign(phase=phase)[phase != UNKNOWN]
 
 
 def _code(name: str) -> int:
     phase = host_names.phase(name)
-    return _UNKNOWN if phase is None else PHASES.index(phase)
+    return UNKNOWN if phase is None else PHASES.index(phase)
 
 
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
-    nodes = trace.host_ops.loc[is_node, ["start_ns", "end_ns", "thread"]].assign(phase=_BACKWARD)
+    nodes = trace.host_ops.loc[is_node, ["start_ns", "end_ns", "thread"]].assign(phase=BACKWARD)
     events = pd.concat([named, nodes], ignore_index=True)
-    codes = np.append(events["phase"].to_numpy(np.int64), _UNKNOWN)
+    codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
     phase = codes[range_around(events, threads, times)]
     in_node = range_around(nodes.reset_index(drop=True), threads, times) != NONE
-    return np.where(in_node & (phase == _FORWARD), _BACKWARD, phase)
+    return np.where(in_node & (phase == FORWARD), BACKWARD, phase)
 
 
 def _forward_operators(trace: RankTrace) -> pd.DataFrame:
@@ -88,5 +90,7 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     """
     ops = trace.host_ops[trace.host_ops["sequence"].notna()]
     is_autograds = (ops["forward_thread"].fillna(0) != 0).to_numpy()
-    makers = ops[~is_autograds].drop_duplicates(["thread", "sequence"], keep="last")
+    # Plain collectives make none, and come last where gradients are reduced after the backward pass.
+    is_collective = host_names.matches(ops["name"], lambda name: name.startswith("c10d::"))
+    makers = ops[~is_autograds & ~is_collective].drop_duplicates(["thread", "sequence"], keep="last")
     return makers[makers["sequence"].isin(ops.loc[is_autograds, "sequence"])].reset_index(drop=True)

@@ -7,9 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.model import RankTrace
-
-PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +35,18 @@ class Share:
 def shares(trace: RankTrace) -> dict[str, Share]:
     """For each part of the breakdown the operation that every instant of it belongs to.
 
-    An instant belongs to a compute kernel if one runs, else to a communication operation, else to a copy; of several
-    of that kind to the one that started first (and, of those, ends first). Idle time belongs to the operation that
-    ends the gap: the host had not launched it.
+    An instant belongs to a compute kernel if one runs, else to a communication operation, else to a copy, else to a
+    CUDA graph of unknown content; of several of that kind to the one that started first (and, of those, ends first).
+    Idle time belongs to the operation that ends the gap: the host had not launched it.
     """
     ops = trace.gpu_ops
-    compute, comm = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm"))
+    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in KNOWN_KINDS)
     gaps = idle_causes.find(trace)
     return {
         "compute_ns": _first_started(ops, "compute", EMPTY),
         "exposed_comm_ns": _first_started(ops, "comm", compute),
         "exposed_copy_ns": _first_started(ops, "copy", compute | comm),
+        "opaque_ns": _first_started(ops, UNKNOWN, compute | comm | copy),
         "idle_ns": Share(gaps.starts, gaps.ends, gaps.ended_by, EMPTY),
     }
 

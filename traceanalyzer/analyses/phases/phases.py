@@ -9,7 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
-from traceanalyzer.analyses.phases.phase_parts import PARTS, Share
+from traceanalyzer.analyses.phases.phase_parts import Share
+from traceanalyzer.analyses.time.breakdown import PARTS, known_only
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 
@@ -18,26 +20,46 @@ class Phases(Result):
 
     title: ClassVar[str] = "Phases"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step", "phase")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step; absent for the whole window.",
-        "phase": "Phase in which the host launched the operation that the time belongs to; unattributed when neither "
-        "the user's ranges nor autograd tell.",
-        "total_ns": "Time of the window that belongs to the phase: the sum of the four parts.",
-        "compute_ns": "Compute. Of kernels that run together the first to start counts.",
-        "exposed_comm_ns": "Communication while no compute runs: the sum of the next three.",
-        "exposed_transfer_ns": "Part of it in which data moves.",
-        "exposed_wait_ns": "Part of it in which a call waits for another rank and none moves data.",
-        "exposed_unmatched_ns": "The remainder: it cannot be told.",
-        "exposed_copy_ns": "Copies while neither runs.",
-        "idle_ns": "Idle time before an operation of the phase.",
-        "operations": "GPU operations of the phase that start in the window.",
-        "share_pct": "100 · total / window.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for the whole window."),
+        "phase": Column.text(
+            "Phase in which the host launched the operation that the time belongs to; unattributed when neither "
+            "the user's ranges nor autograd tell."
+        ),
+        "total_ns": Column.time("Time of the window that belongs to the phase: the sum of its parts."),
+        "compute_ns": Column.time(
+            "Compute. Of kernels that run together the first to start counts.", better=Better.LESS
+        ),
+        "exposed_comm_ns": Column.time(
+            "Communication while no compute runs: the sum of the next three.", better=Better.LESS
+        ),
+        "exposed_transfer_ns": Column.time(
+            "Part of it in which data moves.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "exposed_wait_ns": Column.time(
+            "Part of it in which a call waits for another rank and none moves data.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "exposed_unmatched_ns": Column.time("The remainder: it cannot be told.", better=Better.LESS),
+        "exposed_copy_ns": Column.time("Copies while neither runs.", better=Better.LESS),
+        "opaque_ns": Column.time(
+            "CUDA graphs recorded whole, while nothing else runs. Of their window the parts above are n/a."
+        ),
+        "idle_ns": Column.time(
+            "Idle time before an operation of the phase.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "operations": Column.count("GPU operations of the phase that start in the window."),
+        "share_pct": Column.share("100 · total / window."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
-        return table.assign(total_ns=total, share_pct=percent(total, table["window_ns"]))
+        unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
+        return known_only(table, unknown, _COMM_PARTS).assign(
+            total_ns=total, share_pct=percent(total, table["window_ns"])
+        )
 
 
 def per_rank(

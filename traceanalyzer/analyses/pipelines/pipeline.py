@@ -5,13 +5,16 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.pipelines import pipeline_shape
+from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages
+from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
+from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.columns import Adds, Better, Column
 
 
 class Pipeline(Result):
@@ -19,45 +22,55 @@ class Pipeline(Result):
 
     title: ClassVar[str] = "Pipeline stages"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "pipeline": "Ranks that send to each other, directly or not, form one pipeline.",
-        "stage": "Position in it: the first stage sends before it receives; else order of rank.",
-        "basis": "What the row is of: complete steps that all ranks share, or the whole capture.",
-        "steps": "Number of those steps; absent for a whole capture.",
-        "window_ns": "Length of that window.",
-        "compute_ns": "Time in which at least one compute kernel runs.",
-        "idle_ns": "Time in which nothing runs on the GPU.",
-        "p2p_calls": "Send and receive kernels of the window's steps.",
-        "p2p_ns": "Sum of their durations, waiting included.",
-        "p2p_exposed_ns": "Exposed communication in the window that belongs to them.",
-        "p2p_wait_ns": "Part of it in which they wait for a peer; absent where some could not be matched.",
-        "bubble_ns": "Idle + wait of point-to-point calls.",
-        "bubble_pct": "100 · bubble / window.",
-        "microbatches": "Sends from the first stage to its successor in a step; absent where that is no whole number.",
-        "expected_bubble_pct": "Expected, not measured: 100 · (S−1)/(M+S−1) of GPipe and 1F1B for S stages, M "
-        "microbatches.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "pipeline": Column.ident("Ranks that send to each other, directly or not, form one pipeline."),
+        "stage": Column.ident(
+            "Position in it, in the order in which activations go; with several stages a rank, of its first one."
+        ),
+        "basis": Column.text(
+            "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
+        ),
+        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
+        "window_ns": Column.time("Length of that window.", better=Better.LESS),
+        "compute_ns": Column.time("Time in which at least one compute kernel runs.", better=Better.LESS),
+        "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+        "p2p_calls": Column.count("Send and receive kernels of the window's steps.", is_compared=False),
+        "p2p_ns": Column.time("Sum of their durations, waiting included."),
+        "p2p_exposed_ns": Column.time("Exposed communication in the window that belongs to them."),
+        "p2p_wait_ns": Column.time("Part of it in which they wait for a peer; absent where some could not be matched."),
+        "bubble_ns": Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
+        "bubble_pct": Column.share("100 · bubble / window.", better=Better.LESS),
+        "schedule": Column.text(
+            "Its schedule, as the order of its passes and messages shows; absent where they fit none."
+        ),
+        "stages_per_rank": Column.count(
+            "Stages of the model on each rank; absent where that is not known.", adds=Adds.NONE
+        ),
+        "microbatches": Column.count("Microbatches of a step; absent where that is not known.", adds=Adds.NONE),
+        "expected_bubble_pct": Column.share(
+            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
+            "microbatches, of GPipe, 1F1B and their interleaved forms; absent for schedules whose bubble depends on "
+            "the lengths of their passes (zero-bubble, V-shaped, both ways)."
+        ),
+        "why_unknown": Column.text("Why the schedule is not known."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         bubble = (table["idle_ns"] + table["p2p_wait_ns"]).astype("Int64")
-        stages = table.groupby("pipeline")["stage"].transform("max") + 1
-        # (S−1)/(M+S−1)
-        expected = percent(stages - 1, table["microbatches"] + stages - 1)
-        return table.assign(
-            bubble_ns=bubble, bubble_pct=percent(bubble, table["window_ns"]), expected_bubble_pct=expected
-        )
+        return table.assign(bubble_ns=bubble, bubble_pct=percent(bubble, table["window_ns"]))
 
 
 def across(
     _parts: Mapping[int, pd.DataFrame],
-    calls: Calls,
+    pipeline_messages: PipelineMessages,
+    pipeline_schedule: PipelineSchedule,
     exposed_calls: ExposedCalls,
     steps: Steps,
     breakdown: Breakdown,
 ) -> Pipeline:
     """Order the stages, and measure each over the complete steps that they share (else the whole window)."""
-    moves = pipeline_shape.transfers(calls.table)
+    moves = pipeline_messages.table
     table = pipeline_shape.stages(moves, sorted(breakdown.table["rank"]))
     if table.empty:
         return Pipeline(_EMPTY)
@@ -66,9 +79,9 @@ def across(
         complete[complete["rank"].isin(table["rank"])] if len(steps) else complete, set(table["rank"])
     )
     table = table.merge(_windows(steps.table, breakdown.table, shared), on="rank")
-    table = table.merge(_p2p(calls.table, exposed_calls.table, shared), on="rank", how="left")
-    table["microbatches"] = table["pipeline"].map(_microbatches(moves, table, shared)).astype("Int64")
-    return Pipeline(table.sort_values(["pipeline", "stage"], ignore_index=True))
+    table = table.merge(_p2p(moves, exposed_calls.table, shared), on="rank", how="left")
+    table = table.sort_values(["pipeline", "stage"], ignore_index=True)
+    return Pipeline(table.join(_schedules(table, moves, pipeline_schedule.table, shared), on="pipeline"))
 
 
 _EMPTY = pd.DataFrame({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
@@ -83,9 +96,9 @@ def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) ->
     return table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)).astype({"steps": "Int64"})
 
 
-def _p2p(calls: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
+def _p2p(moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
     """Point-to-point figures of each rank. Waits are those inside the windows; unknown when one stretch's are."""
-    own = pipeline_shape.point_to_point(calls)[["rank", "call", "step", "start_ns", "end_ns"]]
+    own = moves.drop_duplicates(["rank", "call"])[["rank", "call", "step", "start_ns", "end_ns"]]
     stretches = stretches.merge(own[["rank", "call"]], on=["rank", "call"])
     if shared:
         own, stretches = own[own["step"].isin(shared)], stretches[stretches["step"].isin(shared)]
@@ -101,13 +114,20 @@ def _p2p(calls: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.
     ).reset_index()
 
 
-def _microbatches(moves: pd.DataFrame, table: pd.DataFrame, shared: list[int]) -> dict[int, int | None]:
-    """By pipeline: sends from the first stage to the second in a step, when every step has as many."""
-    answer: dict[int, int | None] = {}
-    for pipeline, members in table.groupby("pipeline"):
-        ranks = members.sort_values("stage")["rank"].tolist()
-        sends = moves[(moves["rank"] == ranks[0]) & (moves["peer"] == ranks[min(1, len(ranks) - 1)]) & moves["is_send"]]
-        counts = sends[sends["step"].isin(shared)].groupby("step").size()
-        is_known = len(counts) == len(shared) and counts.min() == counts.max()
-        answer[int(pipeline)] = int(counts.iloc[0]) if is_known else None
-    return answer
+def _schedules(table: pd.DataFrame, moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
+    """What is known of each pipeline's schedule, by pipeline."""
+    orders = {number: own["rank"].tolist() for number, own in table.groupby("pipeline")}
+    found = {number: schedule_of(moves, stretches, order, shared) for number, order in orders.items()}
+    rows = {number: _row(schedule, len(orders[number])) for number, schedule in found.items()}
+    made = pd.DataFrame.from_dict(rows, orient="index")
+    return typed(made, {"stages_per_rank": "Int64", "microbatches": "Int64", "expected_bubble_pct": "Float64"})
+
+
+def _row(schedule: Schedule, ranks: int) -> dict[str, object]:
+    return {
+        "schedule": schedule.name,
+        "stages_per_rank": schedule.stages_per_rank,
+        "microbatches": schedule.microbatches,
+        "expected_bubble_pct": expected_pct(schedule, ranks),
+        "why_unknown": schedule.why_unknown,
+    }

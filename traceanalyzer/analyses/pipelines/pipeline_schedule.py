@@ -8,7 +8,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.phases.op_phases import NAMES
-from traceanalyzer.analyses.pipelines import pipeline_shape
+from traceanalyzer.analyses.pipelines.pipeline_messages import in_launch_order
+from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -19,45 +21,50 @@ class PipelineSchedule(Result):
     title: ClassVar[str] = "Pipeline schedule"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "slot")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "slot": "Position among the rank's stretches.",
-        "step": "Step that launched it; absent for none.",
-        "phase": "forward or backward.",
-        "microbatch": "How many stretches of that phase the step had before: the microbatch's number when each is "
-        "computed once, in order.",
-        "start_ns": "Start of its first compute kernel.",
-        "end_ns": "End of its last one.",
-        "compute_ns": "Sum of its kernels' durations.",
-        "operations": "Its compute kernels.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "slot": Column.ident("Position among the rank's stretches."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "phase": Column.text(
+            "forward or backward; where the schedule's ranges tell, backward of inputs and backward of weights."
+        ),
+        "virtual_stage": Column.ident(
+            "Stage of the model, as the schedule's ranges number it; absent without such ranges."
+        ),
+        "microbatch": Column.ident(
+            "The microbatch's number, as the schedule's ranges have it; else how many stretches of that "
+            "phase the step had before: its number when each is computed once, in order."
+        ),
+        "start_ns": Column.moment("Start of its first compute kernel."),
+        "end_ns": Column.moment("End of its last one."),
+        "compute_ns": Column.time("Sum of its kernels' durations.", better=Better.LESS),
+        "operations": Column.count("Its compute kernels."),
     }
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
-    """Cut the rank's forward and backward kernels, in order of launch, where the phase changes or it communicates.
+def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """Cut the rank's forward and backward kernels, in order of launch, into stretches of one microbatch.
 
-    Only for ranks with send and receive calls that name their peers; operations without a launch are left out.
+    By the schedule's own ranges, else where the phase changes or the rank sends or receives. Only for ranks with send
+    and receive calls that name their peers; operations without a launch are left out.
     """
-    own = pipeline_shape.point_to_point(calls)
-    if own.empty:
+    if pipeline_messages.empty:
         return pd.DataFrame()
-    ops = _in_launch_order(trace, own["gpu_op"].to_numpy(), phase_of_op)
-    phase = ops["phase"].to_numpy()
-    is_step = np.isin(phase, [NAMES.index("forward"), NAMES.index("backward")]) & (ops["kind"] == "compute").to_numpy()
-    transfers_before = np.cumsum(ops["is_transfer"].to_numpy())[is_step]
-    ops = ops[is_step].assign(transfers=transfers_before)
-    if ops.empty:
+    ops = in_launch_order(trace, pipeline_messages["gpu_op"].to_numpy())
+    found = actions(trace)
+    marked = _by_ranges(trace, ops, found) if found["is_compute"].any() else _by_phase(ops, phase_of_op)
+    if marked.empty:
         return pd.DataFrame()
-    marks = ops[["phase", "step_row", "transfers"]]
+    marks = marked[["phase", "step_row", "cut"]]
     slot = (marks != marks.shift()).any(axis=1).cumsum().to_numpy() - 1
-    groups = ops.assign(length=ops["end_ns"] - ops["start_ns"]).groupby(slot)
-    table = groups[["phase", "step_row"]].first()
+    groups = marked.assign(length=marked["end_ns"] - marked["start_ns"]).groupby(slot)
+    table = groups[["phase", "step_row", "virtual_stage", "microbatch"]].first()
     table = table.assign(start_ns=groups["start_ns"].min(), end_ns=groups["end_ns"].max(),
                          compute_ns=groups["length"].sum(), operations=groups.size())  # fmt: skip
-    table["microbatch"] = table.groupby(["step_row", "phase"]).cumcount()
+    ordinal = table.groupby(["step_row", "phase"]).cumcount()
+    table["microbatch"] = table["microbatch"].fillna(ordinal.astype("Int64"))
     steps = np.append(trace.steps["step"].to_numpy(np.int64), 0)
     table["step"] = pd.arrays.IntegerArray(steps[table["step_row"]], (table["step_row"] == NONE).to_numpy())
-    table["phase"] = np.array(NAMES, dtype=object)[table["phase"]]
     return table.drop(columns="step_row").rename_axis("slot").reset_index()
 
 
@@ -66,10 +73,20 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
     return PipelineSchedule(stack(parts, tuple(PipelineSchedule.columns)))
 
 
-def _in_launch_order(trace: RankTrace, transfers: np.ndarray, phase: np.ndarray) -> pd.DataFrame:
-    ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
-        phase=phase, step_row=trace.op_step, is_transfer=False
-    )
-    ops.loc[transfers, "is_transfer"] = True
-    held = ops[(ops["launch"] != NONE) & trace.counted]
-    return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """Forward and backward kernels; a send or receive between two of them cuts."""
+    phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
+    is_step = np.isin(phase, [FORWARD, BACKWARD]) & (ops["kind"] == "compute").to_numpy()
+    absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
+    cut = np.cumsum(ops["is_transfer"].to_numpy())[is_step]
+    return ops[is_step].assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent)
+
+
+def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """Kernels launched inside an action of the schedule; each action is a stretch."""
+    found = found[found["is_compute"]].reset_index(drop=True)
+    row = action_at(found, trace.api_calls["start_ns"].to_numpy()[ops["launch"]])
+    is_held = (row >= 0) & (ops["kind"] == "compute").to_numpy()
+    own = found.iloc[row[is_held]]
+    told = {"virtual_stage": own["stage"].astype("Int64").array, "microbatch": own["microbatch"].astype("Int64").array}
+    return ops[is_held].assign(phase=own["what"].array, cut=row[is_held], **told)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.pipelines.stage_ranges import FORWARD
 from traceanalyzer.kinds import POINT_TO_POINT
 
 
@@ -17,32 +18,34 @@ def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def transfers(calls: pd.DataFrame) -> pd.DataFrame:
-    """One row for each send or receive: `rank`, `step`, `start_ns`, `is_send`, `peer` (global rank).
+    """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank).
 
     A peer is a position in its process group; without the group's ranks it is taken for the global rank.
     """
     calls = point_to_point(calls)
-    columns = ["rank", "step", "start_ns", "is_send", "peer"]
+    columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
     if calls.empty:
         return pd.DataFrame(columns=columns)
-    table = calls[["rank", "step", "start_ns", "group_ranks", "peers"]].assign(part=calls["peers"].str.split(", "))
+    table = calls[[*columns[:6], "group_ranks", "peers"]].assign(part=calls["peers"].str.split(", "))
     table = table.explode("part", ignore_index=True)
     parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")
     known = parts["peer"].notna()
     table, parts = table[known], parts[known]
     peers = [_global(ranks, int(peer)) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
-    return table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64))[columns]
+    return table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64))[columns].reset_index(
+        drop=True
+    )
 
 
 def stages(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
 
-    Stages follow the ranks' order; reversed when only the highest rank's first transfer of a step is a send (the
-    first stage sends before it receives).
+    Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
+    reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
     rows: list[tuple[int, int, int]] = []
     for number, members in enumerate(_connected(moves, ranks)):
-        order = members[::-1] if _is_reversed(moves, members) else members
+        order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
 
@@ -66,6 +69,32 @@ def _connected(moves: pd.DataFrame, ranks: list[int]) -> list[list[int]]:
         if group == before:
             break
     return [sorted(rank for rank in group if group[rank] == first) for first in sorted(set(group.values()))]
+
+
+def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
+    """The ranks in the order in which activations go: from the one that sends more than it receives.
+
+    `None` where directions are not known, no single rank is the first, or the way does not reach every rank.
+    """
+    if "direction" not in moves:
+        return None
+    sends = moves[moves["is_send"] & (moves["direction"] == FORWARD) & moves["rank"].isin(members)]
+    edges = sends.groupby(["rank", "peer"]).size()
+    surplus = edges.groupby("rank").sum().reindex(members, fill_value=0) - edges.groupby("peer").sum().reindex(
+        members, fill_value=0
+    )
+    first = surplus.index[surplus > 0]
+    if len(first) != 1:
+        return None
+    order = [int(first[0])]
+    while len(order) < len(members):
+        ways = edges[
+            [peer not in order for _, peer in edges.index] & (edges.index.get_level_values("rank") == order[-1])
+        ]
+        if ways.empty:
+            return None
+        order.append(int(ways.idxmax()[1]))
+    return order
 
 
 def _is_reversed(moves: pd.DataFrame, members: list[int]) -> bool:

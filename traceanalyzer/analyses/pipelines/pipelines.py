@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.columns import Adds, Better, Column
 
 
 class Pipelines(Result):
@@ -14,18 +15,34 @@ class Pipelines(Result):
 
     title: ClassVar[str] = "Pipelines"
     keys: ClassVar[tuple[str, ...]] = ("pipeline",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "pipeline": "Number.",
-        "ranks": "Its ranks in order of stage.",
-        "stages": "Stages whose traces there are.",
-        "microbatches": "Microbatches in a step.",
-        "basis": "Window of the figures.",
-        "bubble_pct": "100 · sum of the stages' bubbles / sum of their windows; absent without waits.",
-        "expected_bubble_pct": "Expected, not measured: 100 · (S−1)/(M+S−1).",
-        "compute_cv": "Coefficient of variation of the stages' compute (population, ddof = 0).",
-        "compute_max_over_mean": "Largest compute of a stage / mean.",
-        "bottleneck_stage": "The stage with the most compute.",
-        "bottleneck_rank": "Its rank.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "pipeline": Column.ident("Number."),
+        "ranks": Column.text("Its ranks in order of stage."),
+        "schedule": Column.text(
+            "Its schedule, as the order of its passes and messages shows; absent where they fit none."
+        ),
+        "stages": Column.count(
+            "Stages of the model on the ranks whose traces there are: ranks × stages a rank; ranks, where those "
+            "are not known.",
+            adds=Adds.NONE,
+        ),
+        "stages_per_rank": Column.count("Stages of the model on each rank.", adds=Adds.NONE),
+        "microbatches": Column.count("Microbatches of a step.", adds=Adds.NONE),
+        "basis": Column.text("Window of the figures.", is_secondary=True),
+        "bubble_pct": Column.share(
+            "100 · sum of the stages' bubbles / sum of their windows; absent without waits.", better=Better.LESS
+        ),
+        "expected_bubble_pct": Column.share(
+            "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
+            "microbatches; absent where the schedule has no such formula, or is not known."
+        ),
+        "why_unknown": Column.text("Why the schedule is not known."),
+        "compute_cv": Column.number(
+            "Coefficient of variation of the stages' compute (population, ddof = 0).", label="compute std / mean"
+        ),
+        "compute_max_over_mean": Column.number("Largest compute of a stage / mean.", label="compute max / mean"),
+        "bottleneck_stage": Column.ident("The stage with the most compute."),
+        "bottleneck_rank": Column.ident("Its rank."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -49,12 +66,13 @@ def across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:
 
 def _row(number: int, stages: pd.DataFrame) -> dict[str, object]:
     compute = stages["compute_ns"].astype("int64")
+    per_rank = stages["stages_per_rank"].iloc[0]
     slowest = stages.loc[compute.idxmax()]
     return {
         "pipeline": number,
         "ranks": ",".join(map(str, stages["rank"])),
-        "stages": len(stages),
-        "microbatches": stages["microbatches"].iloc[0],
+        "stages": len(stages) * (1 if pd.isna(per_rank) else int(per_rank)),
+        **{name: stages[name].iloc[0] for name in ("schedule", "stages_per_rank", "microbatches", "why_unknown")},
         "basis": stages["basis"].iloc[0],
         "expected_bubble_pct": stages["expected_bubble_pct"].iloc[0],
         "bottleneck_stage": int(slowest["stage"]),

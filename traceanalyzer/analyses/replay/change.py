@@ -1,6 +1,5 @@
 """What may be changed about a job, and how it is written."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -44,8 +43,6 @@ WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
 )
 """For each part the words that say what becomes of it; all but waits and syncs also take factors, such as `2x`."""
 
-_FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -71,11 +68,11 @@ class Change:
     def __post_init__(self) -> None:
         if self.part not in PARTS:
             raise UsageError(f"no part of a job is called {self.part!r}; there are {', '.join(PARTS)}")
-        if (self.name is None) == (self.part in NAMED):
-            raise UsageError(f"{self.part}: " + ("say which, by name" if self.name is None else "takes no name"))
+        if (not self.name) == (self.part in NAMED):
+            raise UsageError(f"{self.part}: " + ("say which, by name" if not self.name else "takes no name"))
         words = WORDS[self.part]
         if isinstance(self.to, str) and self.to not in words.values():
-            raise UsageError(f"{self.part} cannot become {self.to!r}; write {choices(self.part)}")
+            raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
         if not isinstance(self.to, str) and self.to < 0:
             raise UsageError(f"{self.part} cannot take {self.to} times as long")
 
@@ -87,34 +84,9 @@ class Change:
     def __str__(self) -> str:
         word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
         to = word or (f"{1 / self.to:.3g}x" if not isinstance(self.to, str) and self.to else "free")
-        what = f"{self.part} {self.name}={to}" if self.name else f"{self.part} {to}"
-        where = [
-            f"{what} {_listed(numbers)}" for what, numbers in (("rank", self.ranks), ("step", self.steps)) if numbers
-        ]
-        return " of ".join([what, ", ".join(where)]) if where else what
-
-
-def parsed(part: str, text: str, *, ranks: frozenset[int] | None = None, steps: frozenset[int] | None = None,
-           name: str | None = None) -> Change:  # fmt: skip
-    """The change of a part that a word or a factor of speed (`2x`: twice as fast) names.
-
-    Raises:
-        UsageError: it is none that this part can become.
-    """
-    if part not in PARTS:
-        raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
-    factor = _FACTOR.fullmatch(text.strip())
-    if factor and part not in ("waits", "sync") and float(factor[1]) > 0:
-        return Change(part, 1 / float(factor[1]), ranks, steps, name)
-    if text not in WORDS[part]:
-        raise UsageError(f"{part} cannot become {text!r}; write {choices(part)}")
-    return Change(part, WORDS[part][text], ranks, steps, name)
-
-
-def choices(part: str) -> str:
-    """What a part can become, for people."""
-    words = [*WORDS[part], *(() if part in ("waits", "sync") else ("a factor of speed such as 2x",))]
-    return " or ".join(words)
+        where = self.name or (_listed(self.ranks) if self.ranks else "")
+        steps = f" in step{'s' if len(self.steps) > 1 else ''} {_listed(self.steps)}" if self.steps else ""
+        return f"{self.part} {where}{'=' if where else ''}{to}{steps}"
 
 
 def _listed(numbers: Iterable[int]) -> str:

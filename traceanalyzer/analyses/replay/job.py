@@ -57,11 +57,11 @@ class Job:
         instance = self.first_instance + joins["instance"].to_numpy()
         waits = joins["waits"].to_numpy(dtype=bool)
         own = [(self.node(rank, nodes.source), self.node(rank, nodes.target)) for rank, nodes in self.nodes.items()]
-        self._waiting = np.flatnonzero(waits)
+        self.waiting = np.flatnonzero(waits)
         pairs = [*own, (start, instance), (instance[waits], end[waits])]
         self.source = np.concatenate([pair[0] for pair in pairs])
         self.target = np.concatenate([pair[1] for pair in pairs])
-        self._is_join = np.arange(len(self.source)) >= len(self.source) - len(self._waiting)
+        self._is_join = np.arange(len(self.source)) >= len(self.source) - len(self.waiting)
 
     def _nodes_of_joins(self) -> tuple[np.ndarray, np.ndarray]:
         start, end = np.zeros(len(self.joins), dtype=np.int64), np.zeros(len(self.joins), dtype=np.int64)
@@ -75,7 +75,7 @@ class Job:
     def order(self) -> Order:
         """The order of all nodes."""
         when = np.zeros(len(self.source), dtype=np.int64)
-        when[self._is_join] = self.joins["ready_ns"].to_numpy()[self._waiting]
+        when[self._is_join] = self.joins["ready_ns"].to_numpy()[self.waiting]
         return order_of(self.count, self.source, self.target, self._is_join, when)
 
     @cached_property
@@ -112,7 +112,7 @@ class Job:
             self._recorded_weights[rank] if timing is known[rank] else self._own_weights(rank, timing)
             for rank, timing in lengths.timing.items()
         ]
-        transfer = lengths.transfer_ns[self._waiting] if lengths.has_waits else np.full(len(self._waiting), NEVER)
+        transfer = lengths.transfer_ns[self.waiting] if lengths.has_waits else np.full(len(self.waiting), NEVER)
         return np.concatenate([*own, np.zeros(len(self.joins), dtype=np.int64), transfer])
 
     def replay(self, *lengths: Lengths) -> np.ndarray:

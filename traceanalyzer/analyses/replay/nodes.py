@@ -37,11 +37,34 @@ class Timing:
     is_hidden: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Lengths within runs and segments.
+
+    Attributes:
+        lag_ns: what is not explained, of each operation.
+        until_ns: from when nothing holds an operation any more to its run's end (a single one's start).
+        host_ns: of each stretch of the host its end since its segment's begin.
+        by_launch_ns: from the begin of the segment that launched the operation to its run's end.
+    """
+
+    lag_ns: np.ndarray
+    until_ns: np.ndarray
+    host_ns: np.ndarray
+    by_launch_ns: np.ndarray
+
+
+FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS = range(8)
+"""Kinds of edges: into a run from the one before it, from the host, from nothing, from another stream; from a single
+operation's start to its end; into a segment from the one before it, from nothing, from an operation."""
+
+
 class Nodes:
     """Nodes of one piece, numbered from 1 (0 is `SOURCE`), and edges between them.
 
-    First the ends of the runs, then the starts of operations that have one of their own (communication that is matched
-    over ranks, a step's first), then the begins of the segments.
+    First the ends of the runs, then the starts of operations that have one of their own (communication, a step's
+    first), then the begins of the segments. An edge has a `kind`, and a `row`: the first operation of the run that it
+    leads to, or the segment.
     """
 
     def __init__(self, piece: Piece) -> None:
@@ -109,58 +132,59 @@ class Nodes:
         chained = np.flatnonzero(before != NONE)
         anchors = np.flatnonzero(before == NONE)
         blocks = piece.blocks
-        self._follows, self._launched, self._released = (np.flatnonzero(mask) for mask in (follows, launched, released))
+        self.follows, self.launched, self.released = (np.flatnonzero(mask) for mask in (follows, launched, released))
         self._chained, self._anchors = chained, anchors
         segment_node = np.append(self.segment_node, NONE)
         parts = (
-            (self.end_node[first[follows] - 1], entry[follows]),
-            (segment_node[piece.segment_of_op[first[launched]]], entry[launched]),
-            (np.full(released.sum(), SOURCE), entry[released]),
-            (self.end_node[source], entry_of_op[target]),
-            (self.start_node[self.singles], self.end_node[self.singles]),
-            (segment_node[before[chained]], segment_node[chained]),
-            (np.full(len(anchors), SOURCE), segment_node[anchors]),
-            (self.end_node[blocks["op"].to_numpy()], segment_node[blocks["segment"].to_numpy()]),
+            (self.end_node[first[follows] - 1], entry[follows], first[follows]),
+            (segment_node[piece.segment_of_op[first[launched]]], entry[launched], first[launched]),
+            (np.full(released.sum(), SOURCE), entry[released], first[released]),
+            (self.end_node[source], entry_of_op[target], target),
+            (self.start_node[self.singles], self.end_node[self.singles], self.singles),
+            (segment_node[before[chained]], segment_node[chained], chained),
+            (np.full(len(anchors), SOURCE), segment_node[anchors], anchors),
+            (self.end_node[blocks["op"].to_numpy()], segment_node[blocks["segment"].to_numpy()], blocks["segment"]),
         )
-        self.source = np.concatenate([pair[0] for pair in parts]).astype(np.int64)
-        self.target = np.concatenate([pair[1] for pair in parts]).astype(np.int64)
-        self.is_own = np.repeat(np.arange(len(parts)) == 4, [len(pair[0]) for pair in parts])
+        self.source, self.target, self.row = (
+            np.concatenate([part[place] for part in parts]).astype(np.int64) for place in range(3)
+        )
+        self.kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+
+    def sums(self, timing: Timing) -> Sums:
+        """Lengths within the runs and segments."""
+        known, duration = self.known, timing.duration_ns
+        lag = known.lag_ns if timing.has_lag else np.zeros(len(self.piece), dtype=np.int64)
+        total = np.append(0, np.cumsum(duration + np.append(known.turnaround_ns[1:] + lag[1:], 0)))
+        until = (total[self.last] + duration[self.last])[self.run_of_op] - total[:-1]
+        until = np.where(self.is_single, 0, until) + lag
+        host = offsets(self.piece.host["segment"].to_numpy(), timing.host_ns)
+        launch = self.piece.ops["launch"].to_numpy()
+        by_launch = np.where(launch == NONE, NEVER, np.append(host, 0)[launch] + known.latency_ns + until)
+        return Sums(lag, until, host, by_launch)
 
     def weights(self, timing: Timing) -> np.ndarray:
-        """Length of each edge; columns of a change's arrays become columns here."""
-        piece, known = self.piece, self.known
-        duration = timing.duration_ns
-        lag = known.lag_ns if timing.has_lag else np.zeros(len(piece), dtype=np.int64)
-        first, last = self.first, self.last
-        # `until[i]`: from operation i's start to its run's end; a single one's node is its start.
-        step = np.append(known.turnaround_ns[1:], 0) + np.append(lag[1:], 0) + duration if len(piece) else duration
-        total = np.append(0, np.cumsum(step))
-        end_of = total[last] + duration[last] if len(first) else total[:0]
-        until = end_of[self.run_of_op] - total[:-1]
-        until = np.where(self.is_single, 0, until) + lag
-        tail = host_offsets = offsets(piece.host["segment"].to_numpy(), timing.host_ns)
-        launch = piece.ops["launch"].to_numpy()
-        by_launch = np.where(launch == NONE, NEVER, np.append(host_offsets, 0)[launch] + known.latency_ns + until)
-        from_segment = np.maximum.reduceat(by_launch, first) if len(first) else by_launch
-        source, target = piece.waits["source"].to_numpy(), piece.waits["target"].to_numpy()
+        """Length of each edge, in the order of `parts`."""
+        known, first, duration = self.known, self.first, timing.duration_ns
+        sums = self.sums(timing)
+        source, target = self.piece.waits["source"].to_numpy(), self.piece.waits["target"].to_numpy()
         hidden = np.where(timing.is_hidden & self.is_comm[source], duration[source], 0)
         return np.concatenate(
             [
-                (known.turnaround_ns + until)[first[self._follows]],
-                from_segment[self._launched],
-                (known.release_ns + until)[first[self._released]],
-                known.wait_ns - hidden + until[target],
+                (known.turnaround_ns + sums.until_ns)[first[self.follows]],
+                np.maximum.reduceat(sums.by_launch_ns, first)[self.launched],
+                (known.release_ns + sums.until_ns)[first[self.released]],
+                known.wait_ns - hidden + sums.until_ns[target],
                 duration[self.singles],
-                *self._host_weights(timing, tail),
+                *self._host_weights(timing, sums.host_ns),
             ]
         )
 
     def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of edges into segments: from the segment before, from nothing, from operations."""
-        host, segments, blocks = self.piece.host, self.piece.segments, self.piece.blocks
-        cut = np.flatnonzero(~host["is_launch"].to_numpy(dtype=bool))
+        segments, blocks = self.piece.segments, self.piece.blocks
+        cut = self.cut_of_segment[self._chained]
         own = segments["own_ns"].to_numpy()[self._chained]
-        known, lag = self._returns
+        known, lag = self.returns
         kept = lag if timing.has_lag else np.zeros_like(lag)
         segment = blocks["segment"].to_numpy()
         into = np.where(timing.is_blocking[segment], known + kept[segment], NEVER)
@@ -168,7 +192,14 @@ class Nodes:
         return tail[cut] + own + kept[self._chained], segments["begin_ns"].to_numpy()[self._anchors], into
 
     @cached_property
-    def _returns(self) -> tuple[np.ndarray, np.ndarray]:
+    def cut_of_segment(self) -> np.ndarray:
+        """For each segment the row in `host` of the stretch before the blocking call that it begins with, or -1."""
+        cuts = np.full(len(self.piece.segments), NONE)
+        cuts[self._chained] = np.flatnonzero(~self.piece.host["is_launch"].to_numpy(dtype=bool))
+        return cuts
+
+    @cached_property
+    def returns(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each row of `blocks` the time to the call's return; of each segment what that leaves unexplained."""
         from traceanalyzer.analyses.replay.host_chain import LATE_NS  # noqa: PLC0415
 
@@ -179,9 +210,8 @@ class Nodes:
         after = np.minimum(begin[segment] - ends[op], LATE_NS)
         reached = np.full(len(begin), NEVER)
         np.maximum.at(reached, segment, ends[op] + after)
-        cut = np.flatnonzero(~piece.host["is_launch"].to_numpy(dtype=bool))
         chained, before = self._chained, piece.segments["before"].to_numpy()[self._chained]
-        tail = offsets(piece.host["segment"].to_numpy(), piece.host["ns"].to_numpy())[cut]
+        tail = offsets(piece.host["segment"].to_numpy(), piece.host["ns"].to_numpy())[self.cut_of_segment[chained]]
         reached[chained] = np.maximum(
             reached[chained], begin[before] + tail + piece.segments["own_ns"].to_numpy()[chained]
         )

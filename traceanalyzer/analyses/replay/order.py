@@ -17,7 +17,8 @@ class Order:
         edges: the edges in order of their targets; those of `dropped` are left out.
         source: place of each one's source.
         levels: for each level its first node's and first edge's place; and the ends.
-        begins: for each node (source aside) its first edge's place in its level.
+        first: for each node its first edge's place.
+        begins: the same within its level.
         dropped: mask of the edges that would have closed a circle.
     """
 
@@ -25,6 +26,7 @@ class Order:
     edges: np.ndarray
     source: np.ndarray
     levels: np.ndarray
+    first: np.ndarray
     begins: np.ndarray
     dropped: np.ndarray
 
@@ -43,6 +45,19 @@ class Order:
             times[node:next_node] = np.maximum.reduceat(reached, begins[node:next_node], axis=0)
         given: np.ndarray = times[self.place]
         return given
+
+    def bounds(self, node: int) -> tuple[int, int]:
+        """The node's first edge's place, and the end of its edges."""
+        place = int(self.place[node])
+        following = self.first[place + 1] if place + 1 < len(self.first) else len(self.edges)
+        return int(self.first[place]), int(following)
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """The node at each place."""
+        nodes = np.empty(len(self.place), dtype=np.int64)
+        nodes[self.place] = np.arange(len(self.place))
+        return nodes
 
 
 def order_of(count: int, source: np.ndarray, target: np.ndarray, may_drop: np.ndarray, when_ns: np.ndarray) -> Order:
@@ -105,4 +120,6 @@ def _sorted(level: np.ndarray, source: np.ndarray, target: np.ndarray, dropped: 
     edge_bounds = np.searchsorted(targets, bounds)
     first = np.searchsorted(targets, np.arange(len(level)))
     of_level = np.repeat(np.append(0, edge_bounds[:-1]), np.diff(np.append(0, bounds)))
-    return Order(place, edges, place[source[edges]], np.stack([bounds, edge_bounds], axis=1), first - of_level, dropped)
+    return Order(
+        place, edges, place[source[edges]], np.stack([bounds, edge_bounds], axis=1), first, first - of_level, dropped
+    )

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 
 MOST_OPERATIONS = 20_000_000
@@ -39,14 +40,18 @@ class Replay(Result):
 
     title: ClassVar[str] = "Replay of the recorded job"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Step; absent for a whole capture.",
-        "recorded_ns": "Length of the step, from its first operation on the stream that computes most to the next "
-        "step's; or of the capture.",
-        "replayed_ns": "The same when the graph runs with the recorded durations and nothing that it does not explain.",
-        "error_ns": "Recorded − replayed: what no dependency of the graph explains.",
-        "error_pct": "100 · error / recorded.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for a whole capture."),
+        "recorded_ns": Column.time(
+            "Length of the step, from its first operation on the stream that computes most to the next "
+            "step's; or of the capture."
+        ),
+        "replayed_ns": Column.time(
+            "The same when the graph runs with the recorded durations and nothing that it does not explain."
+        ),
+        "error_ns": Column.time("Recorded − replayed: what no dependency of the graph explains."),
+        "error_pct": Column.share("100 · error / recorded."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

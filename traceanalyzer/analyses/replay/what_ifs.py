@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.change import ALONE, FASTEST, PEERS, Change
 from traceanalyzer.analyses.replay.replay import BOUND_PCT, Replay, gains_of
+from traceanalyzer.columns import Adds, Column
 
 MOST_RANKS = 64
 """Of more ranks no row each is computed."""
@@ -18,19 +19,24 @@ class WhatIfs(Result):
 
     title: ClassVar[str] = "What if"
     keys: ClassVar[tuple[str, ...]] = ("change", "rank")
-    columns: ClassVar[Mapping[str, str]] = {
-        "change": "What is different: `rank peers` is one rank's compute, copies and host work as long as on the ranks "
-        "that do the same (absent where no other does); `compute alone` is kernels at the speed that they have "
-        "without communication beside them.",
-        "rank": "The rank that is changed; absent for all.",
-        "before_ns": "Mean length of the job's complete steps, of the capture without any, as recorded: from when the "
-        "last rank began a step to when the last began the next.",
-        "after_ns": "The same, replayed with the change.",
-        "gain_ns": "Before − after; never negative.",
-        "gain_pct": "100 · gain / before.",
-        "error_ns": "By how much the replay without a change misses the recording.",
-        "error_pct": "100 · error / before.",
-        "is_bound": "The error is above 3 %: the gain is a bound, no forecast.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "change": Column.text(
+            "What is different: `rank peers` is one rank's compute, copies and host work as long as on the ranks "
+            "that do the same (absent where no other does); `compute alone` is kernels at the speed that they have "
+            "without communication beside them."
+        ),
+        "rank": Column.ident("The rank that is changed; absent for all."),
+        "before_ns": Column.time(
+            "Mean length of the job's complete steps, of the capture without any, as recorded: from when the "
+            "last rank began a step to when the last began the next.",
+            adds=Adds.DERIVED,
+        ),
+        "after_ns": Column.time("The same, replayed with the change.", adds=Adds.DERIVED),
+        "gain_ns": Column.time("Before − after; never negative.", adds=Adds.DERIVED),
+        "gain_pct": Column.share("100 · gain / before."),
+        "error_ns": Column.time("By how much the replay without a change misses the recording.", adds=Adds.DERIVED),
+        "error_pct": Column.share("100 · error / before."),
+        "is_bound": Column.flag("The error is above 3 %: the gain is a bound, no forecast."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

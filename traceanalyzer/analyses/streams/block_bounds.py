@@ -1,12 +1,14 @@
 """A rank's repeated blocks in one line: medians of their parts, and what bounds most of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.streams.blocks import Blocks
+from traceanalyzer.columns import Adds, Column
 
 _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange_ns", "download_ns", "exposed_ns",
             "idle_ns", "upload_bytes", "exchange_bytes", "download_bytes")  # fmt: skip
@@ -17,15 +19,22 @@ class BlockBounds(Result):
 
     title: ClassVar[str] = "What bounds the repeated blocks"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "source": "How blocks were found: `range` or `kernel sequence`.",
-        "blocks": "Number of blocks.",
-        "bound": "What bounds most of them: compute, communication, upload, exchange, download; `serial`: the parts "
-        "run one after another; `waiting`: nothing of the block fills its time.",
-        "bound_blocks": "Number of blocks of which that is true.",
-        "bound_known_blocks": "Number of blocks with a known pitch.",
-        **{name: f"Median of the blocks' {name}." for name in _MEDIANS},
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "source": Column.text("How blocks were found: `range` or `kernel sequence`."),
+        "blocks": Column.count("Number of blocks.", is_compared=False),
+        "bound": Column.text(
+            "What bounds most of them: compute, communication, upload, exchange, download; `serial`: the parts "
+            "run one after another; `waiting`: nothing of the block fills its time."
+        ),
+        "bound_blocks": Column.count("Number of blocks of which that is true.", is_compared=False, is_secondary=True),
+        "bound_known_blocks": Column.count(
+            "Number of blocks with a known pitch.", is_compared=False, is_secondary=True
+        ),
+        **{
+            name: replace(Blocks.columns[name], definition=f"Median of the blocks' {name}.", adds=Adds.DERIVED)
+            for name in _MEDIANS
+        },
     }
 
 

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -34,25 +35,27 @@ class Blocks(Result):
     title: ClassVar[str] = "Repeated blocks"
     is_detail: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "block")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "block": "Position among the rank's blocks.",
-        "name": "The range; absent when the block was found by its kernels.",
-        "source": "`range` or `kernel sequence`.",
-        "start_ns": "Start of its first compute kernel.",
-        "pitch_ns": "From there to the next block's; absent for the last one of a row of blocks.",
-        "compute_ns": "Time in which a compute kernel of the block runs.",
-        "communication_ns": "The same for its communication kernels.",
-        "upload_ns": "The same for its copies from host to device.",
-        "exchange_ns": "The same for its copies between GPUs.",
-        "download_ns": "The same for its copies from device to host.",
-        "upload_bytes": "Bytes uploaded for it.",
-        "exchange_bytes": "Bytes exchanged for it.",
-        "download_bytes": "Bytes offloaded by it.",
-        "exposed_ns": "Time in its pitch in which no compute kernel runs, whosever.",
-        "idle_ns": "Time in its pitch in which nothing runs.",
-        "bound": "What bounds it: the part that takes 80 % or more of the pitch; `serial` when none does, but all "
-        "together fill 80 %: they run one after another; else `waiting`.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "block": Column.ident("Position among the rank's blocks."),
+        "name": Column.text("The range; absent when the block was found by its kernels.", written=Written.KERNEL),
+        "source": Column.text("`range` or `kernel sequence`."),
+        "start_ns": Column.moment("Start of its first compute kernel."),
+        "pitch_ns": Column.time("From there to the next block's; absent for the last one of a row of blocks."),
+        "compute_ns": Column.time("Time in which a compute kernel of the block runs.", better=Better.LESS),
+        "communication_ns": Column.time("The same for its communication kernels."),
+        "upload_ns": Column.time("The same for its copies from host to device."),
+        "exchange_ns": Column.time("The same for its copies between GPUs."),
+        "download_ns": Column.time("The same for its copies from device to host."),
+        "upload_bytes": Column.size("Bytes uploaded for it."),
+        "exchange_bytes": Column.size("Bytes exchanged for it."),
+        "download_bytes": Column.size("Bytes offloaded by it."),
+        "exposed_ns": Column.time("Time in its pitch in which no compute kernel runs, whosever."),
+        "idle_ns": Column.time("Time in its pitch in which nothing runs.", is_news_when_zero=True, better=Better.LESS),
+        "bound": Column.text(
+            "What bounds it: the part that takes 80 % or more of the pitch; `serial` when none does, but all "
+            "together fill 80 %: they run one after another; else `waiting`."
+        ),
     }
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, union
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace, whole_capture
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
@@ -18,22 +19,27 @@ class Copies(Result):
 
     title: ClassVar[str] = "Copies"
     keys: ClassVar[tuple[str, ...]] = ("rank", *_KEYS)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "direction": "HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say.",
-        "source_memory": "pinned, pageable, device, managed.",
-        "target_memory": "The same for the target.",
-        "peer_device": "The other GPU of a PtoP copy.",
-        "copies": "Number.",
-        "size_bytes": "Bytes; absent when one does not say.",
-        "total_ns": "Sum of their durations.",
-        "busy_ns": "Time in which at least one runs.",
-        "rate_gbps": "Bytes / sum of durations, in decimal GB/s: what one copy gets.",
-        "combined_gbps": "Bytes / time in which at least one runs: what the link carries.",
-        "exposed_ns": "Time in which one runs but no compute (and, for copies that are no communication, no "
-        "communication).",
-        "with_compute_ns": "Time in which one and compute both run.",
-        "with_other_copies_ns": "Time in which one and a copy of another direction (memsets left out) both run.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "direction": Column.text(
+            "HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say."
+        ),
+        "source_memory": Column.text("pinned, pageable, device, managed."),
+        "target_memory": Column.text("The same for the target."),
+        "peer_device": Column.ident("The other GPU of a PtoP copy.", is_of_all_runs=True),
+        "copies": Column.count("Number."),
+        "size_bytes": Column.size("Bytes; absent when one does not say.", is_aside=True),
+        "total_ns": Column.time("Sum of their durations.", leads=True),
+        "busy_ns": Column.time("Time in which at least one runs."),
+        "rate_gbps": Column.rate("Bytes / sum of durations, in decimal GB/s: what one copy gets."),
+        "combined_gbps": Column.rate("Bytes / time in which at least one runs: what the link carries."),
+        "exposed_ns": Column.time(
+            "Time in which one runs but no compute (and, for copies that are no communication, no communication)."
+        ),
+        "with_compute_ns": Column.time("Time in which one and compute both run."),
+        "with_other_copies_ns": Column.time(
+            "Time in which one and a copy of another direction (memsets left out) both run."
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

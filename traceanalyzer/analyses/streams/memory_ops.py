@@ -6,7 +6,8 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
-from traceanalyzer.analyses.spread import definitions, spread, with_mean
+from traceanalyzer.analyses.spread import columns_of, spread, with_mean
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
@@ -18,14 +19,16 @@ class MemoryOps(Result):
 
     title: ClassVar[str] = "Copies and memsets"
     keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "operation": "Direction of the copies (HtoD, DtoH, DtoD, PtoP, …), or memset.",
-        "share_pct": "100 · total time / sum of the durations of all copies and memsets of the rank.",
-        "calls": "Operations.",
-        **definitions("ns", "the operations' durations on the GPU"),
-        **definitions("bytes", "their sizes"),
-        "bandwidth_gb_per_s": "Total bytes / total time, decimal GB/s; absent where a size is unknown.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "operation": Column.text(
+            "Direction of the copies (HtoD, DtoH, DtoD, PtoP, …), or memset.", written=Written.KERNEL
+        ),
+        "share_pct": Column.share("100 · total time / sum of the durations of all copies and memsets of the rank."),
+        "calls": Column.count("Operations.", is_aside=True),
+        **columns_of("ns", "the operations' durations on the GPU"),
+        **columns_of("bytes", "their sizes"),
+        "bandwidth_gb_per_s": Column.rate("Total bytes / total time, decimal GB/s; absent where a size is unknown."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 
@@ -17,15 +18,20 @@ class StreamPairs(Result):
 
     title: ClassVar[str] = "What runs at the same time"
     keys: ClassVar[tuple[str, ...]] = ("rank", "of", "first", "second")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "of": "`stream` or `class`.",
-        "first": "Stream number, or class: compute, communication, upload, download, exchange, device memory.",
-        "second": "The other one.",
-        "both_ns": "Time in the window in which both run.",
-        "first_ns": "Time in which the first runs.",
-        "second_ns": "Time in which the second runs.",
-        "overlap_pct": "100 · both / the shorter of the two times: 100 when one always hides under the other.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "of": Column.text("`stream` or `class`."),
+        "first": Column.text(
+            "Stream number, or class: compute, communication, upload, download, exchange, device memory."
+        ),
+        "second": Column.text("The other one."),
+        "both_ns": Column.time("Time in the window in which both run."),
+        "first_ns": Column.time("Time in which the first runs."),
+        "second_ns": Column.time("Time in which the second runs."),
+        "overlap_pct": Column.share(
+            "100 · both / the shorter of the two times: 100 when one always hides under the other.", better=Better.MORE
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

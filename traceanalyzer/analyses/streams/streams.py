@@ -11,6 +11,7 @@ from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
@@ -21,25 +22,33 @@ class Streams(Result):
 
     title: ClassVar[str] = "Streams"
     keys: ClassVar[tuple[str, ...]] = ("rank", "stream")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "stream": "Number in the trace.",
-        "role": "The class that makes up 90 % or more of its operations' time (`mixed` when none does): compute, "
-        "communication, upload, download, exchange (copies between GPUs), device memory.",
-        "operations": "GPU operations in the window.",
-        "busy_ns": "Time in which the stream runs something.",
-        "busy_pct": "100 · busy / window.",
-        "compute_ns": "Time in which it runs compute kernels.",
-        "communication_ns": "Time in which it runs communication kernels.",
-        "upload_ns": "Time in which it copies from host to device.",
-        "download_ns": "Time in which it copies from device to host.",
-        "exchange_ns": "Time in which it copies between two GPUs.",
-        "device_memory_ns": "Time of memsets and of copies within the GPU.",
-        "copied_bytes": "Bytes of its copies and memsets; absent without any, or when one does not say.",
-        "dependency_ns": "Time in which its next operation was launched and the stream was free, but others ran and it "
-        "waited for an event of another stream; stretches under 5 µs are left out.",
-        "dependency_by": "`recorded`: the capture has the events that streams waited for; `inferred`: it has none, and "
-        "all such time counts; `partly inferred`: some of its waits name no event.",
+    joined_by: ClassVar[tuple[str, ...]] = ("role",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "stream": Column.ident("Number in the trace."),
+        "role": Column.text(
+            "The class that makes up 90 % or more of its operations' time (`mixed` when none does): compute, "
+            "communication, upload, download, exchange (copies between GPUs), device memory."
+        ),
+        "operations": Column.count("GPU operations in the window."),
+        "busy_ns": Column.time("Time in which the stream runs something.", leads=True),
+        "busy_pct": Column.share("100 · busy / window."),
+        "compute_ns": Column.time("Time in which it runs compute kernels.", better=Better.LESS),
+        "communication_ns": Column.time("Time in which it runs communication kernels."),
+        "upload_ns": Column.time("Time in which it copies from host to device."),
+        "download_ns": Column.time("Time in which it copies from device to host."),
+        "exchange_ns": Column.time("Time in which it copies between two GPUs."),
+        "device_memory_ns": Column.time("Time of memsets and of copies within the GPU."),
+        "copied_bytes": Column.size("Bytes of its copies and memsets; absent without any, or when one does not say."),
+        "dependency_ns": Column.time(
+            "Time in which its next operation was launched and the stream was free, but others ran and it "
+            "waited for an event of another stream; stretches under 5 µs are left out."
+        ),
+        "dependency_by": Column.text(
+            "`recorded`: the capture has the events that streams waited for; `inferred`: it has none, and "
+            "all such time counts; `partly inferred`: some of its waits name no event.",
+            is_secondary=True,
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

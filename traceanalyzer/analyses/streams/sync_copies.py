@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.streams.memory_ops import operations
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -19,18 +20,20 @@ class SyncCopies(Result):
 
     title: ClassVar[str] = "Copies that block the host"
     keys: ClassVar[tuple[str, ...]] = ("rank", *_KEYS)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "problem": "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or "
-        "to pageable memory, which CUDA stages through a buffer and may make the host wait for.",
-        "api_call": "Function that launched them.",
-        "operation": "Direction of the copies, or memset.",
-        "source_memory": "pinned, pageable, device or managed.",
-        "target_memory": "The same of the other end.",
-        "calls": "Operations.",
-        "total_bytes": "Sum of their sizes.",
-        "gpu_ns": "Sum of their durations on the GPU.",
-        "host_ns": "Sum of the durations of the API calls that launched them.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "problem": Column.text(
+            "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or "
+            "to pageable memory, which CUDA stages through a buffer and may make the host wait for."
+        ),
+        "api_call": Column.text("Function that launched them."),
+        "operation": Column.text("Direction of the copies, or memset.", written=Written.KERNEL),
+        "source_memory": Column.text("pinned, pageable, device or managed."),
+        "target_memory": Column.text("The same of the other end."),
+        "calls": Column.count("Operations.", is_aside=True),
+        "total_bytes": Column.size("Sum of their sizes."),
+        "gpu_ns": Column.time("Sum of their durations on the GPU.", leads=True),
+        "host_ns": Column.time("Sum of the durations of the API calls that launched them."),
     }
 
 

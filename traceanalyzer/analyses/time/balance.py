@@ -7,9 +7,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 _TIMES = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "window_ns")
+
+_ALWAYS_KNOWN = ("idle_ns", "window_ns")
+"""The others are not, where a CUDA graph was recorded as one operation."""
 
 PEAKS: Mapping[str, str] = {
     "peak_allocated_bytes": "memory_allocated_bytes",
@@ -25,23 +29,39 @@ class Balance(Result):
 
     title: ClassVar[str] = "Balance across ranks"
     keys: ClassVar[tuple[str, ...]] = ("figure",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "figure": "What is compared: a column of the headline, or the most memory that PyTorch's allocator had given "
-        "out (allocated), and held (reserved), at once.",
-        "basis": "What the headline is of; for memory its source: the run's own record, else the capture's events.",
-        "ranks": "Number of ranks.",
-        "mean_ns": "Mean over ranks; absent for memory.",
-        "std_ns": "Standard deviation over ranks (population, ddof = 0); absent for memory.",
-        "mean_bytes": "Mean over ranks; absent for times.",
-        "std_bytes": "Standard deviation over ranks (population, ddof = 0); absent for times.",
-        "cv": "Coefficient of variation: standard deviation / mean; absent when the mean is 0.",
-        "max_ns": "Largest; absent for memory.",
-        "max_bytes": "Largest; absent for times.",
-        "max_rank": "Rank that has it (the lowest of several).",
-        "min_ns": "Smallest; absent for memory.",
-        "min_bytes": "Smallest; absent for times.",
-        "min_rank": "Rank that has it (the lowest of several).",
-        "max_over_mean": "Largest / mean.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "figure": Column.text(
+            "What is compared: a column of the headline, or the most memory that PyTorch's allocator had given "
+            "out (allocated), and held (reserved), at once.",
+            written=Written.FIGURE,
+        ),
+        "basis": Column.text(
+            "What the headline is of; for memory its source: the run's own record, else the capture's events.",
+            is_secondary=True,
+        ),
+        "ranks": Column.count("Number of ranks.", is_compared=False),
+        "mean_ns": Column.time("Mean over ranks; absent for memory.", adds=Adds.DERIVED),
+        "std_ns": Column.time(
+            "Standard deviation over ranks (population, ddof = 0); absent for memory.",
+            adds=Adds.DERIVED,
+            is_secondary=True,
+        ),
+        "mean_bytes": Column.size("Mean over ranks; absent for times.", adds=Adds.DERIVED),
+        "std_bytes": Column.size(
+            "Standard deviation over ranks (population, ddof = 0); absent for times.",
+            adds=Adds.DERIVED,
+            is_secondary=True,
+        ),
+        "cv": Column.number(
+            "Coefficient of variation: standard deviation / mean; absent when the mean is 0.", label="std / mean"
+        ),
+        "max_ns": Column.time("Largest; absent for memory.", adds=Adds.EXTREME),
+        "max_bytes": Column.size("Largest; absent for times.", adds=Adds.EXTREME),
+        "max_rank": Column.ident("Rank that has it (the lowest of several)."),
+        "min_ns": Column.time("Smallest; absent for memory.", adds=Adds.EXTREME),
+        "min_bytes": Column.size("Smallest; absent for times.", adds=Adds.EXTREME),
+        "min_rank": Column.ident("Rank that has it (the lowest of several)."),
+        "max_over_mean": Column.number("Largest / mean.", label="max / mean"),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +90,8 @@ def across(
     if len(table) < 2:
         return Balance(pd.DataFrame(columns=list(Balance.columns)))
     basis = str(table["basis"].iloc[0])
-    rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES]
+    is_known = not table["opaque_ns"].any()
+    rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES if is_known or figure in _ALWAYS_KNOWN]
     recorded = pd.DataFrame.from_dict({rank: dict(values) for rank, values in (run_memory or {}).items()}, "index")
     counted = stack(parts, ("rank", *PEAKS)).set_index("rank")
     for figure in PEAKS:

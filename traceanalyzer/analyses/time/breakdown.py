@@ -1,36 +1,62 @@
 """How each rank's GPU time splits into compute, exposed communication, exposed copies and idle."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
-PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
-"""Columns that add up to `window_ns`."""
+PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
+"""Columns of the table that add up to `window_ns`."""
 
-DEFINITIONS: Mapping[str, str] = {
-    "window_ns": "First start to last end of the rank's GPU operations (or of the steps looked at).",
-    "compute_ns": "Time in which at least one compute kernel runs: |∪compute|.",
-    "exposed_comm_ns": "Time in which communication but no compute runs: |∪comm − ∪compute|.",
-    "exposed_copy_ns": "Time in which a copy or memset but no compute or communication runs.",
-    "idle_ns": "Time in which nothing runs on the GPU.",
-    "comm_ns": "Time in which at least one communication operation runs: |∪comm|.",
-    "overlapped_comm_ns": "Communication time that is hidden under compute: comm − exposed comm.",
-    "overlap_pct": "100 · overlapped communication / communication; n/a without communication.",
+_DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")
+"""Columns that say nothing of a window in which something unknown runs: of them it may be any."""
+
+DEFINITIONS: Mapping[str, Column] = {
+    "window_ns": Column.time(
+        "First start to last end of the rank's GPU operations (or of the steps looked at).", better=Better.LESS
+    ),
+    "compute_ns": Column.time("Time in which at least one compute kernel runs: |∪compute|.", better=Better.LESS),
+    "fused_ns": Column.time(
+        "Part of compute in which a kernel runs that computes and communicates at once (mega-MoE, GEMM with a "
+        "collective inside): how much of it is communication cannot be told."
+    ),
+    "exposed_comm_ns": Column.time(
+        "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
+    ),
+    "exposed_copy_ns": Column.time(
+        "Time in which a copy or memset but no compute or communication runs.", better=Better.LESS
+    ),
+    "opaque_ns": Column.time(
+        "Time in which nothing but CUDA graphs runs that were recorded as one operation each: what they hold is not "
+        "known. Compute, communication and copies are then n/a; capture with --cuda-graph-trace=node."
+    ),
+    "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
+    "comm_ns": Column.time(
+        "Time in which at least one communication operation runs: |∪comm|.", is_secondary=True, better=Better.LESS
+    ),
+    "overlapped_comm_ns": Column.time(
+        "Communication time that is hidden under compute: comm − exposed comm.", is_secondary=True
+    ),
+    "overlap_pct": Column.share(
+        "100 · overlapped communication / communication; n/a without communication.", better=Better.MORE
+    ),
 }
 
 
 class Breakdown(Result):
-    """One row for each rank; compute, exposed communication, exposed copy and idle add up to the window."""
+    """One row for each rank; compute, exposed communication, exposed copy, unknown and idle add up to the window."""
 
     title: ClassVar[str] = "GPU time of each rank's window by kind"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {"rank": "Global rank.", **DEFINITIONS}
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {"rank": Column.ident("Global rank."), **DEFINITIONS}
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return with_overlap(table)
@@ -55,23 +81,46 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
     Communication is exposed while no compute runs; a copy while neither does.
     """
     ops = trace.gpu_ops
-    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    compute, comm, copy, unknown = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in kinds.KINDS)
+    known = compute | comm | copy
     parts = {
         "compute_ns": compute,
         "exposed_comm_ns": comm - compute,
         "exposed_copy_ns": copy - (compute | comm),
+        "opaque_ns": unknown - known,
     }
     table = pd.DataFrame({"window_ns": ends - starts})
     for name, intervals in parts.items():
         table[name] = intervals.covered_ns(starts, ends)
-    busy: Intervals = compute | comm | copy
+    busy: Intervals = known | unknown
     table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
     table["comm_ns"] = comm.covered_ns(starts, ends)
+    table["fused_ns"] = fused(ops).covered_ns(starts, ends)
     assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
     return table
 
 
+def known_only(table: pd.DataFrame, unknown: pd.Series | None = None, names: Sequence[str] = ()) -> pd.DataFrame:
+    """The table without figures of windows in which something unknown runs: those of `names` too are absent there.
+
+    `unknown` is how long it runs; the column `opaque_ns` unless given.
+    """
+    hides = ((table["opaque_ns"] if unknown is None else unknown) > 0).fillna(value=False).astype(bool)
+    if not hides.any():
+        return table
+    held = [name for name in (*_DOUBTFUL, *names) if name in table]
+    return table.assign(**{name: table[name].astype("Int64").mask(hides) for name in held})
+
+
+def fused(ops: pd.DataFrame) -> Intervals:
+    """Union of the compute kernels that communicate too."""
+    names = ops["name"].cat.categories
+    is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
+    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & (ops["kind"] == "compute").to_numpy())
+
+
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns that follow from `comm_ns` and `exposed_comm_ns`."""
+    """Add the columns that follow from `comm_ns` and `exposed_comm_ns`, where those are known."""
+    table = known_only(table)
     overlapped = table["comm_ns"] - table["exposed_comm_ns"]
     return table.assign(overlapped_comm_ns=overlapped, overlap_pct=percent(overlapped, table["comm_ns"]))

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -20,16 +21,18 @@ class GpuGaps(Result):
 
     title: ClassVar[str] = "Longest GPU gaps"
     keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "start_ns": "End of the last GPU operation before the gap.",
-        "gap_ns": "Length: to the start of the next operation.",
-        "share_pct": "100 · gap / window.",
-        "step": "Step that launched the operation which ends the gap; absent for none.",
-        "before": "The operation that ended last before the gap.",
-        "after": "The operation that ends the gap.",
-        "launch": "API call that launched it; absent when the capture has none.",
-        "launched_after_ns": "Gap's start to that call's return; negative when it had been launched before the gap.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "start_ns": Column.moment("End of the last GPU operation before the gap."),
+        "gap_ns": Column.time("Length: to the start of the next operation."),
+        "share_pct": Column.share("100 · gap / window."),
+        "step": Column.ident("Step that launched the operation which ends the gap; absent for none."),
+        "before": Column.text("The operation that ended last before the gap.", written=Written.KERNEL),
+        "after": Column.text("The operation that ends the gap.", written=Written.KERNEL),
+        "launch": Column.text("API call that launched it; absent when the capture has none."),
+        "launched_after_ns": Column.time(
+            "Gap's start to that call's return; negative when it had been launched before the gap."
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 
 BINS = 60
@@ -18,20 +19,24 @@ class GpuUtilization(Result):
 
     title: ClassVar[str] = "GPU utilisation over time"
     keys: ClassVar[tuple[str, ...]] = ("rank", "bin")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "bin": "Position of the stretch.",
-        "start_ns": "Its start.",
-        "bin_ns": "Its length: the rank's window divided by the number of stretches, to the nanosecond.",
-        "busy_ns": "Time in it in which anything runs on the GPU.",
-        "busy_pct": "100 · busy / length. Says that something ran, not how much of the GPU it used.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "bin": Column.ident("Position of the stretch."),
+        "start_ns": Column.moment("Its start."),
+        "bin_ns": Column.time(
+            "Its length: the rank's window divided by the number of stretches, to the nanosecond.", adds=Adds.DERIVED
+        ),
+        "busy_ns": Column.time("Time in it in which anything runs on the GPU.", leads=True),
+        "busy_pct": Column.share("100 · busy / length. Says that something ran, not how much of the GPU it used."),
         "compute_ns": breakdown.DEFINITIONS["compute_ns"],
         "exposed_comm_ns": breakdown.DEFINITIONS["exposed_comm_ns"],
         "exposed_copy_ns": breakdown.DEFINITIONS["exposed_copy_ns"],
+        "opaque_ns": breakdown.DEFINITIONS["opaque_ns"],
         "idle_ns": breakdown.DEFINITIONS["idle_ns"],
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = breakdown.known_only(table)
         busy = table["bin_ns"] - table["idle_ns"]
         return table.assign(busy_ns=busy, busy_pct=percent(busy, table["bin_ns"]))
 

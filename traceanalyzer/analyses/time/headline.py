@@ -10,9 +10,10 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.selection import steps_text
 
-_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns")
+_SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")
 
 
 class Headline(Result):
@@ -20,22 +21,34 @@ class Headline(Result):
 
     title: ClassVar[str] = "Headline figures"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "basis": "What the row is of: complete steps that all ranks share; without any, what is looked at.",
-        "steps": "Number of those steps; absent for a whole capture.",
-        "step_mean_ns": "Mean length of the steps' GPU windows.",
-        "step_std_ns": "Sample standard deviation of the same; absent with fewer than two steps.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "basis": Column.text(
+            "What the row is of: complete steps that all ranks share; without any, what is looked at.",
+            is_secondary=True,
+        ),
+        "steps": Column.count("Number of those steps; absent for a whole capture.", adds=Adds.NONE),
+        "step_mean_ns": Column.time(
+            "Mean length of the steps' GPU windows.", adds=Adds.DERIVED, better=Better.LESS, alias="step_ns"
+        ),
+        "step_std_ns": Column.time(
+            "Sample standard deviation of the same; absent with fewer than two steps.", adds=Adds.DERIVED
+        ),
         **breakdown.DEFINITIONS,
-        "window_ns": "Sum of the steps' GPU windows, or the capture's window.",
-        "compute_pct": "100 · compute / window.",
-        "exposed_comm_pct": "100 · exposed communication / window.",
-        "exposed_copy_pct": "100 · exposed copies / window.",
-        "idle_pct": "100 · idle / window.",
+        "window_ns": Column.time("Sum of the steps' GPU windows, or the capture's window.", better=Better.LESS),
+        "compute_pct": Column.share("100 · compute / window.", better=Better.MORE),
+        "fused_pct": Column.share("100 · fused / window: a part of compute."),
+        "exposed_comm_pct": Column.share("100 · exposed communication / window.", better=Better.LESS),
+        "exposed_copy_pct": Column.share("100 · exposed copies / window.", better=Better.LESS),
+        "opaque_pct": Column.share("100 · unknown / window."),
+        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = breakdown.known_only(table)
         shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
+        shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
         mean = ratio(table["window_ns"], table["steps"])
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
 

@@ -6,8 +6,13 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.time.breakdown import fused, known_only
 from traceanalyzer.analyses.time.intervals import union
+from traceanalyzer.columns import Better, Column
+from traceanalyzer.kinds import KINDS
 from traceanalyzer.model import RankTrace
+
+_DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
 
 
 class Overlap(Result):
@@ -15,18 +20,28 @@ class Overlap(Result):
 
     title: ClassVar[str] = "Overlap"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "comm_ns": "Time in which communication runs: |∪comm|.",
-        "comm_with_compute_ns": "Time in which communication and compute both run.",
-        "overlap_pct": "100 · communication under compute / communication; n/a without communication.",
-        "copy_ns": "Time in which a copy or memset runs: |∪copy|.",
-        "copy_with_compute_ns": "Time in which a copy and compute both run.",
-        "copy_with_comm_ns": "Time in which a copy and communication both run.",
-        "copy_overlap_pct": "100 · copies under compute or communication / copies; n/a without copies.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "comm_ns": Column.time("Time in which communication runs: |∪comm|.", is_secondary=True, better=Better.LESS),
+        "comm_with_compute_ns": Column.time("Time in which communication and compute both run."),
+        "fused_ns": Column.time(
+            "Time in which a kernel runs that computes and communicates at once; it is compute here, so that what it "
+            "hides within itself is in no overlap."
+        ),
+        "overlap_pct": Column.share(
+            "100 · communication under compute / communication; n/a without communication.", better=Better.MORE
+        ),
+        "copy_ns": Column.time("Time in which a copy or memset runs: |∪copy|."),
+        "copy_with_compute_ns": Column.time("Time in which a copy and compute both run."),
+        "copy_with_comm_ns": Column.time("Time in which a copy and communication both run."),
+        "copy_overlap_pct": Column.share(
+            "100 · copies under compute or communication / copies; n/a without copies.", better=Better.MORE
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = known_only(table, names=_DOUBTFUL)
         return table.assign(
             overlap_pct=percent(table["comm_with_compute_ns"], table["comm_ns"]),
             copy_overlap_pct=percent(table["hidden_copy_ns"], table["copy_ns"]),
@@ -37,13 +52,15 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Intersections of the unions of kinds, clipped to the window."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    compute, comm, copy = (union(trace, kind) for kind in ("compute", "comm", "copy"))
+    compute, comm, copy, unknown = (union(trace, kind) for kind in KINDS)
     row = {
         "comm_ns": comm.total_ns,
         "comm_with_compute_ns": (comm & compute).total_ns,
+        "fused_ns": fused(trace.gpu_ops).clip(trace.window.start_ns, trace.window.end_ns).total_ns,
         "copy_ns": copy.total_ns,
         "copy_with_compute_ns": (copy & compute).total_ns,
         "copy_with_comm_ns": (copy & comm).total_ns,
+        "opaque_ns": unknown.total_ns,
         "hidden_copy_ns": (copy & (compute | comm)).total_ns,
     }
     return pd.DataFrame([row])
@@ -51,4 +68,4 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Overlap:
     """The ranks' rows under each other."""
-    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns")))
+    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns", "opaque_ns")))

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -18,18 +19,27 @@ class Steps(Result):
 
     title: ClassVar[str] = "Steps"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "step": "Number in the step's name, else its position; absent for operations of no step.",
-        "name": "The range that marks the step on the host.",
-        "is_complete": "Neither open nor partial: counts in means.",
-        "is_open": "The capture's last step: its window ends with its own last operation.",
-        "is_partial": "The capture misses operations that this step launched, or may: its file is cut off.",
-        "start_ns": "Start of the step's first GPU operation.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Number in the step's name, else its position; absent for operations of no step."),
+        "name": Column.text("The range that marks the step on the host.", written=Written.KERNEL),
+        "is_complete": Column.flag("Neither open nor partial: counts in means."),
+        "is_open": Column.flag(
+            "The capture's last step: its window ends with its own last operation.", is_secondary=True
+        ),
+        "is_partial": Column.flag(
+            "The capture misses operations that this step launched, or may: its file is cut off.", is_secondary=True
+        ),
+        "start_ns": Column.moment("Start of the step's first GPU operation."),
         **breakdown.DEFINITIONS,
-        "window_ns": "The step's first GPU operation's start to the next step's first one's start.",
-        "operations": "GPU operations that the host launched in the step.",
-        "operations_ns": "Time in which at least one of them runs, wherever it lies.",
+        "window_ns": Column.time(
+            "The step's first GPU operation's start to the next step's first one's start. What runs before the step "
+            "before its own has begun (a copy that is prefetched far ahead) is not counted as a step's first one.",
+            better=Better.LESS,
+        ),
+        "operations": Column.count("GPU operations that the host launched in the step."),
+        "operations_ns": Column.time("Time in which at least one of them runs, wherever it lies.", is_secondary=True),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

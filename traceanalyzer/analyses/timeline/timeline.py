@@ -10,11 +10,12 @@ from pandas.api.types import union_categoricals
 from traceanalyzer.analyses.base import Result, taken
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
 MOST_OPERATIONS = 600_000
-"""Beyond this a page would open slowly: reports leave ranks out, those with the least idle and communication first."""
+"""Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
 
 _NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
 
@@ -26,23 +27,25 @@ class Timeline(Result):
     is_detail: ClassVar[bool] = True
     is_event_copy: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "operation": "Position among the rank's GPU operations, in order of start.",
-        "start_ns": "Start on the GPU.",
-        "end_ns": "End on the GPU.",
-        "name": "Name as the trace has it.",
-        "kind": "compute, comm or copy.",
-        "activity": "kernel, memcpy, memset or graph.",
-        "stream": "Stream that it ran on.",
-        "step": "Step that launched it; absent for none.",
-        "call": "Its position among the rank's communication operations (as in `calls`); absent for other kinds.",
-        "size_bytes": "Bytes of a copy or memset.",
-        "launch": "Host call that launched it; absent when the capture does not have it.",
-        "launch_start_ns": "Start of that call on the host.",
-        "operator": "Innermost operator around that call; absent for none.",
-        "shapes": "Shapes of its arguments, as recorded; absent when they were not.",
-        "path": "Modules and ranges around the operator, from the outermost down; absent for none.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "operation": Column.ident("Position among the rank's GPU operations, in order of start."),
+        "start_ns": Column.moment("Start on the GPU."),
+        "end_ns": Column.moment("End on the GPU."),
+        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
+        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "activity": Column.text("kernel, memcpy, memset or graph."),
+        "stream": Column.ident("Stream that it ran on."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "call": Column.ident(
+            "Its position among the rank's communication operations (as in `calls`); absent for other kinds."
+        ),
+        "size_bytes": Column.size("Bytes of a copy or memset.", is_aside=True),
+        "launch": Column.text("Host call that launched it; absent when the capture does not have it."),
+        "launch_start_ns": Column.moment("Start of that call on the host."),
+        "operator": Column.text("Innermost operator around that call; absent for none."),
+        "shapes": Column.text("Shapes of its arguments, as recorded; absent when they were not."),
+        "path": Column.text("Modules and ranges around the operator, from the outermost down; absent for none."),
     }
 
 

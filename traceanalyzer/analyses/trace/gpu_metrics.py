@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 
 # Kineto's memory events: levels that change with each allocation, of which a mean over samples says nothing.
@@ -17,13 +18,13 @@ class GpuMetrics(Result):
 
     title: ClassVar[str] = "GPU and network metrics"
     keys: ClassVar[tuple[str, ...]] = ("rank", "counter")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "counter": "Name as the profiler has it, with its unit in brackets; clocks in MHz.",
-        "samples": "Samples in the window.",
-        "mean": "Mean over them.",
-        "min": "Smallest.",
-        "max": "Largest.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "counter": Column.text("Name as the profiler has it, with its unit in brackets; clocks in MHz."),
+        "samples": Column.count("Samples in the window.", is_compared=False),
+        "mean": Column.number("Mean over them."),
+        "min": Column.number("Smallest."),
+        "max": Column.number("Largest."),
     }
 
 

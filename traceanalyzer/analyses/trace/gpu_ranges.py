@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -24,14 +25,14 @@ class GpuRanges(Result):
     is_detail: ClassVar[bool] = True
     is_event_copy: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("rank", "range")
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "range": "Position among the rank's ranges, in order of start on the host.",
-        "name": "Name as the user gave it.",
-        "depth": "Ranges around it, steps not counted.",
-        "start_ns": "Start of the first GPU operation launched while it was open, by any thread.",
-        "end_ns": "End of the last such operation.",
-        "operations": "How many there are.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "range": Column.ident("Position among the rank's ranges, in order of start on the host."),
+        "name": Column.text("Name as the user gave it.", written=Written.KERNEL),
+        "depth": Column.number("Ranges around it, steps not counted."),
+        "start_ns": Column.moment("Start of the first GPU operation launched while it was open, by any thread."),
+        "end_ns": Column.moment("End of the last such operation."),
+        "operations": Column.count("How many there are."),
     }
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -15,27 +16,32 @@ class Ranks(Result):
 
     title: ClassVar[str] = "Ranks"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "rank": "Global rank.",
-        "rank_source": "Where its number comes from.",
-        "files": "Files that its events come from.",
-        "format": "Input format.",
-        "host": "Host; absent where the trace does not say.",
-        "device": "GPU's number on its host.",
-        "device_name": "GPU's model.",
-        "world_size": "Ranks of the job, as the trace says.",
-        "window": "What of the capture the figures are of.",
-        "window_start_ns": "Start of that window, ns since the epoch (or since the trace's own zero).",
-        "window_ns": "Length of that window.",
-        "capture_ns": "Length of the profiler's recording.",
-        "operations": "GPU operations.",
-        "operations_without_launch": "GPU operations whose host call the capture does not have.",
-        "api_calls": "CUDA API calls on the host.",
-        "host_operators": "CPU operators.",
-        "truncated": "The file is cut off.",
-        "events_skipped": "Events that could not be read.",
-        "versions": "Software that the trace names.",
-        "notes": "What else a reader of this rank's figures must know.",
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "rank_source": Column.text("Where its number comes from.", is_secondary=True),
+        "files": Column.text("Files that its events come from.", is_secondary=True),
+        "format": Column.text("Input format.", is_secondary=True),
+        "host": Column.text("Host; absent where the trace does not say."),
+        "device": Column.ident("GPU's number on its host.", is_secondary=True),
+        "device_name": Column.text("GPU's model."),
+        "world_size": Column.number("Ranks of the job, as the trace says."),
+        "window": Column.text("What of the capture the figures are of.", is_secondary=True),
+        "window_start_ns": Column.moment(
+            "Start of that window, ns since the epoch (or since the trace's own zero).", is_secondary=True
+        ),
+        "window_ns": Column.time("Length of that window.", better=Better.LESS),
+        "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
+        "operations": Column.count("GPU operations."),
+        "operations_without_launch": Column.count(
+            "GPU operations whose host call the capture does not have.", is_compared=False
+        ),
+        "api_calls": Column.count("CUDA API calls on the host.", is_compared=False, is_secondary=True),
+        "host_operators": Column.count("CPU operators.", is_compared=False, is_secondary=True),
+        "truncated": Column.flag("The file is cut off."),
+        "events_skipped": Column.count("Events that could not be read.", is_compared=False),
+        "versions": Column.text("Software that the trace names.", written=Written.VERSIONS),
+        "notes": Column.text("What else a reader of this rank's figures must know."),
     }
 
 

@@ -18,14 +18,14 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.stream import EventText
-from traceanalyzer.readers.kineto.tables import TableBuilder
-from traceanalyzer.schema import NONE
+from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
+from traceanalyzer.schema import GPU_OPS, NONE, conform
 
 _UNNAMED = "(unnamed)"
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
-_CPU_ALONE = "has no GPU operations; record it with ProfilerActivity.CUDA, on the rank's own GPU"
+_CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
 
 
 def recognises(path: Path) -> bool:
@@ -74,9 +74,14 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
-    if ops.empty:
+    if ops.empty and builder.foreign:
+        raise NotATraceError(f"{path}: {_of_another_device(builder)}")
+    is_host_only = ops.empty and not text.is_truncated and not builder.frame("host_ops").empty
+    if ops.empty and not is_host_only:
         raise NotATraceError(f"{path}: {_why_empty(text, decoder, has_host=not builder.frame('host_ops').empty)}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
+    if is_host_only:
+        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE))
     yield from _one_per_device(meta, known, builder, _described(ops, rules))
 
 
@@ -92,12 +97,18 @@ def _paused_collector() -> Iterator[None]:
             gc.enable()
 
 
+def _of_another_device(builder: TableBuilder) -> str:
+    category, count = builder.foreign.most_common(1)[0]
+    return (
+        f"a capture of {FOREIGN[category]} devices, whose events ({count:,} of category {category}) are not read: only "
+        "devices whose kernels and copies are recorded as kernel, gpu_memcpy and gpu_memset are"
+    )
+
+
 def _why_empty(text: EventText, decoder: EventDecoder, *, has_host: bool) -> str:
     if text.is_truncated:
         what = "GPU operation" if has_host else "event"
         return f"cut off before its first {what}; copy the whole file, or record it again"
-    if has_host:
-        return _CPU_ALONE
     if decoder.skipped:
         return f"none of its {decoder.skipped} events can be read"
     return "a Chrome trace without PyTorch operators or GPU operations"
@@ -106,7 +117,7 @@ def _why_empty(text: EventText, decoder: EventDecoder, *, has_host: bool) -> str
 def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     """The operations with what their names say: kind, and for copies direction and memories."""
     if ops.empty:
-        return ops.assign(kind=None)
+        return conform(ops, GPU_OPS)
     if ops["name"].isna().any():
         ops = ops.assign(name=ops["name"].cat.add_categories([_UNNAMED]).fillna(_UNNAMED))
     pairs = ops[["name", "activity"]].drop_duplicates()

@@ -28,6 +28,7 @@ class Args(msgspec.Struct, gc=False):
     dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
     strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")
     shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
+    kernel: str | None = None
     device: Int | None = None
     stream: Int | None = None
     correlation: Int = -1

@@ -1,7 +1,7 @@
 """Which Kineto event goes into which table, and what of it becomes which column."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
+from traceanalyzer.rocm_names import runtime_activity
 
 _NO_ARGS = Args()
 
@@ -18,9 +19,19 @@ _COMPLETE = (Complete, ExactComplete)
 
 _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 
+_API_CALLS = (
+    "cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "xpu_runtime", "xpu_driver", "mtia_runtime",
+    "privateuse1_runtime", "privateuse1_driver",
+)  # fmt: skip
+"""Calls of a device's runtime and driver: ROCm writes CUDA's category, XPUs and devices of plug-ins their own."""
+
+FOREIGN = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA", "mtia_workloadd": "MTIA", "mtia_insight": "MTIA",
+           "xpu_scope_profiler": "XPU"}  # fmt: skip
+"""Categories of device events whose meaning is not Kineto's usual one: device by category."""
+
 _COMM_HOST_OP = "record_param_comms"
 
-_STEP = "ProfilerStep#"
+_STEP = "ProfilerStep"
 
 _STREAM_WAIT = "Stream Wait Event"
 
@@ -36,9 +47,11 @@ class TableBuilder:
 
     Attributes:
         base_ns: added to every time of a frame; a file may say it after its events.
+        foreign: how many events there are of each category of `FOREIGN`.
     """
 
     base_ns: int = 0
+    foreign: Counter[str] = field(default_factory=Counter)
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -54,6 +67,8 @@ class TableBuilder:
             add = _ADD.get(category.lower())
             if add:
                 add(self, category.lower(), group)
+            elif category.lower() in FOREIGN:
+                self.foreign[category.lower()] += len(group)
         _add_memory(self, memory)
 
     def table(self, name: str) -> Columns:
@@ -70,8 +85,10 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table = builder.table("gpu_ops")
     first_row = table.rows
     table.times(events)
-    table.texts("name", [event.name for event in events])
-    table.texts("activity", [_ACTIVITY[category]] * len(events))
+    names = [event.name for event in events]
+    table.texts("name", names)
+    activity = {name: runtime_activity(name) or _ACTIVITY[category] for name in set(names)}
+    table.texts("activity", [activity[name] for name in names])
     table.integers("device", _devices(events, args))
     table.integers("stream", _streams(events, args))
     table.integers("correlation", [arg.correlation for arg in args])
@@ -89,7 +106,10 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", _threads(events))
-    table.integers("correlation", [(event.args or _NO_ARGS).correlation for event in events])
+    args = [event.args or _NO_ARGS for event in events]
+    table.integers("correlation", [arg.correlation for arg in args])
+    kernels = {row: arg.kernel for row, arg in enumerate(args) if arg.kernel is not None}
+    table.some_texts("kernel", len(events), kernels)
 
 
 def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
@@ -147,9 +167,7 @@ def _add_spans(builder: TableBuilder, _category: str, events: list[Any]) -> None
 
 _ADD: dict[str, Callable[[TableBuilder, str, list[Any]], None]] = {
     **dict.fromkeys(_ACTIVITY, _add_gpu_ops),
-    "cuda_runtime": _add_api_calls,
-    "cuda_driver": _add_api_calls,
-    "runtime": _add_api_calls,
+    **dict.fromkeys(_API_CALLS, _add_api_calls),
     "cpu_op": _add_host_ops,
     "operator": _add_host_ops,
     "user_annotation": _add_ranges,

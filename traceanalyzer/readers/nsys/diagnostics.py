@@ -54,8 +54,8 @@ def notes_of_rank(gpu_ops: pd.DataFrame) -> tuple[str, ...]:
 
 _WHOLE_GRAPHS = (
     "{count} CUDA graph launches ({busy_ms:.3f} ms) were recorded whole: the GPU was busy, with what is "
-    "unknown. They count as compute although they may hold communication and copies, so compute may be too "
-    "high and communication too low; capture with --cuda-graph-trace=node to see what ran inside."
+    "unknown: compute, communication and copies of windows that they run in are n/a. Capture with "
+    "--cuda-graph-trace=node to see what ran inside."
 )
 _NO_CLOCK = "The export has no UTC start, so its times cannot be compared with those of other reports."
 _NO_API = (

@@ -13,7 +13,7 @@ from traceanalyzer.readers.nsys.source import Source, int_values
 
 MPI_RANKS = "MPI_RANKS"
 
-RANKS_ARE_NAMED_IN = ("ncclCommInit", "rank")
+RANKS_ARE_NAMED_IN = ("CommInit", "rank")
 """Words in the names of the ranges that tell ranks: no others are needed to number them."""
 
 _RANK_RANGE = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d+)\W*", re.IGNORECASE)

@@ -1,5 +1,6 @@
 """The NVTX ranges of all processes of an export: the user's, the libraries' and PyTorch's operators."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,11 @@ NVTX = "NVTX_EVENTS"
 NCCL_DOMAIN = "NCCL"
 
 _DOMAIN_CREATED = 75
+
+_BARE_NCCL = re.compile(
+    r"(?:AllReduce|AllGather|ReduceScatter|Broadcast|Bcast|Reduce|Gather|Scatter|AlltoAll|AllToAll|Send|Recv"
+    r"|Group(?:Start|End)|Comm(?:Init|Split|Destroy|Finalize|Abort)\w*)$"
+)
 # Push/pop and start/end ranges, of a program and of an imported nvtxt file.
 _RANGES = (59, 60, 70, 71)
 
@@ -164,7 +170,32 @@ def _ranges(
     if NCCL_DOMAIN not in domain.categories:
         domain = domain.add_categories([NCCL_DOMAIN])
     domain[domain.isna() & is_nccl[name.codes]] = NCCL_DOMAIN
-    return frame.assign(name=name, domain=domain, payload=text_values(rows, "binaryData")).reset_index(drop=True)
+    domain[domain.isna() & _is_nccls_own(frame["process"].to_numpy(), int_values(rows, "domainId", 0), name)] = (
+        NCCL_DOMAIN
+    )
+    named = frame.assign(name=_with_prefix(name, domain == NCCL_DOMAIN), domain=domain)
+    return named.assign(payload=text_values(rows, "binaryData")).reset_index(drop=True)
+
+
+def _is_nccls_own(process: np.ndarray, domain: np.ndarray, name: pd.Categorical) -> np.ndarray:
+    """Ranges of a domain without a name that holds nothing but NCCL's functions, written without their prefix."""
+    is_bare = np.append([bool(_BARE_NCCL.match(text)) for text in name.categories], values=False).astype(bool)[
+        name.codes
+    ]
+    keys = pd.MultiIndex.from_arrays([process, domain]).to_flat_index()
+    every = pd.Series(is_bare).groupby(keys).transform("all").to_numpy(dtype=bool)
+    own: np.ndarray = every & (domain != 0)
+    return own
+
+
+def _with_prefix(name: pd.Categorical, is_nccl: np.ndarray) -> pd.Categorical:
+    """NCCL's functions as they are called: `AllReduce` of its domain is `ncclAllReduce`."""
+    bare = np.append([bool(_BARE_NCCL.match(text)) for text in name.categories], values=False).astype(bool)
+    held = is_nccl & bare[name.codes]
+    if not held.any():
+        return name
+    texts = pd.Series(name).astype("object")
+    return pd.Categorical(texts.where(~held, "nccl" + texts).astype("str"))
 
 
 def _is_nccl(name: str) -> bool:

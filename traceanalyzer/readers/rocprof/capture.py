@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import KindRules, collective
 from traceanalyzer.model import RankMeta, RankTrace, make_trace, printable
 from traceanalyzer.readers.base import DEVICE_ORDER, RankHint
+from traceanalyzer.rocm_names import runtime_activity
 from traceanalyzer.schema import NONE
 
 RCCL_DOMAIN = "RCCL"
@@ -17,9 +17,6 @@ RCCL_DOMAIN = "RCCL"
 ROCTX_DOMAIN = "roctx"
 
 NO_GPU_OPS = "no GPU operations; record with rocprofv3 --kernel-trace --memory-copy-trace --hip-trace --marker-trace"
-
-# HIP fills and copies memory with kernels of its own where no copy engine does it.
-_FILL, _COPY = "__amd_rocclr_fill", "__amd_rocclr_copy"
 
 _DIRECTIONS = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD", "HOST_TO_HOST": "HtoH"}
 
@@ -102,9 +99,8 @@ def _by_gpu(capture: Capture, rules: KindRules) -> list[tuple[pd.DataFrame, int]
 
 def _kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     names = kernels["name"].astype("object")
-    fills, copies = names.str.startswith(_FILL), names.str.startswith(_COPY)
-    activity = np.select([fills.to_numpy(dtype=bool), copies.to_numpy(dtype=bool)], ["memset", "memcpy"], "kernel")
-    return kernels.assign(name=names, activity=activity)
+    activity = {name: runtime_activity(name) or "kernel" for name in names.unique()}
+    return kernels.assign(name=names, activity=names.map(activity))
 
 
 def _copies(capture: Capture) -> pd.DataFrame:

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.columns import stem
 from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
+from traceanalyzer.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.comparison.verdict import per
 from traceanalyzer.report.words.parts import UNSPLIT
-from traceanalyzer.report.words.quantities import ABSENT, Scale, digits, is_known, scale
 
 POINTS = "pp"
 _UNMATCHED = "exposed_unmatched_ns"
@@ -54,7 +55,7 @@ def is_of_single_captures(comparison: Comparison) -> bool:
 def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
     known = own["value"].dropna().abs()
     largest = float(known.max()) if len(known) else 0.0
-    shown = scale(name, known.tolist())
+    shown = scale(BY_NAME[name].unit, known.tolist())
     of_what = per(comparison)
     is_said = name == "step_ns" and of_what == "a step"
     suffix = f" {of_what}" if BY_NAME[name].per_step and not is_said else ""
@@ -65,7 +66,7 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
 def _label(name: str) -> str:
     if name == _UNMATCHED:
         return UNSPLIT
-    return name.removesuffix("_ns").removesuffix("_pct").removesuffix("_bytes").replace("_", " ")
+    return stem(name).replace("_", " ")
 
 
 def _value(row: pd.Series, shown: Scale, largest: float) -> Value:

@@ -6,12 +6,13 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from traceanalyzer import quantities
+from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, fairness
 from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
-from traceanalyzer.report.words import quantities
 
 SCRIPTS = ("page.js", "tables.js", "diff.js")
 
@@ -71,7 +72,7 @@ def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:
         reaches.append(reaches[-1] + part.change_ns)
     longest = max(reaches) or 1.0
     made = [{"label": comparison.base.label, "kind": "total", "at": 0.0, "width": 100 * base / longest,
-             "text": quantities.text(base, "_ns"), "detail": ""}]  # fmt: skip
+             "text": quantities.text(base, Unit.NS), "detail": ""}]  # fmt: skip
     at = base
     for part in parts:
         made.append(
@@ -80,13 +81,13 @@ def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:
                 "kind": part.kind,
                 "at": 100 * min(at, at + part.change_ns) / longest,
                 "width": 100 * abs(part.change_ns) / longest,
-                "text": ("+" if part.change_ns > 0 else "") + quantities.text(part.change_ns, "_ns"),
-                "detail": f"{quantities.text(part.base_ns, '_ns')} → {quantities.text(part.other_ns, '_ns')}",
+                "text": ("+" if part.change_ns > 0 else "") + quantities.text(part.change_ns, Unit.NS),
+                "detail": f"{quantities.text(part.base_ns, Unit.NS)} → {quantities.text(part.other_ns, Unit.NS)}",
             }
         )
         at += part.change_ns
     made.append({"label": run, "kind": "total", "at": 0.0, "width": 100 * at / longest,
-                 "text": quantities.text(at, "_ns"), "detail": ""})  # fmt: skip
+                 "text": quantities.text(at, Unit.NS), "detail": ""})  # fmt: skip
     return made
 
 
@@ -106,7 +107,7 @@ def _lanes(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "run": label,
             "rank": rank,
-            "window": quantities.text(int(own["window_ns"].iloc[0]), "_ns"),
+            "window": quantities.text(int(own["window_ns"].iloc[0]), Unit.NS),
             "step": None if pd.isna(own["step"].iloc[0]) else int(own["step"].iloc[0]),
             "width": 100 * int(own["window_ns"].iloc[0]) / longest,
             "kinds": [

@@ -4,19 +4,18 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses import column_named
+from traceanalyzer.columns import Column
 from traceanalyzer.diff import TableDiff
-from traceanalyzer.names import short_name
-from traceanalyzer.report.words.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.words.wording import label, words
-
-_NAMES = ("name", "other_name", "operation", "operator")
 
 _SHOWN = ("calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "busbw_gbps")
 """Sums that are shown beside the time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Heading:
     """A column's name, heading, unit, and whether it holds numbers."""
 
     name: str
@@ -50,7 +49,7 @@ class View:
 
     analysis: str
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[Heading, ...]
     rows: tuple[Row, ...]
     total: int
     counts: dict[str, int]
@@ -77,32 +76,38 @@ def _row(status: str, cells: tuple[Cell, ...], change: float, widest: float) -> 
     return Row(status, cells, 50 if change >= 0 else 50 - width, width, change > 0)
 
 
-def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Column, list[Cell]]]:
+def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Heading, list[Cell]]]:
     made = []
     for key in keys:
         if key == "activity":  # the name tells
             continue
         if frame[key].notna().any():
-            made.append((Column(key, label(key), "", is_number=False), [_text(key, value) for value in frame[key]]))
+            made.append(
+                (
+                    Heading(key, label(key, column_named(key)), "", is_number=False),
+                    [_text(value, column_named(key)) for value in frame[key]],
+                )
+            )
     if "other_name" in frame and frame["other_name"].notna().any():
+        others = (_text(value, column_named("name")) for value in frame["other_name"])
         names = [
             Cell(f"{one.text} → {two.text}" if two.text != ABSENT else one.text,
                  f"{one.full or one.text} → {two.full or two.text}" if two.text != ABSENT else one.full)
-            for one, two in zip(made[0][1], (_text("other_name", value) for value in frame["other_name"]), strict=True)
+            for one, two in zip(made[0][1], others, strict=True)
         ]  # fmt: skip
         made[0] = (made[0][0], names)
     return made
 
 
-def _text(key: str, value: object) -> Cell:
+def _text(value: object, column: Column) -> Cell:
     if not is_known(value):
         return Cell(ABSENT)
     full = str(value)
-    shown = " + ".join(short_name(part) for part in full.split(" + ")) if key in _NAMES else words(full, key)
+    shown = " + ".join(words(part, column) for part in full.split(" + "))
     return Cell(shown, full if shown != full else "")
 
 
-def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Column, list[Cell]]]:
+def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
     made = []
     for name in (*_SHOWN, *((time,) if time else ())):
         if f"base_{name}" in frame:
@@ -114,26 +119,27 @@ def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Column,
     return made
 
 
-def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Column, list[Cell]]]:
+def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Heading, list[Cell]]]:
     """Base's and other's column in one unit."""
     both = pd.concat([frame[f"base_{name}"], frame[f"other_{name}"]]).abs().dropna()
-    shared = scale(name, both.tolist())
+    shared = scale(column_named(name).unit, both.tolist())
     return [
-        _one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label(name)} {side}", shared) for side in ("base", "other")
+        _one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label(name, column_named(name))} {side}", shared)
+        for side in ("base", "other")
     ]
 
 
-def _points(frame: pd.DataFrame) -> tuple[Column, list[Cell]]:
+def _points(frame: pd.DataFrame) -> tuple[Heading, list[Cell]]:
     column, cells = _one(frame["change_share_pct_points"], "change_share_pct_points", "share", signed=True)
-    return Column(column.name, column.label, "pp", is_number=True), cells
+    return Heading(column.name, column.label, "pp", is_number=True), cells
 
 
 def _one(
     values: pd.Series, name: str, label: str, own: Scale | None = None, *, signed: bool = False
-) -> tuple[Column, list[Cell]]:
+) -> tuple[Heading, list[Cell]]:
     known = values.abs().dropna()
-    used = own or scale(name, known.tolist())
-    return Column(name, label, used.symbol, is_number=True), [_number(value, used, signed) for value in values]
+    used = own or scale(Column.named(name).unit, known.tolist())
+    return Heading(name, label, used.symbol, is_number=True), [_number(value, used, signed) for value in values]
 
 
 def _number(value: object, used: Scale, signed: bool) -> Cell:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
+from traceanalyzer.quantities import digits, text
 from traceanalyzer.report.comparison.waterfall import Part, parts
-from traceanalyzer.report.words.quantities import digits, text
 from traceanalyzer.report.words.wording import element_types
 
 CONTRADICTS_POINTS = 1.0
@@ -38,7 +39,7 @@ def per(comparison: Comparison) -> str:
 
 
 def _ranking(comparison: Comparison) -> str:
-    times = [f"{run} {text(_value(comparison, 'step_ns', run), '_ns')}" for run in comparison.ranking]
+    times = [f"{run} {text(_value(comparison, 'step_ns', run), Unit.NS)}" for run in comparison.ranking]
     return f"Fastest first, by time {per(comparison)}: {', '.join(times)}."
 
 
@@ -62,11 +63,13 @@ def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
 def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
     base = comparison.base.label
     change = float(row["change"])
-    times = f"{run} takes {text(row['value'], '_ns')} {per(comparison)}, {base} {text(row['value'] - change, '_ns')}"
+    times = (
+        f"{run} takes {text(row['value'], Unit.NS)} {per(comparison)}, {base} {text(row['value'] - change, Unit.NS)}"
+    )
     if change == 0:
         return f"{times}: the same."
     share = digits(abs(float(row["change_pct"])))
-    how = f"{text(abs(change), '_ns')} ({share} %) {'longer' if change > 0 else 'shorter'}"
+    how = f"{text(abs(change), Unit.NS)} ({share} %) {'longer' if change > 0 else 'shorter'}"
     return f"{times}: {how}. {_noise(comparison, run, row)}"
 
 
@@ -76,7 +79,7 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     counts = " and ".join(map(str, numbers))
     if says == welch.CANNOT_TELL:
         spread = _value(comparison, "step_std_ns", run)
-        inside = f" (steps inside its capture vary by ± {text(spread, '_ns')})" if spread is not None else ""
+        inside = f" (steps inside its capture vary by ± {text(spread, Unit.NS)})" if spread is not None else ""
         who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
         return f"{who} cannot tell a difference from noise{inside}."
     p = row["p_value"]
@@ -94,7 +97,7 @@ def _explained(found: list[Part], change: float, unit: str) -> str:
     ordered = sorted(found, key=lambda part: -sign * part.change_ns)
     main = ordered[0]
     against = ordered[-1]
-    both = f"{text(main.base_ns, '_ns')} → {text(main.other_ns, '_ns')}"
+    both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
     made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({both})"
     if against.change_ns * sign < 0 and against is not main:
         made += f"; against it {against.label}, {_signed(against.change_ns)}"
@@ -145,9 +148,9 @@ def _collective(name: str, row: dict[str, object], unit: str, phases: dict[str, 
 
 def _sums(row: dict[str, object], side: str) -> str:
     calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
-    sized = f", {text(size, '_bytes')}" if size is not None and not pd.isna(size) else ""
+    sized = f", {text(size, Unit.BYTES)}" if size is not None and not pd.isna(size) else ""
     number = f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}"  # type: ignore[arg-type]
-    return f"{number}{sized}, {text(row[f'{side}_total_ns'], '_ns')}"
+    return f"{number}{sized}, {text(row[f'{side}_total_ns'], Unit.NS)}"
 
 
 def _bytes(row: dict[str, object]) -> str:
@@ -155,11 +158,11 @@ def _bytes(row: dict[str, object]) -> str:
     if base is None or other is None or pd.isna(base) or pd.isna(other):
         return "of bytes that a capture does not tell"
     if base != other:
-        return f"{text(base, '_bytes')} → {text(other, '_bytes')}"
+        return f"{text(base, Unit.BYTES)} → {text(other, Unit.BYTES)}"
     calls = row["base_calls"], row["other_calls"]
-    each = " → ".join(text(float(base) / float(count), "_bytes") for count in calls)  # type: ignore[arg-type]
+    each = " → ".join(text(float(base) / float(count), Unit.BYTES) for count in calls)  # type: ignore[arg-type]
     what = "larger" if float(calls[1]) < float(calls[0]) else "smaller"  # type: ignore[arg-type]
-    return f"the same {text(base, '_bytes')} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
+    return f"the same {text(base, Unit.BYTES)} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
 
 
 def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
@@ -192,7 +195,7 @@ def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterat
     if row is None or pd.isna(row["change"]) or row["change"] * change >= 0:
         return
     own, its_change = float(row["value"]), float(row["change"])
-    times = f"{run} {text(own, '_ns')}, {comparison.base.label} {text(own - its_change, '_ns')}"
+    times = f"{run} {text(own, Unit.NS)}, {comparison.base.label} {text(own - its_change, Unit.NS)}"
     yield f"Contradiction: without the profiler it is the other way round ({times} a step). Trust those times."
 
 
@@ -218,7 +221,7 @@ def _plus(value: float) -> str:
 
 
 def _signed(value_ns: float) -> str:
-    return ("+" if value_ns > 0 else "") + text(value_ns, "_ns")
+    return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)
 
 
 def _row(comparison: Comparison, metric: str, run: str) -> pd.Series | None:

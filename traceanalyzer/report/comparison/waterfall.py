@@ -14,6 +14,7 @@ _LOOKS = {
     "exposed_unmatched_ns": (UNSPLIT, "unmatched"),
     "exposed_comm_ns": ("exposed communication", "comm"),
     "exposed_copy_ns": ("exposed copy", "copy"),
+    "opaque_ns": ("in CUDA graphs, unknown", "unknown"),
     "idle_ns": ("idle", "idle"),
 }
 """Label and colour of each part."""

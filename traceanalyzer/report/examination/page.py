@@ -7,12 +7,13 @@ from typing import Any
 from markupsafe import Markup
 
 from traceanalyzer import __version__
+from traceanalyzer.columns import Column, unit_of
 from traceanalyzer.doctor import Examination
 from traceanalyzer.doctor.tables import tables
 from traceanalyzer.doctor.topology import is_nvlink
 from traceanalyzer.report import assets
 from traceanalyzer.report.examination import picture
-from traceanalyzer.report.words import quantities, wording
+from traceanalyzer.report.words import wording
 
 SCRIPTS = ("page.js", "tables.js")
 
@@ -95,8 +96,8 @@ def _table(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": name,
         "title": _TITLES[name],
-        "columns": [{"name": column, "label": wording.label(column), "unit": quantities.quantity(column) or "",
-                     "is_number": column in numbers} for column in columns],
+        "columns": [{"name": column, "label": wording.label(column, Column.named(column)),
+                     "unit": unit_of(column) or "", "is_number": column in numbers} for column in columns],
         "rows": [[row[column] for column in columns] for row in rows[:MOST_ROWS]],
         "total": len(rows),
     }  # fmt: skip

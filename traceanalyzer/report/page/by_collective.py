@@ -8,27 +8,38 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import percent, ratio
 from traceanalyzer.analyses.communication.call_waits import listed, looked_at
 from traceanalyzer.analyses.communication.collectives import summed
+from traceanalyzer.analyses.communication.groups import labels
+from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.report.words.parts import headline_steps
 
-DEFINITIONS: Mapping[str, str] = {
-    "collective": "Collective or point-to-point operation.",
-    "group": "Process group.",
-    "group_size": "Ranks in the group.",
-    "dtype": "Element types.",
-    "calls": "Calls: mean over the ranks that make them.",
-    "size_bytes": "Full arrays of these calls: mean likewise; n/a while the size of one is unknown.",
-    "total_ns": "Sum of their durations: mean likewise.",
-    "exposed_comm_ns": "Time in which such a call but no compute runs: mean likewise. The next columns are its parts.",
-    "exposed_transfer_ns": "Of it, time in which data moves.",
-    "exposed_wait_ns": "Of it, time in which the call waits for a later rank.",
-    "not_separable_ns": "Of it, the remainder: unmatched calls, and those whose ranks do not wait alike.",
-    "highest_exposed_ns": "Largest exposed time of a rank.",
-    "highest_rank": "Whose that is.",
-    "busbw_gbps": "Bus bandwidth while data moves, decimal GB/s: waits are not in it.",
-    "peak_pct": "100 · busbw / what the GPU's links carry in one direction.",
+DEFINITIONS: Mapping[str, Column] = {
+    "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+    "group_label": Column.text(
+        "Process group: what it is for, and its ranks.", label="process group", is_aside_when_one=True
+    ),
+    "group_size": Column.number("Ranks in the group.", is_aside=True),
+    "dtype": Column.text("Element types.", written=Written.DTYPE, is_aside=True),
+    "calls": Column.count("Calls: mean over the ranks that make them.", is_aside=True),
+    "size_bytes": Column.size(
+        "Full arrays of these calls: mean likewise; n/a while the size of one is unknown.", is_aside=True
+    ),
+    "total_ns": Column.time("Sum of their durations: mean likewise."),
+    "exposed_comm_ns": Column.time(
+        "Time in which such a call but no compute runs: mean likewise. The next columns are its parts.",
+        better=Better.LESS,
+    ),
+    "exposed_transfer_ns": Column.time("Of it, time in which data moves.", is_news_when_zero=True, better=Better.LESS),
+    "exposed_wait_ns": Column.time(
+        "Of it, time in which the call waits for a later rank.", is_news_when_zero=True, better=Better.LESS
+    ),
+    "not_separable_ns": Column.time("Of it, the remainder: unmatched calls, and those whose ranks do not wait alike."),
+    "highest_exposed_ns": Column.time("Largest exposed time of a rank.", adds=Adds.EXTREME),
+    "highest_rank": Column.ident("Whose that is."),
+    "busbw_gbps": Column.rate("Bus bandwidth while data moves, decimal GB/s: waits are not in it.", better=Better.MORE),
+    "peak_pct": Column.share("100 · busbw / what the GPU's links carry in one direction.", better=Better.MORE),
 }
 
-_KEYS = ["collective", "group"]
+_KEYS = ["collective", "group_label"]
 
 
 def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
@@ -36,9 +47,10 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     steps = headline_steps(results)
     calls = looked_at(results["call_waits"], results["calls"])
     calls = calls[calls["step"].isin(steps)] if steps else calls
+    calls = calls.assign(group_label=labels(results["groups"], calls))
     if calls.empty:
         return pd.DataFrame(columns=_KEYS)
-    exposed = _exposed(results, steps)
+    exposed = _exposed(results, steps, calls)
     per = len(steps) or 1
     by_rank = calls.assign(duration_ns=calls["end_ns"] - calls["start_ns"]).groupby([*_KEYS, "rank"], dropna=False)
     own = pd.DataFrame(
@@ -68,11 +80,11 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     return table[[name for name in DEFINITIONS if name in table and not _is_empty(table[name])]]
 
 
-def _exposed(results: Mapping[str, Result], steps: list[int]) -> pd.DataFrame:
+def _exposed(results: Mapping[str, Result], steps: list[int], calls: pd.DataFrame) -> pd.DataFrame:
     """Exposed time by collective, group and rank, and its parts."""
     stretches = results["exposed_calls"].table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
-    stretches = stretches.merge(results["call_waits"].table[["rank", "call", *_KEYS]], on=["rank", "call"])
+    stretches = stretches.merge(calls[["rank", "call", *_KEYS]], on=["rank", "call"])
     parts = stretches.rename(
         columns={
             "transfer_ns": "exposed_transfer_ns",
@@ -87,7 +99,7 @@ def _exposed(results: Mapping[str, Result], steps: list[int]) -> pd.DataFrame:
 
 def _rates(calls: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
     """Bus bandwidth and its share of the peak; rates of ranks and size classes count by their transfer."""
-    rows = summed(calls, results["ranks"]).to_frame()
+    rows = summed(calls, results["ranks"], results["groups"]).to_frame()
     rows = rows[rows["busbw_gbps"].notna()]
     rows = rows.assign(bus_bytes=rows["busbw_gbps"] * rows["transfer_ns"])
     groups = rows.groupby(_KEYS, dropna=False)

@@ -5,9 +5,10 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 from traceanalyzer.report.page.log_axis import log_axis
 from traceanalyzer.report.page.palette import LEGEND, SERIES
-from traceanalyzer.report.words.quantities import text
 
 MOST_POINTS = 6_000
 """Points of a scatter; beyond, every n-th call is drawn, and it is said."""
@@ -34,8 +35,8 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
     for trace in traces:
         trace["marker"]["color"] = colours[trace["meta"]]
     layout = {
-        "xaxis": log_axis(drawn["size_bytes"].tolist(), "bytes", "size"),
-        "yaxis": log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), "ns", "duration"),
+        "xaxis": log_axis(drawn["size_bytes"].tolist(), Unit.BYTES, "size"),
+        "yaxis": log_axis((drawn["end_ns"] - drawn["start_ns"]).clip(lower=1).tolist(), Unit.NS, "duration"),
         "margin": {"l": 70, "r": 10, "t": 10, "b": 50},
         "height": 360,
         **LEGEND,
@@ -57,7 +58,7 @@ def _series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[s
         "x": own["size_bytes"].tolist(),
         "y": durations.tolist(),
         "text": [
-            f"{text(size, '_bytes')} in {text(ns, '_ns')}"
+            f"{text(size, Unit.BYTES)} in {text(ns, Unit.NS)}"
             for size, ns in zip(own["size_bytes"], durations, strict=True)
         ],
         "marker": {"size": 7, "opacity": 0.8, "symbol": _MARKS[mark % len(_MARKS)]},

@@ -25,7 +25,7 @@ class Charts:
             '<div class="chart" id="chart-{name}" role="img" aria-label="{label}">'
             '<p class="quiet">Loading chart…</p></div>'
             '<script type="application/json" class="figure" data-for="chart-{name}">{data}</script>'
-        ).format(name=name, label=label, data=embedded(figure))
+        ).format(name=name, label=label, data=_embedded_small(figure))
 
     @property
     def policy(self) -> str:
@@ -41,9 +41,26 @@ class Charts:
         )
 
     @property
-    def packed_script(self) -> str | None:
+    def place(self) -> str | None:
+        """Where the page finds plotly's script; `None` where it carries it or has no chart."""
+        return f"../{assets.plotly_name()}" if self.made and self.plotlyjs == "directory" else None
+
+    @property
+    def packed_script(self) -> Markup | None:
         """Plotly's script for the page; `None` where there is no chart or it lies beside the page."""
-        return assets.plotly_packed() if self.made and self.plotlyjs == "inline" else None
+        if not self.made or self.plotlyjs != "inline":
+            return None
+        return Markup(assets.plotly_packed())  # noqa: S704 - our own digits: no `<` among them ends the element
+
+
+def _embedded_small(figure: Mapping[str, Any]) -> Markup:
+    """A figure as JSON; a long one deflated, in base64, as a text."""
+    text = embedded(figure)
+    return text if len(text) < _PACKED_ABOVE else embedded(assets.packed(text.encode("ascii")))
+
+
+_PACKED_ABOVE = 10_000
+"""Characters: names repeat for every rank, so that a figure of many becomes a sixth."""
 
 
 def embedded(data: Any) -> Markup:

@@ -4,14 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from traceanalyzer.report.words.quantities import text
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 _WIDE = 3
 """Over as many decades powers of ten are enough; over fewer 2 and 5 are marked too, and within one more."""
 
 
-def log_axis(values: Sequence[float], unit: str, title: str) -> dict[str, Any]:
-    """A plotly axis for positive values that are stored in `unit` (`ns` or `bytes`)."""
+def log_axis(values: Sequence[float], unit: Unit, title: str) -> dict[str, Any]:
+    """A plotly axis for positive values that are stored in `unit`."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     is_narrow = max(values) < 10 * min(values)
     steps = (1,) if high - low > _WIDE else (1, 1.5, 2, 3, 4, 5, 6, 8) if is_narrow else (1, 2, 5)
@@ -20,5 +21,5 @@ def log_axis(values: Sequence[float], unit: str, title: str) -> dict[str, Any]:
         "title": {"text": title},
         "type": "log",
         "tickvals": ticks,
-        "ticktext": [text(tick, f"_{unit}") for tick in ticks],
+        "ticktext": [text(tick, unit) for tick in ticks],
     }

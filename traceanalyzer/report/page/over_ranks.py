@@ -6,30 +6,40 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import percent
+from traceanalyzer.columns import Adds, Better, Column, Written
 
-DEFINITIONS: Mapping[str, str] = {
-    "name": "Name of the kernel or copy; hover for the full one.",
-    "operator": "Name of the operator, of all passes and shapes.",
-    "host_self_ns": "Host time of a rank inside it but in no operator that it called: mean over ranks that ran it.",
-    "mean_host_self_ns": "The same of one call, all ranks together.",
-    "host_share_pct": "100 · that / that of all operators, all ranks together.",
-    "gpu_own_ns": "Sum of the durations of the GPU operations that it launched itself on one rank: mean likewise.",
-    "lowest_host_self_ns": "Least host time of a rank.",
-    "highest_host_self_ns": "Largest host time of a rank.",
-    "kind": "compute, comm or copy.",
-    "collective": "Collective or point-to-point operation.",
-    "calls": "Calls on one rank: mean over ranks.",
-    "total_ns": "Sum of the durations on one rank: mean over ranks.",
-    "mean_ns": "Mean duration of a call, all ranks together.",
-    "min_ns": "Shortest call of all ranks.",
-    "max_ns": "Longest call of all ranks.",
-    "share_pct": "100 · sum of durations / that of all GPU operations, all ranks together.",
-    "rank": "Global rank.",
-    "wait_ns": "Time inside communication calls before their last rank came, hidden or not: sum over calls.",
-    "lowest_total_ns": "Least total of a rank.",
-    "lowest_rank": "Whose that is.",
-    "highest_total_ns": "Largest total of a rank.",
-    "highest_rank": "Whose that is.",
+DEFINITIONS: Mapping[str, Column] = {
+    "name": Column.text("Name of the kernel or copy; hover for the full one.", written=Written.KERNEL),
+    "operator": Column.text("Name of the operator, of all passes and shapes."),
+    "host_self_ns": Column.time(
+        "Host time of a rank inside it but in no operator that it called: mean over ranks that ran it."
+    ),
+    "mean_host_self_ns": Column.time("The same of one call, all ranks together.", adds=Adds.DERIVED),
+    "host_share_pct": Column.share("100 · that / that of all operators, all ranks together."),
+    "gpu_own_ns": Column.time(
+        "Sum of the durations of the GPU operations that it launched itself on one rank: mean likewise.",
+        is_secondary=True,
+    ),
+    "lowest_host_self_ns": Column.time("Least host time of a rank.", adds=Adds.EXTREME),
+    "highest_host_self_ns": Column.time("Largest host time of a rank.", adds=Adds.EXTREME),
+    "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+    "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+    "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
+    "total_ns": Column.time("Sum of the durations on one rank: mean over ranks."),
+    "mean_ns": Column.time("Mean duration of a call, all ranks together.", adds=Adds.DERIVED),
+    "min_ns": Column.time("Shortest call of all ranks.", adds=Adds.EXTREME),
+    "max_ns": Column.time("Longest call of all ranks.", adds=Adds.EXTREME),
+    "share_pct": Column.share("100 · sum of durations / that of all GPU operations, all ranks together."),
+    "rank": Column.ident("Global rank."),
+    "wait_ns": Column.time(
+        "Time inside communication calls before their last rank came, hidden or not: sum over calls.",
+        is_news_when_zero=True,
+        better=Better.LESS,
+    ),
+    "lowest_total_ns": Column.time("Least total of a rank.", adds=Adds.EXTREME),
+    "lowest_rank": Column.ident("Whose that is."),
+    "highest_total_ns": Column.time("Largest total of a rank.", adds=Adds.EXTREME),
+    "highest_rank": Column.ident("Whose that is."),
 }
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.timeline.clocks import Clock
+from traceanalyzer.analyses.communication.common_clock import Clock
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 from traceanalyzer.report.words.parts import headline_steps
-from traceanalyzer.report.words.quantities import text
 
 MOST_BLOCKS = 4_000
 """Of a picture; a pipeline with more is left to its table."""
@@ -85,14 +86,19 @@ def _step(stretches: pd.DataFrame, wanted: list[int]) -> int | None:
 
 
 def _blocks(own: pd.DataFrame, first_ns: int, length_ns: int) -> tuple[Block, ...]:
-    columns = ["start_ns", "end_ns", "compute_ns", "phase", "microbatch"]
+    columns = ["start_ns", "end_ns", "compute_ns", "phase", "microbatch", "virtual_stage"]
     return tuple(
         Block(
             100 * (start - first_ns) / length_ns,
             100 * (end - start) / length_ns,
             str(phase),
             int(microbatch),
-            f"{phase} of microbatch {microbatch}: {text(end - start, '_ns')}, compute {text(compute, '_ns')}",
+            f"{phase} of microbatch {microbatch}{_in_stage(stage)}: {text(end - start, Unit.NS)}, "
+            f"compute {text(compute, Unit.NS)}",
         )
-        for start, end, compute, phase, microbatch in own[columns].itertuples(index=False)
+        for start, end, compute, phase, microbatch, stage in own[columns].itertuples(index=False)
     )
+
+
+def _in_stage(stage: int | None) -> str:
+    return "" if pd.isna(stage) else f" in stage {stage}"

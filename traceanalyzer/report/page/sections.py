@@ -25,18 +25,31 @@ PARTS: Mapping[str, str] = MappingProxyType(
 
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "time": ("headline", "steps", "breakdown", "phases", "balance", "gpu_utilization"),
+        "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
         "communication": (
             "nccl",
             "calls",
             "stragglers",
+            "expert_layers",
+            "exchange_sends",
+            "groups",
             "collectives",
             "overlap",
             "comm_phases",
             "exposed_comm",
             "matches",
         ),
-        "idle": ("queue_depth", "idle", "launches", "sync_calls", "sync_copies", "cuda_api", "gpu_gaps", "gaps"),
+        "idle": (
+            "queue_depth",
+            "idle",
+            "host_work",
+            "launches",
+            "sync_calls",
+            "sync_copies",
+            "cuda_api",
+            "gpu_gaps",
+            "gaps",
+        ),
         "kernels": (
             "kernels",
             "nvtx_projection",

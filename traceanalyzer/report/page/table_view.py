@@ -1,16 +1,18 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, column_named
+from traceanalyzer.columns import Column, Unit, Written
 from traceanalyzer.findings import Finding
+from traceanalyzer.quantities import ABSENT, Scale, is_known, scale
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.words.quantities import ABSENT, Scale, is_known, quantity, scale
-from traceanalyzer.report.words.wording import NAMES, label, told_apart, words
+from traceanalyzer.report.words.wording import label, told_apart, words
 
 PLAIN_ROWS = 16
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""
@@ -19,34 +21,14 @@ MOST_ROWS = 5_000
 """Rows that a page carries of one table; the CSV beside it has all."""
 
 MOST_COLUMNS = 12
-"""Of a table with more, those in `SECONDARY` and times and sizes that are all zero are shown at a click."""
-
-SECONDARY = frozenset({
-    "basis", "is_open", "is_partial", "comm_ns", "overlapped_comm_ns", "operations_ns",
-    "graph_operations", "delay_p95_ns", "queue_mean", "kernels_under_5us", "kernels_under_5us_pct",
-    "kernels_under_10us_ns", "kernels_ns",
-    "rank_source", "files", "format", "device", "window", "window_start_ns", "api_calls", "host_operators",
-    "group_description", "group_ranks", "size_class", "split_calls", "calls_of_unknown_size", "known_size_bytes",
-    "median_ns", "std_ns", "median_bytes", "std_bytes",
-    "dependency_by", "bound_blocks", "bound_known_blocks", "gpu_own_ns", "family",
-})  # fmt: skip
-"""Columns that a reader of a wide table rarely looks for: of steps, launches, ranks, communication, memory, streams."""
-
-_NARROW_LATER = frozenset({"kind", "group", "group_size", "dtype", "calls", "size_bytes"})
-"""Columns that stand before the times and that a narrow screen shows at a click, where a table has times at all."""
-
-_TELLING = frozenset({"transfer_ns", "wait_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns"})
-"""Times whose being all zero is news: nothing waits."""
-
-_NUMBERED = ("rank", "step", "stream", "bin", "stage", "microbatch", "pipeline", "device", "group")
-"""Columns whose numbers are names, alone or after another word: written without separators."""
+"""Of a table with more, secondary columns and times and sizes that are all zero are shown at a click."""
 
 _LONGEST_TEXT = 400
 """Characters; the full text is there on hover."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Heading:
     """One column of a page's table; `is_extra` ones are shown at a click, `is_later` ones so on a narrow screen."""
 
     name: str
@@ -71,7 +53,7 @@ class TableView:
     """A table for a page; `total` counts all rows, also those that it does not carry."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     total: int
 
@@ -91,23 +73,28 @@ class TableView:
 def view(result: Result, columns: tuple[str, ...] = (), zero_ns: int = 0) -> TableView:
     """The result's rows, with the named columns or all; columns without any value are left out.
 
-    Points in time (`…start_ns`, `…end_ns`) are shown after `zero_ns`.
+    Points in time are shown after `zero_ns`.
     """
     return view_of(result.to_frame(), result.title, result.columns, columns, zero_ns)
 
 
 def view_of(
-    frame: pd.DataFrame, title: str, definitions: Any, columns: tuple[str, ...] = (), zero_ns: int = 0
+    frame: pd.DataFrame, title: str, meanings: Mapping[str, Column], columns: tuple[str, ...] = (), zero_ns: int = 0
 ) -> TableView:
-    """The same of a table that is not a Result's; `definitions` maps each column to its meaning."""
-    wanted = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    """The same of a table that is not a Result's; what `meanings` lacks means what Results mean by that name."""
+    held = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    known = {name: meanings.get(name) or column_named(name) for name in held}
+    wanted = [name for name, column in known.items() if column.replaced_by not in known]
     shown = frame[wanted].head(MOST_ROWS)
     is_wide = len(wanted) > MOST_COLUMNS
     made = [
-        _column(shown[name], str(definitions.get(name, "")), zero_ns, is_extra=is_wide and _is_extra(frame[name]))
+        _column(shown[name], known[name], zero_ns, is_extra=is_wide and _is_extra(frame[name], known[name]))
         for name in wanted
     ]
-    columns_made = tuple(replace(column, is_later=_is_later(frame, column.name, wanted)) for column, _ in made)
+    has_times = sum(known[name].unit is Unit.NS for name in wanted) > 1
+    columns_made = tuple(
+        replace(head, is_later=has_times and _is_later(frame[head.name], known[head.name])) for head, _ in made
+    )
     cells = zip(*(values for _, values in made), strict=True)
     return TableView(title, columns_made, tuple(cells), len(frame))
 
@@ -115,35 +102,34 @@ def view_of(
 def evidence(finding: Finding) -> TableView:
     """The rows behind a finding; their moments are shown as recorded."""
     frame = pd.DataFrame([dict(row) for row in finding.evidence]).convert_dtypes()
-    return view_of(frame, "Evidence", {})
+    # Names are those of Results; what exactly is meant, the finding's title says.
+    return view_of(frame, "Evidence", {name: replace(column_named(name), definition="") for name in frame})
 
 
-def _is_extra(values: pd.Series) -> bool:
+def _is_extra(values: pd.Series, column: Column) -> bool:
     """Whether a wide table does without a column at first: rarely looked for, or no time or size in it."""
-    name = str(values.name)
-    is_size = quantity(name) in ("ns", "bytes") and name not in _TELLING
-    return name in SECONDARY or (is_size and bool((values.dropna() == 0).all()))
+    is_size = column.unit in (Unit.NS, Unit.BYTES) and not column.is_news_when_zero
+    return column.is_secondary or (is_size and bool((values.dropna() == 0).all()))
 
 
-def _is_later(frame: pd.DataFrame, name: str, wanted: list[str]) -> bool:
+def _is_later(values: pd.Series, column: Column) -> bool:
     """Whether a narrow screen does without a column at first: it stands before times, and does not tell rows apart."""
-    has_times = sum(quantity(other) == "ns" for other in wanted) > 1
-    return has_times and name in _NARROW_LATER and not (name == "group" and len(frame[name].unique()) > 1)
+    return column.is_aside or (column.is_aside_when_one and len(values.unique()) == 1)
 
 
-def _column(values: pd.Series, definition: str, zero_ns: int, *, is_extra: bool = False) -> tuple[Column, list[Cell]]:
-    name = str(values.name)
+def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool = False) -> tuple[Heading, list[Cell]]:
+    name, definition = str(values.name), column.definition
     plain = [None if absent else value for value, absent in zip(values.tolist(), values.isna(), strict=True)]
-    if is_time(name):
+    if column.is_moment:
         plain = [None if value is None else value - zero_ns for value in plain]
         definition += " Shown after the first operation of the run."
     numbers = [value for value in plain if isinstance(value, int | float) and not isinstance(value, bool)]
     is_number = bool(numbers)
-    own = scale(name, [abs(number) for number in numbers]) if is_number else Scale()
-    cells = [_cell(value, name, own) for value in plain]
-    if name in NAMES:
+    own = scale(column.unit, [abs(number) for number in numbers]) if is_number else Scale()
+    cells = [_cell(value, column, own) for value in plain]
+    if column.written is Written.KERNEL:
         cells = _told_apart(cells)
-    return Column(name, label(name), own.symbol, definition, is_number, is_extra), cells
+    return Heading(name, label(name, column), own.symbol, definition, is_number, is_extra), cells
 
 
 def _told_apart(cells: list[Cell]) -> list[Cell]:
@@ -160,18 +146,13 @@ def _told_apart(cells: list[Cell]) -> list[Cell]:
     return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)] if added else cells
 
 
-def is_time(column: str) -> bool:
-    """Whether a column holds points in time and not lengths."""
-    return column.endswith(("start_ns", "end_ns"))
-
-
-def _cell(value: Any, column: str, own: Scale) -> Cell:
+def _cell(value: Any, column: Column, own: Scale) -> Cell:
     if not is_known(value):
         return Cell(ABSENT, "")
     if isinstance(value, bool):
         return Cell("yes" if value else "no", "")
     if isinstance(value, int | float):
-        is_plain = isinstance(value, int) and column.rsplit("_", 1)[-1] in _NUMBERED
+        is_plain = isinstance(value, int) and column.unit is Unit.ID
         return Cell(str(value) if is_plain else own.text(value), repr(value))
     full = str(value)
     shown = words(full, column)

@@ -4,14 +4,18 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import ABSENT, text
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
 from traceanalyzer.report.words.parts import Split
-from traceanalyzer.report.words.quantities import ABSENT, text
 from traceanalyzer.run_info import RunInfo
 
 APART = 0.2
 """Ranks whose work differs by this share do not do the same."""
+
+
+_IN_GRAPHS = "not told inside CUDA graphs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
 def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
     return [
         _length(frame, split, report.run_info),
-        _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs."),
+        _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs.",
+               _fused(frame)),
         replace(_share(frame, "exposed_comm", "Exposed communication", _larger_part(split),
                        "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
                 sources=("headline", "exposed_comm")),
@@ -70,30 +75,37 @@ def _larger_part(split: Split) -> str:
 def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
     each = frame["window_ns"] / split.per
     deviation = frame["step_std_ns"].dropna()
-    detail = f"± {text(deviation.mean(), '_ns')} between steps" if len(deviation) else split.basis
+    detail = f"± {text(deviation.mean(), Unit.NS)} between steps" if len(deviation) else split.basis
     if info is not None and info.unprofiled is not None and info.unprofiled.mean is not None:
-        detail = f"{detail}; {text(info.unprofiled.mean, '_ns')} without the profiler"
+        detail = f"{detail}; {text(info.unprofiled.mean, Unit.NS)} without the profiler"
     name = "Step time" if split.steps else "Window"
     definition = (
         "From a step's first GPU operation to the next step's: mean over the complete steps that all ranks have."
         if split.steps
         else "From the first to the last GPU operation of the capture."
     )
-    return Tile(name, "plain", text(each.mean(), "_ns"), detail, _spread(each, "_ns"), (), definition)
+    return Tile(name, "plain", text(each.mean(), Unit.NS), detail, _spread(each, Unit.NS), (), definition)
 
 
 def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
     share = frame[f"{part}_pct"]
     if share.isna().all():
-        return Tile(name, kind, ABSENT, "", (), (), definition)
+        return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
-    return Tile(name, kind, text(share.mean(), "_pct"), detail, _spread(share, "_pct"), marks, definition)
+    return Tile(name, kind, text(share.mean(), Unit.PCT), detail, _spread(share, Unit.PCT), marks, definition)
+
+
+def _fused(frame: pd.DataFrame) -> str:
+    """Mean share of kernels that compute and communicate at once; empty without any."""
+    share = frame["fused_pct"].fillna(0)
+    return f"{text(share.mean(), Unit.PCT)} in kernels that communicate too" if share.any() else ""
 
 
 def _overlap(frame: pd.DataFrame) -> Tile:
     definition = "Share of the communication time that runs under compute; higher is better."
     if frame["overlap_pct"].isna().all():
-        return Tile("Overlap", "plain", ABSENT, "no communication", (), (), definition)
+        why = _IN_GRAPHS if frame["comm_ns"].isna().any() else "no communication"
+        return Tile("Overlap", "plain", ABSENT, why, (), (), definition)
     return _share(frame, "overlap", "Overlap", "plain", definition)
 
 
@@ -124,7 +136,7 @@ def _mfu(report: Report) -> list[Tile]:
         # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
         name = "FLOPs of peak"
         peak += "; not called MFU: the ranks do not do the same work"
-    value, over_ranks = text(mean.mean(), "_pct"), _spread(mean, "_pct")
+    value, over_ranks = text(mean.mean(), Unit.PCT), _spread(mean, Unit.PCT)
     return [Tile(name, "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
 
 
@@ -134,8 +146,8 @@ def _memory(info: RunInfo | None) -> list[Tile]:
     if peaks.empty:
         return []
     definition = "Most memory that PyTorch's allocator had given out at once, as the run recorded it."
-    value = text(peaks.max(), "_bytes")
-    over_ranks = _spread(peaks, "_bytes")
+    value = text(peaks.max(), Unit.BYTES)
+    over_ranks = _spread(peaks, Unit.BYTES)
     return [Tile("Peak memory", "plain", value, "allocated, largest rank", over_ranks, (), definition, sources=())]
 
 
@@ -146,19 +158,19 @@ def _transfer_and_wait(split: Split) -> str:
     window = split.table["window_ns"]
     shares = {part.column: (100.0 * split.table[part.column] / window).mean() for part in split.parts}
     pieces = [
-        f"{part.label.removeprefix('exposed').lstrip(', ')}\u00a0{text(shares[part.column], '_pct')}"
+        f"{part.label.removeprefix('exposed').lstrip(', ')}\u00a0{text(shares[part.column], Unit.PCT)}"
         for part in split.parts
         if part.kind in ("transfer", "wait", "unmatched") and split.table[part.column].any()
     ]
     return "; ".join(pieces)
 
 
-def _spread(values: pd.Series, column: str) -> tuple[str, ...]:
+def _spread(values: pd.Series, unit: Unit) -> tuple[str, ...]:
     """Least and most, and whose they are."""
     known = values.dropna()
     if len(known) < 2:
         return ()
     low, high = known.idxmin(), known.idxmax()
-    if text(known[low], column) == text(known[high], column):
+    if text(known[low], unit) == text(known[high], unit):
         return ("the same on both ranks" if len(known) == 2 else f"the same on all {len(known)} ranks",)
-    return f"{text(known[low], column)} on rank {low},", f"{text(known[high], column)} on rank {high}"
+    return f"{text(known[low], unit)} on rank {low},", f"{text(known[high], unit)} on rank {high}"

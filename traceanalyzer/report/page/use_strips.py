@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.report.words.quantities import text
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
-KINDS = (("compute_ns", "compute"), ("exposed_comm_ns", "comm"), ("exposed_copy_ns", "copy"))
+KINDS = (("compute_ns", "compute"), ("exposed_comm_ns", "comm"), ("exposed_copy_ns", "copy"),
+         ("opaque_ns", "unknown"))  # fmt: skip
 """From the bottom: column and colour; what is left of a stretch is idle."""
 
 HEIGHT = 100
@@ -28,7 +30,8 @@ class Strip:
 
 def strips(result: Result, ranks: Collection[int]) -> list[Strip]:
     """A strip for each of the ranks that has any time; each spans its rank's own window."""
-    frame = result.to_frame()
+    # The parts that add up, also where what is unknown makes the others too small.
+    frame = result.to_frame().assign(**{column: result.table[column].to_numpy() for column, _ in KINDS})
     return [_strip(int(rank), own) for rank, own in frame[frame["rank"].isin(ranks)].groupby("rank")]
 
 
@@ -38,7 +41,7 @@ def _strip(rank: int, own: pd.DataFrame) -> Strip:
     paths = tuple((kind, _path(own["bin"], tops[column], shares[column])) for column, kind in KINDS)
     window = int(own["bin_ns"].sum())
     busy = 100.0 * int(own["busy_ns"].sum()) / max(window, 1)
-    return Strip(rank, len(own), paths, text(window, "_ns"), text(busy, "_pct"))
+    return Strip(rank, len(own), paths, text(window, Unit.NS), text(busy, Unit.PCT))
 
 
 def _path(bins: pd.Series, tops: pd.Series, heights: pd.Series) -> str:

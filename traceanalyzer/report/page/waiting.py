@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.columns import Unit
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.stragglers import LEAST_COST_PCT
+from traceanalyzer.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
-from traceanalyzer.report.words.quantities import text
 
 COLUMNS = (
     "rank", "cost_max_ns", "cost_max_rank", "cost_pct", "cost_mean_ns", "waiting_ranks", "collective",
@@ -52,7 +53,7 @@ def not_measured(results: Mapping[str, Result], split: Split | None) -> str:
     worst = exposed.idxmax()
     per = " a step" if split.steps else ""
     return (
-        f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], '_ns')}{per} of exposed "
+        f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], Unit.NS)}{per} of exposed "
         f"communication, on rank {worst}.{apart(results['instances'], basis)}"
     )
 

@@ -9,7 +9,7 @@ The ranks lie one after the other.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,13 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
+from traceanalyzer.analyses.communication.groups import labels as group_labels
+from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.timeline.clocks import Clock, common_clock
 from traceanalyzer.report.words.parts import unsplit_calls, unsplit_part
 from traceanalyzer.report.words.wording import element_types
 
@@ -49,14 +52,14 @@ class TimelineData:
     clock: Clock
 
 
-def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
-    """All ranks' operations, or those of as many as fit; `None` without any."""
+def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> TimelineData | None:
+    """All ranks' operations, or those of as many as fit, the ones that findings name first; `None` without any."""
     if "timeline" not in results or not len(results["timeline"]):
         return None
-    table = results["timeline"].table
-    clock = common_clock(table, results)
+    table = _with_graphs_as_compute(results["timeline"].table)
+    clock = common_clock(results)
     counts = table.groupby("rank").size()
-    kept = _kept(counts, results)
+    kept = _kept(counts, results, named)
     table = table[table["rank"].isin(kept)]
     names, name_ids = _names(table)
     table, operators, paths = _with_origins(table)
@@ -91,6 +94,12 @@ def timeline_data(results: Mapping[str, Result]) -> TimelineData | None:
                         len(table), kept, left_out, clock)  # fmt: skip
 
 
+def _with_graphs_as_compute(table: pd.DataFrame) -> pd.DataFrame:
+    """CUDA graphs of unknown content lie in the lane of kernels; their name says what they are."""
+    kinds = table["kind"].astype("object").replace({UNKNOWN: "compute"})
+    return table.assign(kind=pd.Categorical(kinds, categories=list(KNOWN_KINDS)))
+
+
 def varints(values: np.ndarray) -> bytes:
     """Unsigned LEB128 of each value, one after the other.
 
@@ -112,14 +121,15 @@ def varints(values: np.ndarray) -> bytes:
     return out.tobytes()
 
 
-def _kept(counts: pd.Series, results: Mapping[str, Result]) -> list[int]:
-    """Ranks whose operations are carried: all, or as many as fit, those that lose most time first."""
+def _kept(counts: pd.Series, results: Mapping[str, Result], named: Sequence[int]) -> list[int]:
+    """Ranks whose operations are carried: all, or as many as fit, named ones first, then those unlike the others."""
     if counts.sum() <= MOST_OPERATIONS:
         return [int(rank) for rank in counts.index]
-    table = results["headline"].to_frame().set_index("rank")
-    lost = (table["idle_ns"] + table["exposed_comm_ns"]).sort_values(ascending=False)
-    fits = counts.reindex(lost.index).cumsum() <= MOST_OPERATIONS
-    return sorted(int(rank) for rank in (lost.index[fits] if fits.any() else lost.index[:1]))
+    operations = {int(rank): int(count) for rank, count in counts.items()}
+    table = results["headline"].table.set_index("rank").reindex(list(operations))
+    lost = (table["idle_ns"] + table["exposed_comm_ns"]).fillna(0).astype("int64").to_dict()
+    order = [rank for rank in dict.fromkeys((*named, *most_unlike_first(lost))) if rank in operations]
+    return sorted(fitting(order, operations, MOST_OPERATIONS))
 
 
 def _names(table: pd.DataFrame) -> tuple[list[list[Any]], np.ndarray]:
@@ -198,8 +208,10 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
         return {}, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
-    for prefix, column in ((", ", "dtype"), (", group ", "group"), (", ", "peers")):
-        text += (prefix + frame[column].astype("str")).where(frame[column].notna(), "")
+    if "groups" in results:
+        frame = frame.assign(group=group_labels(results["groups"], frame))
+    for column in ("dtype", "group", "peers"):
+        text += (", " + frame[column].astype("str")).where(frame[column].notna(), "")
     codes, labels = pd.factorize(text)
     frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
     if "call_waits" in results:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.analyses.time.headline import shared_steps
 
 
@@ -26,6 +27,11 @@ COMM = Part(
     "Communication runs, but no compute: transfer and waiting for other ranks together.",
 )  # fmt: skip
 IDLE = Part("idle_ns", "idle", "idle", "Nothing runs on the GPU.")
+
+UNKNOWN = Part(
+    "opaque_ns", "in CUDA graphs, unknown", "unknown",
+    "CUDA graphs run that were recorded as one operation each: compute, communication or copies.",
+)  # fmt: skip
 
 COMM_PARTS = (
     Part("exposed_transfer_ns", "exposed transfer", "transfer", "Data moves between ranks and no compute hides it."),
@@ -80,6 +86,11 @@ class Split:
         return self.steps or 1
 
     @property
+    def opaque_pct(self) -> float:
+        """Share of all ranks' time in which nothing but CUDA graphs of unknown content runs."""
+        return float(100.0 * self.table["opaque_ns"].sum() / max(1, self.table["window_ns"].sum()))
+
+    @property
     def has_wait(self) -> bool:
         """Whether exposed communication is told apart into transfer and wait."""
         return any(part.kind == "wait" for part in self.parts)
@@ -94,14 +105,15 @@ def split(results: Mapping[str, Result]) -> Split | None:
     if headline.empty:
         return None
     chosen = headline_steps(results)
-    table = headline[["rank", "window_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]]
+    # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
+    table = results["headline"].table[["rank", "window_ns", *PARTS]].reset_index(drop=True)
     comm_parts = (*COMM_PARTS[:-1], unsplit_part(unsplit_calls(results, chosen)))
     table, comm = _divided(table, results.get("exposed_comm"), COMM, comm_parts, chosen)
     table, idle = _divided(table, results.get("idle"), IDLE, IDLE_PARTS, chosen)
     steps = headline["steps"].iloc[0]
     return Split(
         str(headline["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
-        (COMPUTE, *comm, COPY, *idle), table.reset_index(drop=True),
+        (COMPUTE, *comm, COPY, UNKNOWN, *idle), table.reset_index(drop=True),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.columns import Column
 from traceanalyzer.run_info import RunInfo
 
 
@@ -15,9 +16,9 @@ class RunFacts(Result):
 
     title: ClassVar[str] = "What ran (run.json)"
     keys: ClassVar[tuple[str, ...]] = ("fact",)
-    columns: ClassVar[Mapping[str, str]] = {
-        "fact": "What run.json calls it; `batch.global_batch` is inside `batch`.",
-        "value": "As it says; times in nanoseconds.",
+    columns: ClassVar[Mapping[str, Column]] = {
+        "fact": Column.text("What run.json calls it; `batch.global_batch` is inside `batch`."),
+        "value": Column.text("As it says; times in nanoseconds."),
     }
 
 

@@ -6,11 +6,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.columns import Unit
 from traceanalyzer.findings import Finding
+from traceanalyzer.quantities import digits, text
 from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import host
 from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
-from traceanalyzer.report.words.quantities import digits, text
 
 NOTABLE_PCT = 10.0
 """A part that takes less of the time is not worth a sentence."""
@@ -24,16 +26,36 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
+    if split is None and host.is_host_only(report.results):
+        return host.sentences(report.results)
     if split is None:
         return ["No GPU operation was recorded, so there is nothing to split."]
     shares = _shares(split)
+    if shares.empty:
+        return ["No recorded GPU operation takes any time, so there is nothing to split."]
     found = _said(report.findings)
+    if split.opaque_pct and not found:
+        return _of_unknown(split, shares)
+    length = [_length(split, shares), *_fused(report)]
     if not found:
-        return [_length(split, shares), *_from_breakdown(report, split, shares)]
+        return [*length, *_from_breakdown(report, split, shares)]
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
-    return [_length(split, shares), *([] if is_said else pair), *_joined(found)]
+    return [*length, *([] if is_said else pair), *_joined(found)]
+
+
+def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
+    """What can be said where CUDA graphs were recorded whole: not that all is well."""
+    idle = shares["idle_ns"]
+    return [
+        _length(split, shares),
+        (
+            "What those graphs hold is unknown: whether communication is hidden cannot be told. Record them node by "
+            "node (nsys profile --cuda-graph-trace=node)."
+        ),
+        *([_shared("idle", idle)] if idle.mean() >= NOTABLE_PCT else []),
+    ]
 
 
 def _said(findings: Sequence[Finding]) -> list[str]:
@@ -55,15 +77,20 @@ def _joined(titles: list[str]) -> list[str]:
 
 
 def _shares(split: Split) -> pd.DataFrame:
-    """Per cent of each rank's window by part, with communication and idle as wholes."""
+    """Per cent of each rank's window by part, with communication and idle as wholes; no row without any time."""
     parts = split.table.set_index("rank")
+    parts = parts[parts["window_ns"] > 0]
     return 100.0 * parts.div(parts["window_ns"], axis=0)
 
 
 def _length(split: Split, shares: pd.DataFrame) -> str:
     mean_ns = split.table["window_ns"].mean() / split.per
     compute = shares["compute_ns"]
-    what = f"A step takes {text(mean_ns, '_ns')}" if split.steps else f"The capture spans {text(mean_ns, '_ns')}"
+    what = f"A step takes {text(mean_ns, Unit.NS)}" if split.steps else f"The capture spans {text(mean_ns, Unit.NS)}"
+    if split.opaque_pct:
+        return (
+            f"{what}. For {digits(split.opaque_pct)} % of it CUDA graphs run that were recorded as one operation each."
+        )
     if len(shares) == 1:
         return f"{what}. The GPU computes for {digits(compute.iloc[0])} % of it."
     spread = (
@@ -96,6 +123,16 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
     )
 
 
+def _fused(report: Report) -> list[str]:
+    """The share of kernels that compute and communicate at once: neither figure is without them."""
+    frame = report.results["headline"].to_frame() if "headline" in report.results else pd.DataFrame()
+    share = frame["fused_pct"].dropna() if "fused_pct" in frame else pd.Series(dtype="float64")
+    if not share.any():
+        return []
+    said = f"{digits(share.mean())} % of the time runs kernels that compute and communicate at once"
+    return [f"{said}: they count as compute, and what communication costs inside them cannot be told."]
+
+
 def _unknown_kernels(report: Report) -> list[str]:
     """Where kernels may communicate that no rule knows, nothing can be called well."""
     if "integrity" not in report.results:
@@ -126,8 +163,10 @@ def _of_the_peak(report: Report) -> list[str]:
 def _of_the_kernels(report: Report) -> list[str]:
     """Whether compute is matrix work, or kernels that move data and that fusing shortens."""
     table = report.results["categories"].to_frame() if "categories" in report.results else pd.DataFrame()
-    compute = table[~table["category"].isin(["communication", "copy"])] if len(table) else table
-    if compute.empty:
+    if table.empty:
+        return []
+    compute = table[~table["category"].isin(["communication", "copy"])]
+    if not compute["gpu_ns"].sum():
         return []
     matrix = compute["category"].isin(MATRIX_CATEGORIES)
     if matrix.all():
@@ -150,9 +189,9 @@ def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -
     unit = " a step" if split.steps else ""
     return [
         (
-            f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, '_ns')}{unit} "
+            f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, Unit.NS)}{unit} "
             f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(report, waiting)} for "
-            f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, '_ns')}{unit} ({digits(comm[waiting])} %)."
+            f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, Unit.NS)}{unit} ({digits(comm[waiting])} %)."
         ),
         (
             f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank "

@@ -4,22 +4,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
+from traceanalyzer.analyses import column_named
+from traceanalyzer.columns import Column, Written, stem
 from traceanalyzer.kinds import COLLECTIVES
 from traceanalyzer.names import short_name
-from traceanalyzer.report.words.quantities import quantity
-
-_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "tflops_per_s": "arithmetic",
-        "gbytes_per_s": "memory",
-        "peak_tflops_per_s": "peak",
-        "cv": "std / mean",
-        "compute_cv": "compute std / mean",
-        "max_over_mean": "max / mean",
-        "compute_max_over_mean": "compute max / mean",
-    }
-)
-"""Columns whose words are not those of their name."""
 
 _WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
 
@@ -40,30 +28,20 @@ _ELEMENTS: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 
-NAMES = ("name", "kernel", "after", "before", "doing", "ended_by", "operation", "range")
-"""Columns that hold names of kernels or operators."""
 
-_OURS = ("check", "affects")
-"""Columns whose values are names of ours, not of the trace."""
-
-
-def label(column: str) -> str:
-    """A column's name in words, without its unit: `is_complete` is `complete`, `gpu_own_ns` `GPU own`."""
-    if column in _LABELS:
-        return _LABELS[column]
-    words = column.removesuffix(f"_{quantity(column)}").removeprefix("is_").split("_")
+def label(name: str, column: Column) -> str:
+    """A column in words, without its unit: `is_complete` is `complete`, `gpu_own_ns` `GPU own`."""
+    if column.label:
+        return column.label
+    words = stem(name).removeprefix("is_").split("_")
     return " ".join(_WORDS.get(word, re.sub(r"^(\d+)us$", "\\1\u202fµs", word)) for word in words)
 
 
-def words(text: str, column: str) -> str:
+def words(text: str, column: Column) -> str:
     """What a person calls the value of a column: kernels by their short names, ours without underscores."""
-    if column in _WORDINGS:
-        return _WORDINGS[column](text)
-    if column == "kind" and text == "comm":
-        return "communication"
-    if column == "collective" or text in COLLECTIVES:
-        return text.replace("_", "-")
-    return text.replace("_", " ") if column in _OURS else text
+    if column.written in _WORDINGS:
+        return _WORDINGS[column.written](text)
+    return text.replace("_", "-") if text in COLLECTIVES else text
 
 
 def element_types(text: str) -> str:
@@ -91,13 +69,14 @@ def versions(text: str) -> list[str]:
     return [f"{_VERSIONS.get(name, name.replace('_', ' '))} {version}" for name, _, version in named]
 
 
-_WORDINGS: Mapping[str, Callable[[str], str]] = MappingProxyType(
+_WORDINGS: Mapping[Written, Callable[[str], str]] = MappingProxyType(
     {
-        **dict.fromkeys(NAMES, short_name),
-        "figure": label,  # a column's name: what it is of; its unit stands in the columns' heads
-        "dtype": element_types,
-        "dtypes": element_types,
-        "versions": lambda text: ", ".join(versions(text)),
+        Written.KERNEL: short_name,
+        Written.COLLECTIVE: lambda text: text.replace("_", "-"),
+        Written.KIND: lambda text: "communication" if text == "comm" else text,
+        Written.OURS: lambda text: text.replace("_", " "),
+        Written.FIGURE: lambda text: label(text, column_named(text)),  # its unit stands in the columns' heads
+        Written.DTYPE: element_types,
+        Written.VERSIONS: lambda text: ", ".join(versions(text)),
     }
 )
-"""By column, how its values are written."""

@@ -4,17 +4,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from traceanalyzer.failures import Failure
 from traceanalyzer.report.contents import Report
 
 Writer = Callable[[Report, Path], list[Path]]
 """Writes a report into a folder and returns the files it made."""
 
 
-def write_html(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
-    """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside it."""
+def write_html(
+    report: Report,
+    folder: Path,
+    *,
+    plotlyjs: str = "inline",
+    failures: list[Failure] | None = None,
+    beside: Path | None = None,
+) -> list[Path]:
+    """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside the reports' folders."""
     from traceanalyzer.report.writers import html
 
-    return html.write(report, folder, plotlyjs=plotlyjs)
+    return html.write(report, folder, plotlyjs=plotlyjs, failures=failures, beside=beside)
 
 
 def _write_csv(report: Report, folder: Path) -> list[Path]:

@@ -7,51 +7,83 @@ from typing import Any
 
 from markupsafe import Markup
 
+from traceanalyzer import quantities
+from traceanalyzer.analyses.communication.mesh import mesh
+from traceanalyzer.columns import Unit
+from traceanalyzer.failures import Failure, sentences
+from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
 from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.page.figures import FIGURES
+from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
+from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, quantities, verdict, wording
+from traceanalyzer.report.words import care, host, verdict, wording
 from traceanalyzer.report.words.parts import headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
 
-def write(report: Report, folder: Path, *, plotlyjs: str = "inline") -> list[Path]:
+def write(
+    report: Report,
+    folder: Path,
+    *,
+    plotlyjs: str = "inline",
+    failures: list[Failure] | None = None,
+    beside: Path | None = None,
+) -> list[Path]:
     """Write `summary.html`.
 
     Args:
         report: what to show.
         folder: where to write.
         plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
-            `directory` writes `plotly.min.js` beside it once, for many reports in one place.
+            `directory` puts it once beside the reports' folders, where there is a chart, for all of them.
+        beside: the folder in which the report's own will lie; that of `folder` unless given.
+        failures: takes up the parts that could not be drawn; without it they are raised.
     """
     path = folder / "summary.html"
-    path.write_text(page(report, plotlyjs=plotlyjs), encoding="utf-8")
-    if plotlyjs == "directory":
-        return [path, assets.write_plotly(folder)]
+    text = page(report, plotlyjs=plotlyjs, failures=failures)
+    path.write_text(text, encoding="utf-8")
+    if plotlyjs == "directory" and f'"../{assets.plotly_name()}"' in text:
+        assets.write_plotly(beside or folder.parent)
     return [path]
 
 
-def page(report: Report, *, plotlyjs: str = "inline") -> str:
-    """The page's text."""
+def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | None = None) -> str:
+    """The page's text; parts that fail are raised, or with a list for them noted there and on the page."""
     environment = assets.environment()
     charts = Charts(plotlyjs)
-    parts = split(report.results)
-    context: dict[str, Any] = {
+    guard = Guard(environment, is_strict=failures is None)
+    context = _context(report, charts, guard)
+    context["drawn"] = partial(guard.drawn, context)
+    # The body is rendered first: only then is it known which charts there are, and with them which scripts run.
+    body = environment.get_template("page/body.html").render(context)
+    if guard.found:  # once more, with what failed in its notes
+        context["care"] = [*sentences(guard.found.values()), *context["care"]]
+        body = environment.get_template("page/body.html").render(context)
+    if failures is not None:
+        failures += guard.found.values()
+    return environment.get_template("page/report.html").render(context, body=Markup(body))  # noqa: S704 - escaped above
+
+
+def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
+    """What the templates see."""
+    parts = guard.made("split", partial(split, report.results), None)
+    return {
         "report": report,
         "results": report.results,
         "split": parts,
-        "verdict": verdict.sentences(report, parts),
-        "tiles": tiles.tiles(report, parts),
-        "care": care.sentences(report),
-        "doubted": care.doubted(report.results),
-        "head": _head(report),
-        "timeline": timeline_data(report.results),
+        "verdict": guard.made("verdict", partial(verdict.sentences, report, parts), []),
+        "tiles": guard.made("tiles", partial(tiles.tiles, report, parts), []),
+        "care": guard.made("care", partial(care.sentences, report), list(report.notes)),
+        "doubted": guard.made("doubts", partial(care.doubted, report.results), {}),
+        "head": guard.made("head", partial(_head, report), []),
+        "timeline": guard.made("timeline", partial(timeline_data, report.results, named_ranks(report.findings)), None),
         "parts": PARTS.items(),
         "sections": sections(report.results),
         "view": partial(table_view.view, zero_ns=_zero(report)),
@@ -62,6 +94,7 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
+        "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
         "plain_rows": table_view.PLAIN_ROWS,
@@ -71,9 +104,6 @@ def page(report: Report, *, plotlyjs: str = "inline") -> str:
         "scripts": assets.scripts(),
         "style": Markup(assets.read("styles/report.css")),  # noqa: S704 - our own file
     }
-    # The body is rendered first: only then is it known which charts there are, and with them which scripts run.
-    body = environment.get_template("page/body.html").render(context)
-    return environment.get_template("page/report.html").render(context, body=Markup(body))  # noqa: S704 - escaped above
 
 
 def _head(report: Report) -> list[str]:
@@ -83,6 +113,8 @@ def _head(report: Report) -> list[str]:
     if ranks.empty:
         return told
     models = ranks["device_name"].dropna().value_counts()
+    if host.is_host_only(report.results):
+        return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
     gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
     sizes = ranks["world_size"].dropna().unique().tolist()
     if not sizes and report.run_info and report.run_info.world_size:
@@ -92,11 +124,20 @@ def _head(report: Report) -> list[str]:
         *told,
         *gpus,
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        f"capture window {quantities.text(ranks['window_ns'].max(), '_ns')}{' a rank' if len(ranks) > 1 else ''}",
+        f"capture window {quantities.text(ranks['window_ns'].max(), Unit.NS)}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
+
+
+def _of_the_host(report: Report, ranks: int) -> list[str]:
+    steps = report.results["host_work"].to_frame()["steps"].dropna()
+    return [
+        f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work",
+        f"{steps.max()} steps" if len(steps) else "no steps marked",
+    ]
 
 
 def _captured(steps: int, complete: int) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.words import care
@@ -53,10 +54,24 @@ def as_json(report: Report) -> dict[str, Any]:
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
         "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
+        "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
         "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),
+    }
+
+
+def described(result: Result) -> dict[str, Any]:
+    """What a table's rows and columns mean, for who reads it without this program."""
+    return {
+        "title": result.title,
+        "row": result.meaning(),
+        "keys": list(result.keys),
+        "columns": {
+            name: {"definition": column.definition, "unit": str(column.unit), "adds": str(column.adds)}
+            for name, column in result.columns.items()
+        },
     }
 
 

@@ -9,16 +9,27 @@ from rich.markup import escape
 from rich.table import Table
 
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, parts, verdict
+from traceanalyzer.report.words import care, host, parts, verdict
 
 COLOURS: Mapping[str, str] = {
     "compute": "#0072B2",
+    "fused": "#0072B2",
     "exposed_comm": "#56B4E9",
     "exposed_copy": "#009E73",
+    "opaque": "#CC79A7",
     "idle": "#999999",
 }
 
-_HEADINGS = {"compute": "Compute", "exposed_comm": "Exposed comm", "exposed_copy": "Exposed copy", "idle": "Idle"}
+_HEADINGS = {
+    "compute": "Compute",
+    "fused": "Of it fused",
+    "exposed_comm": "Exposed comm",
+    "exposed_copy": "Exposed copy",
+    "idle": "Idle",
+}
+
+_OPAQUE = {"opaque": "Unknown"}
+"""Only where it is not 0: CUDA graphs that were recorded whole."""
 
 _MOST_RANKS = 16
 
@@ -28,13 +39,10 @@ _AMPLE = 1000
 
 def show(report: Report, console: Console) -> None:
     """Print the headline breakdown of every rank, the costliest findings and what was skipped."""
-    rows = report.results["headline"].rows()
-    table = _table(report.label, rows)
-    if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
-        console.print(table)
+    if host.is_host_only(report.results):
+        console.print(_host_table(report))
     else:
-        for line in _lines(report.label, rows):
-            console.print(line, highlight=False)
+        _show_ranks(report, console)
     if "headline" in care.doubted(report.results):
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     for finding in report.findings[:5]:
@@ -50,26 +58,50 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[yellow]Skipped[/] {escape(item.what)}: {escape(item.why)}", highlight=False)
 
 
+def _show_ranks(report: Report, console: Console) -> None:
+    rows = report.results["headline"].rows()
+    table = _table(report.label, rows)
+    if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
+        console.print(table)
+    else:
+        for line in _lines(report.label, rows):
+            console.print(line, highlight=False)
+
+
 def _table(label: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
     table.add_column("Rank", justify="right")
     table.add_column("Step ms" if _has_steps(rows) else "Window ms", justify="right")
-    for part, heading in _HEADINGS.items():
+    headings = _headings(rows)
+    for part, heading in headings.items():
         table.add_column(f"{heading} %", justify="right", style=COLOURS[part])
     table.add_column("Overlap %", justify="right")
     for row in _shown(rows):
-        shares = [_percent(row[f"{part}_pct"]) for part in _HEADINGS]
+        shares = [_percent(row[f"{part}_pct"]) for part in headings]
         table.add_row(str(row["rank"]), f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(rows) > _MOST_RANKS:
         table.caption = _left_out(rows)
     return table
 
 
+def _host_table(report: Report) -> Table:
+    """What the CPUs are longest in, where there is no GPU work."""
+    table = Table(title=f"{escape(report.label)}: what the CPUs do (no GPU work in this capture)", box=box.SIMPLE_HEAD)
+    for heading, is_number in (("Thread", False), ("What", False), ("Name", False), ("Ranks", True)):
+        table.add_column(heading, justify="right" if is_number else "left")
+    table.add_column("ms a step" if host.has_steps(report.results) else "ms", justify="right")
+    for row in host.longest(report.results):
+        shown = (escape(str(row["name"])), str(row["ranks"]), f"{row['time_ns'] / 1e6:,.2f}")
+        table.add_row(row["role"], row["what"], *shown)
+    return table
+
+
 def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
+    headings = _headings(rows)
     for row in _shown(rows):
-        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in _HEADINGS.items())
+        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in headings.items())
         overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
         yield f"rank {row['rank']}: {time}, {shares}, overlap {overlap}"
@@ -77,10 +109,16 @@ def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
         yield _left_out(rows)
 
 
+def _headings(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The parts that have a column: fused kernels and graphs of unknown content only where there are any."""
+    rare = {"fused": any(row["fused_ns"] for row in rows), "opaque": any(row["opaque_ns"] for row in rows)}
+    return {part: heading for part, heading in {**_HEADINGS, **_OPAQUE}.items() if rare.get(part, True)}
+
+
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(rows) <= _MOST_RANKS:
         return rows
-    return sorted(rows, key=lambda row: -row["exposed_comm_ns"])[:_MOST_RANKS]
+    return sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:_MOST_RANKS]
 
 
 def _basis(rows: list[dict[str, Any]]) -> str:

@@ -1,25 +1,28 @@
 """How a figure is written for people: unit, three significant digits, `n/a` for what is not known."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.columns import Unit
+
 ABSENT = "n/a"
 
-_STEPS: dict[str, tuple[tuple[float, str], ...]] = {
-    "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
-    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
-    "pct": ((1.0, "%"),),
-    "gbps": ((1.0, "GB/s"),),
-    "gb_per_s": ((1.0, "GB/s"),),
-    "gbytes_per_s": ((1.0, "GB/s"),),
-    "flops": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
-    "tflops_per_s": ((1.0, "TFLOP/s"),),
-}
-"""Scales of each unit that a column's name can end in, largest first; decimal."""
+_STEPS: Mapping[str, tuple[tuple[float, str], ...]] = MappingProxyType(
+    {
+        Unit.NS: ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+        Unit.BYTES: ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+        Unit.PCT: ((1.0, "%"),),
+        Unit.GB_PER_S: ((1.0, "GB/s"),),
+        Unit.FLOPS: ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
+        Unit.TFLOPS_PER_S: ((1.0, "TFLOP/s"),),
+    }
+)
+"""Scales of each unit, largest first; decimal. Other units have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +37,27 @@ class Scale:
         return digits(value / self.divisor) if is_known(value) else ABSENT
 
 
-def quantity(column: str) -> str | None:
-    """The unit that a column's name ends in: `ns`, `bytes`, `pct`, a rate or none."""
-    return next((unit for unit in _STEPS if column == unit or column.endswith(f"_{unit}")), None)
-
-
-def scale(column: str, sizes: Sequence[float]) -> Scale:
-    """One unit for the column's absolute values: the largest is at least 1 in it, half of them at least 0.1."""
-    unit = quantity(column)
-    if unit is None:
+def scale(unit: Unit, sizes: Sequence[float]) -> Scale:
+    """One scale for a column's absolute values: the largest is at least 1 in it, half of them at least 0.1."""
+    if unit not in _STEPS:
         return Scale()
     steps, known = _STEPS[unit], sorted(size for size in sizes if size)
     wanted = min(known[-1], 10 * known[len(known) // 2]) if known else 0
     return Scale(*next((step for step in steps if wanted >= step[0]), steps[-1]))
 
 
-def text(value: Any, column: str) -> str:
+def text(value: Any, unit: Unit) -> str:
     """One value with its own unit: `66.8 ms`, `23.9 %`, `n/a`."""
     if not is_known(value):
         return ABSENT
-    own = scale(column, [abs(value)])
+    own = scale(unit, [abs(value)])
     return f"{own.text(value)}\u202f{own.symbol}" if own.symbol else own.text(value)
 
 
 def digits(value: float) -> str:
     """Three significant digits; whole numbers and what is at least 100 in full, with separators."""
+    if not is_known(value):
+        return ABSENT
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return f"{int(value):,}".replace("-", "−")
     if abs(value) >= 100:

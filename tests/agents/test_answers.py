@@ -1,0 +1,61 @@
+"""What answers hold, without a server."""
+
+import pandas as pd
+import pytest
+
+from traceanalyzer.agents.answer import MOST_CHARACTERS, NOTHING_FOUND, of_rows
+from traceanalyzer.agents.filters import chosen
+from traceanalyzer.agents.questions import QUESTIONS
+from traceanalyzer.agents.verbs import VERBS
+from traceanalyzer.errors import UsageError
+
+TABLE = pd.DataFrame(
+    {
+        "rank": [0, 1, 2],
+        "wait_ns": pd.array([5, None, 20], dtype="Int64"),
+        "name": ["ncclAllReduce", None, "gemm"],
+        "is_open": [True, False, False],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "ranks"),
+    [
+        ([], [0, 1, 2]),
+        (["rank=1"], [1]),
+        (["rank!=1"], [0, 2]),
+        (["wait_ns>5"], [2]),
+        (["wait_ns>=5"], [0, 2]),
+        (["wait_ns!=5"], [2]),
+        (["wait_ns<1e3", "rank>0"], [2]),
+        (["name~NCCL"], [0]),
+        (["name=gemm"], [2]),
+        (["is_open=true"], [0]),
+    ],
+)
+def test_rows_are_chosen(where, ranks):
+    assert chosen(TABLE, where)["rank"].tolist() == ranks
+
+
+@pytest.mark.parametrize("where", ["rank", "rank>many", "nothing=1", ""])
+def test_what_is_no_condition_is_refused(where):
+    with pytest.raises(UsageError):
+        chosen(TABLE, [where])
+
+
+def test_an_answer_is_bounded_and_says_how_to_go_on():
+    rows = [{"id": str(number), "text": "x" * 1000} for number in range(100)]
+    answer = of_rows(rows, {"text": "Text."})
+    assert len(answer.text()) <= MOST_CHARACTERS
+    assert 0 < answer.cursor < answer.total_rows == 100
+    assert of_rows(rows, {}, cursor=99).cursor is None
+
+
+def test_no_rows_are_an_answer():
+    answer = of_rows([], {}, none="there is none")
+    assert (answer.status, answer.why) == (NOTHING_FOUND, "there is none")
+
+
+def test_every_question_has_its_sentence():
+    assert list(QUESTIONS) == list(VERBS)

@@ -1,0 +1,113 @@
+"""Questions over the samples whose answers are known, asked through the MCP server as an assistant asks them."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from traceanalyzer.agents.answer import MOST_CHARACTERS
+from traceanalyzer.agents.workspace import Workspace
+
+mcp = pytest.importorskip("mcp", reason="needs the extra agents")
+
+ROOT = Path(__file__).parents[2]
+
+# (question, tool, arguments, where in the answer, what must stand there): "said~" looks for a text in the sentences,
+# "rows.N.column" in the rows, "status" at the status.
+QUESTIONS = [
+    ("How long is rank 0's whole capture of ddp?", "table", {"folder": "ddp", "name": "breakdown", "where": ["rank=0"]}, "rows.0.window_ns", 200_219_528),
+    ("How long does rank 0 compute in it?", "table", {"folder": "ddp", "name": "breakdown", "where": ["rank=0"]}, "rows.0.compute_ns", 49_958_284),
+    ("How much communication of rank 1 is exposed?", "table", {"folder": "ddp", "name": "breakdown", "where": ["rank=1"]}, "rows.0.exposed_comm_ns", 137_754_920),
+    ("How long is rank 0's GPU idle?", "table", {"folder": "ddp", "name": "breakdown", "where": ["rank=0"]}, "rows.0.idle_ns", 142_864_428),
+    ("How much of rank 1's exposed communication is transfer?", "table", {"folder": "ddp", "name": "exposed_comm", "where": ["rank=1"], "sort": "exposed_comm_ns"}, "rows.0.exposed_transfer_ns", 7_337_965),
+    ("Which rank is late in ddp?", "summary", {"folder": "ddp"}, "said~", "Rank 0's host is late"),
+    ("Which rank is the straggler in ddp_straggler?", "findings", {"folder": "ddp_straggler"}, "rows.0.title~", "Rank 1"),
+    ("What does that rank run that others don't?", "findings", {"folder": "ddp_straggler"}, "text~", "[8192, 8192]"),
+    ("How many ranks has ddp?", "summary", {"folder": "ddp"}, "total_rows", 2),
+    ("How many steps were recorded on rank 0 of ddp?", "steps", {"folder": "ddp", "rank": 0}, "rows.0.step", 2),
+    ("For whom does rank 1 of ddp wait longest in step 2?", "why_waiting", {"folder": "ddp", "rank": 1, "step": 2}, "rows.0.waits_for", 0),
+    ("Does rank 0 of pp wait for rank 1?", "why_waiting", {"folder": "pp", "rank": 0}, "rows.0.waits_for", 1),
+    ("What collectives does fsdp_full run?", "table", {"folder": "fsdp_full", "name": "nccl", "sort": "calls"}, "text~", "all_gather"),
+    ("And reduce-scatters?", "table", {"folder": "fsdp_full", "name": "nccl", "where": ["collective=reduce_scatter"]}, "status", "ok"),
+    ("Does ddp run all-to-alls?", "table", {"folder": "ddp", "name": "nccl", "where": ["collective=all_to_all"]}, "status", "nothing_found"),
+    ("Does moe?", "table", {"folder": "moe", "name": "nccl", "where": ["collective=all_to_all"]}, "status", "ok"),
+    ("What was the peak memory of ddp?", "memory", {"folder": "ddp"}, "status", "could_not_look"),
+    ("Which kernels of rank 0 are NCCL's?", "table", {"folder": "ddp", "name": "kernels", "where": ["rank=0", "name~nccl"]}, "rows.0.kind", "comm"),
+    ("Who launches the all-reduces?", "inspect", {"folder": "ddp", "rank": 0, "operation": "AllReduce"}, "rows.0.operator", "record_param_comms"),
+    ("Longest matrix product of the straggler?", "inspect", {"folder": "ddp_straggler", "rank": 1, "operation": "aten::mm", "top": 1}, "rows.0.kind", "compute"),
+    ("Is there a kernel called flashmla?", "inspect", {"folder": "ddp", "rank": 0, "operation": "flashmla"}, "status", "nothing_found"),
+    ("Which tables are there?", "tables", {"folder": "ddp"}, "text~", "breakdown"),
+    ("Is a misspelt table refused by name?", "table", {"folder": "ddp", "name": "idel"}, "why~", "idle"),
+    ("Is a folder outside the roots refused?", "summary", {"folder": "../../README.md"}, "why~", "below"),
+    ("Is an absent folder?", "summary", {"folder": "nowhere"}, "status", "usage_error"),
+    ("What is the pipeline's bubble on rank 0?", "table", {"folder": "pp", "name": "pipeline", "where": ["rank=0"]}, "status", "ok"),
+    ("Can ddp and ddp_straggler be compared?", "compare", {"base": "ddp", "other": "ddp_straggler"}, "why~", "did not do the same work"),
+    ("Does a run differ from itself?", "compare", {"base": "ddp", "other": "ddp"}, "said~", "No figure differs"),
+    ("Why is the GPU of rank 0 idle?", "table", {"folder": "ddp", "name": "idle", "where": ["rank=0"]}, "text~", "host"),
+    ("Has a column with a typo a clear answer?", "table", {"folder": "ddp", "name": "idle", "where": ["rnak=0"]}, "why~", "no column 'rnak'"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workspace():
+    return Workspace((ROOT / "tests" / "captures",), jobs=1)
+
+
+def asked(workspace, tool, arguments):
+    from mcp import Client
+
+    from traceanalyzer.agents.server import server
+
+    async def call():
+        async with Client(server(workspace), raise_exceptions=True) as client:
+            return await client.call_tool(tool, arguments)
+
+    result = asyncio.run(call())
+    return json.loads(result.content[0].text)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "where", "expected"), [one[1:] for one in QUESTIONS], ids=[one[0] for one in QUESTIONS]
+)
+def test_a_question_through_the_server(workspace, tool, arguments, where, expected):
+    answer = asked(workspace, tool, arguments)
+    text = json.dumps(answer, ensure_ascii=False)
+    assert len(text) <= MOST_CHARACTERS
+    if where.endswith("~"):
+        whole = text if where == "text~" else json.dumps(at(answer, where[:-1]), ensure_ascii=False)
+        assert expected in whole
+    else:
+        assert at(answer, where) == expected
+
+
+def at(answer, path):
+    for part in path.split("."):
+        answer = answer[int(part)] if part.isdigit() else answer[part]
+    return answer
+
+
+def test_a_long_answer_is_read_on_with_its_cursor(workspace):
+    first = asked(workspace, "table", {"folder": "ddp", "name": "kernels"})
+    assert first["cursor"] == len(first["rows"]) < first["total_rows"]
+    rest, cursor = list(first["rows"]), first["cursor"]
+    while cursor is not None:
+        piece = asked(workspace, "table", {"folder": "ddp", "name": "kernels", "cursor": cursor})
+        rest += piece["rows"]
+        cursor = piece.get("cursor")
+    assert len({row["id"] for row in rest}) == len(rest) == first["total_rows"]
+
+
+def test_every_column_of_an_answer_is_defined(workspace):
+    answer = asked(workspace, "table", {"folder": "ddp", "name": "breakdown"})
+    assert set(answer["rows"][0]) - {"id"} <= set(answer["columns"])
+
+
+def test_a_folder_may_not_be_left_by_a_link(tmp_path):
+    from traceanalyzer.errors import UsageError
+
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "way_out").symlink_to(ROOT)
+    with pytest.raises(UsageError, match="below"):
+        Workspace((inside,)).place("way_out/sample_traces")

@@ -1,0 +1,141 @@
+"""All-to-alls with split sizes: bytes, bounds of transfer and wait, load, what evening out saves at most."""
+
+import pandas as pd
+import pytest
+
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, split_sizes
+from traceanalyzer.analyses.experts.split_sizes import COMBINE, DISPATCH, EXCHANGE
+from traceanalyzer.findings.experts import uneven_experts
+from traceanalyzer.kinds import CUT_LIST
+
+CALL = {"call": 0, "step": 0, "collective": "all_to_all", "group": "0", "group_ranks": "0,1", "dtype": "BFloat16",
+        "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4"}  # fmt: skip
+
+
+def calls(*rows):
+    integers = dict.fromkeys(("step", "in_elements", "out_elements"), "Int64")
+    return pd.DataFrame([CALL | row for row in rows]).astype(integers)
+
+
+@pytest.mark.parametrize(
+    ("row", "sends", "receives"),
+    [
+        ({}, (1_200, 400), (1_200, 800)),
+        ({"in_split": None}, (800, 800), (1_200, 800)),
+        ({"in_elements": 0, "in_split": "0,0"}, (0, 0), (1_200, 800)),
+        ({"group_ranks": "4,9"}, (1_200, 400), (1_200, 800)),
+    ],
+)
+def test_bytes_by_split_sizes(row, sends, receives):
+    own = split_sizes.of_calls(calls(row))
+    assert (own["sends"].tolist(), own["receives"].tolist()) == ([sends], [receives])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"in_split": None, "out_split": None}, {"collective": "all_reduce"}, {"in_split": f"6,{CUT_LIST},2"},
+        {"dtype": None}, {"group_ranks": f"0,{CUT_LIST},7"}, {"group_ranks": None}, {"in_split": "6,1,1"},
+    ],
+)  # fmt: skip
+def test_what_is_not_known_has_no_bytes(row):
+    assert split_sizes.of_calls(calls(row)).empty
+
+
+THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_split": "6,2"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([THERE, BACK, THERE, BACK], [DISPATCH, COMBINE] * 2),
+        ([THERE, THERE, BACK], [EXCHANGE, DISPATCH, COMBINE]),
+        ([THERE, BACK, {"in_split": "1,7", "out_split": "1,3"}], [DISPATCH, COMBINE, EXCHANGE]),
+        # The capture begins with a combine; each step begins with a dispatch.
+        ([BACK | {"step": pd.NA}, THERE, BACK], [EXCHANGE, DISPATCH, COMBINE]),
+        ([THERE, BACK | {"step": 1}], [EXCHANGE, EXCHANGE]),
+    ],
+)
+def test_a_combine_takes_back_what_a_dispatch_brought(rows, expected):
+    assert split_sizes.directions(calls(*rows)).tolist() == expected
+
+
+def row(rank, start, end, sent, received, **more):
+    return {"rank": rank, "call": 0, "step": 1, "place": 0, "direction": DISPATCH, "range": None, "group": "0",
+            "group_ranks": "0,1", "start_ns": start, "duration_ns": end - start, "sent_bytes": sent,
+            "received_bytes": received, "load_bytes": received, "compute_after_ns": 0} | more  # fmt: skip
+
+
+class Table:
+    """As much of a Result as is asked for."""
+
+    def __init__(self, **columns):
+        self.table = pd.DataFrame(columns)
+
+    def to_frame(self):
+        return self.table
+
+
+def bounded(rows, offsets=(0, 0), uncertainty=30):
+    parts = {each["rank"]: pd.DataFrame([each]).drop(columns="rank") for each in rows}
+    ranks = sorted(parts)
+    members = Table(rank=ranks, call=0, instance=pd.array([7] * len(ranks), "Int64"))
+    clocks = Table(
+        rank=ranks, offset_ns=pd.array(offsets, "Int64"), uncertainty_ns=pd.array([uncertainty] * len(ranks))
+    )
+    return exchanges.across(parts, members, clocks).to_frame()
+
+
+def test_transfer_and_wait_lie_between_bounds():
+    # Rank 1 comes 600 later and moves 2,000 bytes in 100: 20 bytes/ns is the best rate of the group.
+    frame = bounded([row(0, 0, 700, 1_000, 2_000), row(1, 600, 700, 2_000, 1_000)])
+    assert frame["least_transfer_ns"].tolist() == [100, 100]
+    assert frame["least_wait_ns"].tolist() == [570, 0]
+    assert frame["most_wait_ns"].tolist() == [600, 0]
+    assert frame["gbps"].tolist() == [2_000 / 700, 20.0]
+
+
+def test_clocks_that_differ_or_tell_nothing():
+    rows = [row(0, 0, 700, 1_000, 2_000), row(1, 600, 700, 2_000, 1_000)]
+    assert bounded(rows, offsets=(0, 400))["least_wait_ns"].tolist() == [170, 0]
+    assert bounded(rows, uncertainty=900)["least_wait_ns"].tolist() == [0, 0]
+    assert bounded(rows, offsets=(0, None))["least_wait_ns"].tolist() == [0, 0]
+
+
+def test_until_the_first_other_rank_comes_nothing_moves():
+    rows = [row(rank, start, 1_000, 100, 100, group_ranks="0,1,2") for rank, start in enumerate((0, 300, 800))]
+    assert bounded(rows, offsets=(0, 0, 0))["least_wait_ns"].tolist() == [270, 0, 0]
+
+
+def test_a_capture_of_uneven_experts():
+    results = run(sample("moe").ranks, ["exchanges", "exchange_sends", "expert_layers", "headline", "steps"])
+    frame = results["exchange_sends"].to_frame().query("direction == 'dispatch'")
+    # 6,144 and 2,048 rows of 2,048 bf16 from rank 0; 5,120 and 3,072 from rank 1; six dispatches in each of three steps.
+    rows = frame.set_index(["rank", "peer"])["size_bytes"] / (18 * 2_048 * 2)
+    assert rows.to_dict() == {(0, 0): 6_144, (0, 1): 2_048, (1, 0): 5_120, (1, 1): 3_072}
+    layers = results["expert_layers"].to_frame()
+    assert layers["direction"].tolist() == [DISPATCH, COMBINE] * 6
+    assert set(layers.query("direction == 'dispatch'")["load_max_over_mean"]) == {11_264 / 8_192}
+    combines = layers.query("direction == 'combine'")
+    assert (combines["wait_at_least_ns"] > 560_000).all()
+    assert (combines["wait_at_most_ns"] < 625_000).all()
+    (found,) = uneven_experts(**{name: results[name] for name in ("expert_layers", "headline", "steps")})
+    assert found.title.startswith(
+        "Rank 0's experts get 1.38 times the mean rank's tokens in the 6 dispatches of a step"
+    )
+    assert found.gain_ns == layers[["saved_compute_ns", "saved_transfer_ns"]].sum().sum()
+
+
+def test_other_jobs_exchange_nothing():
+    results = run(sample("ddp").ranks, ["exchanges", "exchange_sends", "expert_layers"])
+    assert [len(result) for result in results.values()] == [0, 0, 0]
+
+
+def test_sends_of_a_rank_add_up():
+    parts = {0: exchange_sends.per_rank(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))}
+    frame = exchange_sends.across(parts).to_frame()
+    assert frame[["direction", "peer", "size_bytes"]].to_numpy().tolist() == [
+        [COMBINE, 0, 1_200], [COMBINE, 1, 800], [DISPATCH, 0, 1_200], [DISPATCH, 1, 400],
+    ]  # fmt: skip

@@ -1,0 +1,67 @@
+"""What the CPU does at the top of each thread's stack, and whether the GPU idles meanwhile."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses.host import host_work
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.host.thread_roles import thread_roles
+
+STEPS = [("ProfilerStep#0", 0, 100), ("ProfilerStep#1", 100, 200), ("ProfilerStep#2", 200, 300)]
+
+LAUNCHES = [("cudaLaunchKernel", 1, 2), ("cudaLaunchKernel", 101, 102), ("cudaLaunchKernel", 201, 202)]
+
+OPS = [("gemm", 10, 40, 1), ("gemm", 110, 140, 2), ("gemm", 210, 240, 3)]
+
+
+def rows(trace, *columns):
+    table = HostWork(host_work.across({0: host_work.per_rank(trace)}).to_frame()).to_frame()
+    return table[list(columns)].to_numpy(na_value=None).tolist()
+
+
+def work(events=(), ranges=(), ops=OPS, calls=LAUNCHES, steps=STEPS):
+    return host_trace(ops, calls, host_ops=events, ranges=[*steps, *ranges])
+
+
+@pytest.mark.parametrize(
+    ("events", "ranges", "expected"),
+    [
+        # an optimizer on the CPU: 30 of its 60 ns beside the product; the open last step is left out
+        ([], [("Optimizer.step", 20, 80), ("Optimizer.step", 120, 180), ("Optimizer.step", 220, 290)],
+         [["range", "Optimizer.step", 2, 60, 40]]),
+        ([("aten::mul", 30, 40, 1)], [("Optimizer.step", 20, 80)], [["range", "Optimizer.step", 1, 30, 20]]),
+        ([("aten::mm", 50, 60, 1), ("aten::t", 52, 55, 1)], [], [["operator", "aten::mm", 1, 5, 5]]),
+        # a range around the whole step says no more than the step; before the first operation nobody knows of idling
+        ([], [("train", 1, 99), ("forward", 5, 15)], [["range", "forward", 1, 5, 0]]),
+        # what runs beyond the step's end is cut there
+        ([], [("late", 190, 230)], [["range", "late", 1, 5, 5]]),
+        ([], [("gloo:all_reduce", 50, 70, 9)], [["collective", "gloo:all_reduce", 1, 10, 10]]),
+    ],
+)  # fmt: skip
+def test_top_of_the_stack_by_complete_step(events, ranges, expected):
+    found = rows(work(events, ranges), "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns")
+    assert found == expected
+
+
+def test_launches_tell_the_cpu_s_own_work_from_what_feeds_the_gpu():
+    ranges = [("forward", 0, 9), ("Optimizer.step", 20, 80), ("forward", 100, 109)]
+    assert rows(work(ranges=ranges), "name", "launches") == [["Optimizer.step", 0], ["forward", 2]]
+
+
+def test_without_gpu_work_all_steps_count_and_idle_is_not_known():
+    trace = work(ranges=[("forward", 20, 50), ("forward", 220, 250)], ops=(), calls=())
+    assert rows(trace, "name", "calls", "host_per_step_ns", "idle_per_step_ns") == [["forward", 2, 20, None]]
+
+
+def test_without_steps_the_whole_capture_counts():
+    trace = work(ranges=[("forward", 20, 50)], steps=())
+    assert rows(trace, "host_ns", "steps", "host_per_step_ns") == [[30, None, None]]
+
+
+def test_threads_by_what_they_run():
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    trace = work(
+        [(node, 5, 6, 2), ("aten::add", 5, 6, 3)],
+        [("gloo:all_reduce", 5, 6, 4), ("enumerate(DataLoader)#_Multi.__next__", 5, 6, 5), ("forward", 7, 8, 1)],
+    )
+    assert thread_roles(trace) == {1: "main", 2: "autograd", 3: "other", 4: "collectives", 5: "data loader"}

@@ -1,0 +1,115 @@
+"""Schedules: recognised from messages, from ranges, or said to be unknown."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.samples import sample
+from tests.simulator import schedules as made
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.pipelines import schedules
+from traceanalyzer.analyses.pipelines.pipeline_shape import stages
+from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
+
+
+def round_robin(ranks):
+    return lambda stage: stage % ranks
+
+
+def folded(ranks):
+    return lambda stage: min(stage, 2 * ranks - 1 - stage)
+
+
+CASES = {
+    "GPipe": (made.gpipe(4, 8), round_robin(4), 3, ("GPipe", 1, 8), 300 / 11),
+    "1F1B": (made.one_f_one_b(4, 8), round_robin(4), 3, ("1F1B", 1, 8), 300 / 11),
+    "1F1B of two ranks": (made.one_f_one_b(2, 24), round_robin(2), 1, ("1F1B", 1, 24), 4.0),
+    "fewer microbatches than ranks": (made.one_f_one_b(4, 2), round_robin(4), 3, ("1F1B", 1, 2), 60.0),
+    "one microbatch": (made.one_f_one_b(4, 1), round_robin(4), 3, ("one microbatch", 1, 1), 75.0),
+    "two chunks on two ranks": (made.one_f_one_b(2, 8, 2), round_robin(2), 3, ("interleaved 1F1B", 2, 8), 100 / 17),
+    "three chunks on four ranks": (
+        made.one_f_one_b(4, 8, 3), round_robin(4), 11, ("interleaved 1F1B", 3, 8), 300 / 27),
+    "looped": (made.looped_gpipe(2, 4, 2), round_robin(2), 3, ("looped GPipe", 2, 4), 100 / 9),
+    "zero-bubble": (made.zero_bubble(4, 8), round_robin(4), 3, ("zero-bubble", 1, 8), None),
+    "V-shaped": (made.v_shaped(3, 4), folded(3), 5, ("V-shaped", 2, 4), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("has_ranges", [False, True])
+@pytest.mark.parametrize(("programs", "place", "last", "expected", "bubble_pct"), CASES.values(), ids=CASES)
+def test_schedules(programs, place, last, expected, bubble_pct, has_ranges):
+    messages, stretches = made.tables(programs, place, last, has_ranges=has_ranges)
+    found = schedule_of(messages, stretches, list(programs), [0, 1])
+    assert (found.name, found.stages_per_rank, found.microbatches, found.why_unknown) == (*expected, None)
+    assert expected_pct(found, len(programs)) == (None if bubble_pct is None else pytest.approx(bubble_pct))
+
+
+def test_both_ends_feed_a_pipeline_of_two_ways():
+    messages, stretches = made.both_ways(4, 8)
+    assert schedule_of(messages, stretches, [0, 1, 2, 3], [0, 1]) == Schedule(schedules.BOTH_WAYS, 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "steps", "why"),
+    [
+        (lambda messages: messages.assign(direction=None), [0, 1], schedules.NO_DIRECTION),
+        (lambda messages: messages, [], schedules.NO_STEPS),
+        (lambda messages: messages.drop(messages.index[messages["is_send"]][0]), [0, 1], schedules.UNEVEN),
+        # A rank that swallows activations.
+        (lambda messages: messages[(messages["rank"] != 1) | ~messages["is_send"]], [0, 1], schedules.NO_PATTERN),
+    ],
+)
+def test_what_is_not_known_is_said(change, steps, why):
+    messages, stretches = made.tables(made.one_f_one_b(4, 8), round_robin(4), 3)
+    found = schedule_of(change(messages), stretches, [0, 1, 2, 3], steps)
+    assert found == Schedule(why_unknown=why)
+    assert expected_pct(found, 4) is None
+
+
+def test_an_order_that_is_no_schedules_has_no_formula():
+    messages, stretches = made.tables(made.one_f_one_b(4, 8), round_robin(4), 3)
+    # The last rank computes two forward passes before each backward one.
+    stretches = stretches.assign(
+        phase=stretches["phase"].where(stretches["rank"] != 3, ["forward", "forward", "backward", "backward"] * 32)
+    )
+    found = schedule_of(messages, stretches, [0, 1, 2, 3], [0, 1])
+    assert (found.name, found.microbatches, found.why_unknown) == (None, 8, schedules.NO_ORDER)
+    assert expected_pct(found, 4) is None
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 3, 1]])
+def test_stages_follow_the_activations(order):
+    messages, _ = made.tables(made.one_f_one_b(4, 8), round_robin(4), 3)
+    placed = messages.assign(**{name: messages[name].map(dict(enumerate(order))) for name in ("rank", "peer")})
+    assert stages(placed, [0, 1, 2, 3]).sort_values("stage")["rank"].tolist() == order
+
+
+def test_a_capture_with_two_stages_a_rank():
+    results = run(sample("pp_interleaved").ranks, ["pipelines", "pipeline_schedule"])
+    (row,) = results["pipelines"].rows()
+    assert (row["schedule"], row["stages"], row["stages_per_rank"], row["microbatches"]) == (
+        "interleaved 1F1B",
+        4,
+        2,
+        8,
+    )
+    assert row["expected_bubble_pct"] == pytest.approx(100 / 17)
+    stretches = results["pipeline_schedule"].to_frame().query("step == 1")
+    assert stretches.groupby("rank")["virtual_stage"].unique().map(sorted).tolist() == [[0, 2], [1, 3]]
+    passes = stretches.groupby(["virtual_stage", "phase"])["microbatch"].apply(sorted)
+    assert passes.tolist() == [list(range(8))] * 8
+
+
+def test_the_same_capture_without_the_schedules_ranges():
+    results = run(
+        [without_ranges(trace) for trace in sample("pp_interleaved").ranks], ["pipelines", "pipeline_schedule"]
+    )
+    (row,) = results["pipelines"].rows()
+    assert (row["schedule"], row["stages_per_rank"], row["microbatches"]) == ("interleaved 1F1B", 2, 8)
+    assert results["pipeline_schedule"].to_frame()["virtual_stage"].isna().all()
+
+
+def without_ranges(trace):
+    is_own = trace.ranges["name"].astype("str").str.startswith("PP:").to_numpy()
+    ranges = trace.ranges[~is_own].reset_index(drop=True)
+    return replace(trace, ranges=ranges.assign(name=ranges["name"].cat.remove_unused_categories()))

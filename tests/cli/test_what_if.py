@@ -1,0 +1,41 @@
+"""`analyze-traces what-if`."""
+
+import json
+
+import pytest
+
+from tests.simulator import capture, kineto, run, scenarios
+from traceanalyzer.cli import DONE, USAGE_OR_INPUT
+from traceanalyzer.cli import run as command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("job")
+    kineto.write(capture(run(scenarios.ddp(2, slow_compute_ns={1: 500_000}))), place)
+    return str(place)
+
+
+def test_says_what_a_step_would_take(folder, capsys):
+    assert command(["what-if", folder, "--rank", "1=peers"]) == DONE
+    said = capsys.readouterr().out
+    assert said.startswith("rank 1=peers\nstep ")
+    assert " → " in said
+    assert "critical path after:" in said
+
+
+def test_json_has_the_same(folder, capsys):
+    assert command(["what-if", folder, "--rank", "1=peers", "--kind", "compute=2x", "--json"]) == DONE
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["changes"] == ["rank 1=peers", "compute 2x"]
+    assert answer["gain_ns"] == answer["before_ns"] - answer["after_ns"] > 0
+    assert sum(answer["path_pct_after"].values()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [((), "say what is to be different"), (("--rank", "9=peers"), "no rank 9"), (("--host", "soon"), "cannot become")],
+)
+def test_refuses(folder, options, said, capsys):
+    assert command(["what-if", folder, *options]) == USAGE_OR_INPUT
+    assert said in capsys.readouterr().err

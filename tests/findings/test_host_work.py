@@ -1,0 +1,41 @@
+"""The rule about work of the CPU alone."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings.host_work import cpu_work
+
+NAMES = ("headline", "steps", "host_work")
+
+
+def found(*ranges, ranks=1):
+    """Findings where each of three steps of 100 ns has a product in its first 30 and these ranges."""
+    steps = [(f"ProfilerStep#{i}", 100 * i, 100 * i + 100) for i in range(3)]
+    own = [(name, 100 * i + start, 100 * i + end) for name, start, end in ranges for i in range(3)]
+    calls = [("cudaLaunchKernel", 100 * i + 1, 100 * i + 2) for i in range(3)]
+    ops = [("gemm", 100 * i + 5, 100 * i + 30, i + 1) for i in range(3)]
+    parts = {
+        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own], rank=rank), NAMES) for rank in range(ranks)
+    }
+    results = combine(parts, NAMES)
+    return [finding.title for finding in cpu_work(*(results[name] for name in NAMES))]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "ranks", "said"),
+    [
+        ([("Optimizer.step", 40, 90)], 1,
+         "starts no GPU work there: the GPU idles 0.05 µs of it, 50 % of a step."),
+        ([("Optimizer.step", 40, 90)], 3, "50 % of a step; the same on 2 other ranks."),
+        ([("Optimizer.step", 40, 45)], 1, None),
+        ([("Optimizer.step", 6, 29)], 1, None),  # beside the product: nothing idles
+        ([("forward", 0, 90)], 1, None),  # it launches the product
+        ([("enumerate(DataLoader)#_Iter.__next__", 40, 90)], 1, None),  # of that another rule speaks
+    ],
+)  # fmt: skip
+def test_work_that_starts_nothing_while_the_gpu_idles(ranges, ranks, said):
+    titles = found(*ranges, ranks=ranks)
+    assert len(titles) == (said is not None)
+    assert not said or titles[0].startswith("Rank 0's CPU is in Optimizer.step for 0.05 µs a step and ")
+    assert not said or titles[0].endswith(said)

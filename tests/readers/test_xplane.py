@@ -1,0 +1,130 @@
+"""JAX's XSpace files: streams, HLO operations, modules, steps, collectives, several GPUs."""
+
+import sys
+
+import pytest
+
+from tests import xplane_builders as build
+from traceanalyzer.analyses.communication import calls
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.readers import RankHint, reader_of, xplane
+from traceanalyzer.readers.xplane import messages
+from traceanalyzer.readers.xplane.hlo import collectives, operation
+
+START = build.EPOCH_NS + 100
+
+
+def read(path):
+    return list(xplane.read(path, RankHint(0, "file order"), KindRules()))
+
+
+@pytest.fixture
+def traces(tmp_path):
+    return read(build.write(tmp_path / "host.xplane.pb"))
+
+
+def test_each_gpu_is_a_rank_at_times_of_day(tmp_path, traces):
+    path = tmp_path / "host.xplane.pb"
+    assert reader_of(path) is xplane
+    assert (xplane.peek(path).start_ns, xplane.ended_ns(path)) == (build.EPOCH_NS, build.EPOCH_NS + 1000)
+    assert [(trace.rank, trace.meta.device) for trace in traces] == [(0, 0), (1, 1)]
+    assert (traces[0].gpu_ops["start_ns"] - START).tolist() == [100, 150, 300, 350, 460]
+
+
+def test_picoseconds_are_rounded_once(traces):
+    copy = traces[0].gpu_ops.iloc[4]
+    assert copy["end_ns"] - START == 470
+
+
+def test_streams_are_read_and_the_lines_that_repeat_them_are_not(traces):
+    ops = traces[1].gpu_ops
+    assert (len(ops), ops["stream"].unique().tolist()) == (5, [8])
+    assert (ops["grid"][0], ops["block"][0]) == ("4x2x1", "128x1x1")
+    assert ops["name"][4] == "Memcpy HtoD (Pinned -> Device)"
+    assert (ops["kind"][4], ops["bytes"][4]) == ("copy", 64)
+
+
+def test_hlo_operations_are_operators_of_the_thread_that_launches_for_the_gpu(traces):
+    for trace in traces:
+        assert trace.host_ops["name"].tolist() == ["dot.1", "all-reduce-start.2"] * 2
+        assert trace.gpu_ops["launch"].tolist() == [0, 1, 2, 3, -1]
+        assert trace.api_calls["thread"].unique().tolist() == [trace.rank + 1]
+
+
+@pytest.mark.parametrize("plane", ["/host:CUPTI", "/host:ROCTRACER"])
+def test_api_calls_may_have_a_plane_of_their_own(tmp_path, plane):
+    trace = read(build.write(tmp_path / "a.xplane.pb", api_plane=plane))[0]
+    assert trace.gpu_ops["launch"].tolist() == [0, 1, 2, 3, -1]
+
+
+def test_a_module_that_begins_again_is_another_run(traces):
+    ranges = traces[0].ranges
+    assert ranges["name"].tolist() == ["jit_train_step"] * 2
+    assert (ranges["start_ns"] - START).tolist() == [50, 150]
+
+
+def test_annotated_steps_have_their_number(tmp_path):
+    steps = [("train", 40_000, 100_000, {"step_num": 5}), ("$model.py:12 forward", 41_000, 1_000, {}),
+             ("load_batch", 45_000, 1_000, {})]  # fmt: skip
+    trace = read(build.write(tmp_path / "a.xplane.pb", steps=steps))[0]
+    assert {"step_5", "load_batch"} <= set(trace.ranges["name"])
+    assert trace.frames["name"].tolist() == ["model.py(12): forward"]
+
+
+def test_a_collective_is_told_by_its_instruction(traces):
+    table = calls.per_rank(traces[1])
+    assert table["collective"].tolist() == ["all_reduce"] * 2
+    assert table["size_bytes"].tolist() == [1024 * 8 * 2] * 2
+    assert table[["dtype", "group_ranks", "group_size"]].iloc[0].tolist() == ["bfloat16", "0,1", 2]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("all-gather.3", "all_gather"), ("reduce-scatter-start", "reduce_scatter"), ("all-to-all.1", "all_to_all"),
+        ("collective-permute-start.9", "send_recv"), ("ragged-all-to-all", "all_to_all"), ("fusion.12", None),
+    ],
+)  # fmt: skip
+def test_operation(instruction, expected):
+    assert operation(instruction) == expected
+
+
+def test_groups_in_their_short_form():
+    proto = messages.hlo()
+    instruction = proto.module.computations.add().instructions.add(name=b"ag", opcode=b"all-gather-start")
+    for dimensions in ([16], [64]):
+        instruction.shape.tuple_shapes.add(element_type=11).dimensions.extend(dimensions)
+    iota = instruction.device_list.iota
+    iota.groups, iota.devices = 2, 4
+    iota.dims.extend([4, 2])
+    iota.order.extend([1, 0])
+    ((_, found),) = collectives(proto)
+    assert found.groups == ((0, 2, 4, 6), (1, 3, 5, 7))
+    assert (found.size_bytes, found.dtype) == (256, "float32")
+
+
+def test_a_reduce_scatter_s_size_is_its_input():
+    proto = messages.hlo()
+    instruction = proto.module.computations.add().instructions.add(name=b"rs", opcode=b"reduce-scatter")
+    instruction.shape.element_type = 11
+    instruction.shape.dimensions.extend([8])
+    instruction.replica_groups.add(replica_ids=[0, 1, 2, 3])
+    ((_, found),) = collectives(proto)
+    assert found.size_bytes == 8 * 4 * 4
+
+
+def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(b"\xff" * 40)
+    with pytest.raises(NotATraceError, match="no XSpace message"):
+        xplane.peek(path)
+    space = messages.space()
+    build.add_plane(space, "/device:TPU:0", {})
+    path.write_bytes(space.SerializeToString())
+    with pytest.raises(NotATraceError, match="a capture of TPUs"):
+        xplane.peek(path)
+    messages._pool.cache_clear()
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(NotATraceError, match="pip install protobuf"):
+        xplane.peek(path)

@@ -1,0 +1,80 @@
+"""Jobs whose ranks form a mesh: rings of context parallelism, keys and values gathered, tensor beside data parallel."""
+
+from tests.simulator.program import COMM_STREAM, Group, Job, Program
+
+_LAYERS = 4
+
+
+def context_parallel(ranks: int = 4, steps: int = 3, *, is_ring: bool = True) -> Job:
+    """Each rank has a part of every sequence; keys and values go round, or are gathered, before attention."""
+    world = Group("0", tuple(range(ranks)))
+    programs = []
+    for rank in range(ranks):
+        program = Program(rank)
+        for step in range(steps):
+            with program.range(f"ProfilerStep#{step}"):
+                for phase, pass_ns in (("forward", 200_000), ("backward", 400_000)):
+                    with program.range(phase):
+                        for _ in range(_LAYERS):
+                            program.host(15_000)
+                            projected = program.kernel(f"{phase}_gemm", pass_ns)
+                            _attend(program, world, pass_ns, projected, is_ring=is_ring)
+                            program.kernel(f"{phase}_gemm", pass_ns)
+                with program.range("optimizer"):
+                    program.kernel("adam", 300_000)
+                program.sync()
+        programs.append(program)
+    return Job(tuple(programs), (world,))
+
+
+def _attend(program: Program, world: Group, pass_ns: int, after: int, *, is_ring: bool) -> None:
+    ranks = len(world.ranks)
+    if not is_ring:
+        gathered = program.collective("all_gather", world, 4_000_000, 60_000, after=(after,))
+        program.kernel("flash_fwd_kernel", pass_ns, after=(gathered,))
+        return
+    held = after
+    for part in range(ranks):
+        if part < ranks - 1:
+            sent = program.exchange(world, 1_000_000, 40_000, sends=((program.rank + 1) % ranks,),
+                                    receives=((program.rank - 1) % ranks,), after=(held,))  # fmt: skip
+        held = program.kernel("flash_fwd_kernel", pass_ns // ranks)
+        held = max(held, sent)
+
+
+def tensor_by_data(tensor: int = 4, data: int = 2, steps: int = 3, *, describes: bool = False) -> Job:
+    """Tensor parallel ranks next to each other, data parallel ones every `tensor`."""
+    rows = [
+        Group(f"{row:040x}", tuple(range(row * tensor, (row + 1) * tensor)), "mesh_tp" if describes else "undefined")
+        for row in range(data)
+    ]
+    columns = [
+        Group(
+            f"{data + column:040x}",
+            tuple(range(column, tensor * data, tensor)),
+            "mesh_dp" if describes else "undefined",
+        )
+        for column in range(tensor)
+    ]
+    programs = []
+    for rank in range(tensor * data):
+        program = Program(rank)
+        row, column = rows[rank // tensor], columns[rank % tensor]
+        for step in range(steps):
+            with program.range(f"ProfilerStep#{step}"):
+                reduced = -1
+                for phase in ("forward", "backward"):
+                    with program.range(phase):
+                        for _ in range(_LAYERS):
+                            program.host(15_000)
+                            done = program.kernel(f"{phase}_gemm", 200_000)
+                            done = program.collective("all_reduce", row, 1_000_000, 50_000, after=(done,))
+                            done = program.kernel(f"{phase}_gemm", 200_000, after=(done,))
+                            if phase == "backward":
+                                reduced = program.collective("all_reduce", column, 4_000_000, 90_000,
+                                                             stream=COMM_STREAM + 1, after=(done,))  # fmt: skip
+                with program.range("optimizer"):
+                    program.kernel("adam", 300_000, after=(reduced,))
+                program.sync()
+        programs.append(program)
+    return Job(tuple(programs), (*rows, *columns))

@@ -1,0 +1,141 @@
+"""Damage control: what fails becomes a note with its name, the rest of the report is written, the exit code says so."""
+
+import json
+
+import pytest
+
+from tests.builders import NAMES, document, host, kernel, write
+from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.cli import run
+from traceanalyzer.failures import PartFailedWarning
+
+QUIETLY = pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
+
+
+def broken(*_args, **_named):
+    raise IndexError("of 3 rows")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for rank in (0, 1):
+        events = [
+            *(host(at, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=at) for at in (10, 20, 30)),
+            kernel(15, 8, correlation=10), kernel(25, 9 - rank, name=NAMES["comm"], stream=17, correlation=20),
+            kernel(60, 5, correlation=30),
+        ]  # fmt: skip
+        write(tmp_path / "job" / f"rank{rank}.json", document(events, rank=rank))
+
+
+def break_analysis(monkeypatch, name, half):
+    from dataclasses import replace
+    from types import MappingProxyType
+
+    from traceanalyzer.analyses import engine
+
+    original = getattr(ANALYSES[name], half)
+
+    def failing(*args, **named):
+        return broken(*args, **named)
+
+    failing.__signature__ = __import__("inspect").signature(original)
+    table = MappingProxyType({**ANALYSES, name: replace(ANALYSES[name], **{half: failing})})
+    monkeypatch.setattr(engine, "ANALYSES", table)
+
+
+def written(tmp_path):
+    return json.loads((tmp_path / "out" / "summary.json").read_text()), (tmp_path / "out" / "summary.html").read_text()
+
+
+@QUIETLY
+@pytest.mark.parametrize("half", ["per_rank", "across"])
+@pytest.mark.parametrize("name", ["efficiency", "calls", "idle", "exposed_comm"])
+def test_an_analysis_that_fails_is_a_note(tmp_path, monkeypatch, capsys, name, half):
+    if getattr(ANALYSES[name], half) is None:
+        pytest.skip("it has no such half")
+    break_analysis(monkeypatch, name, half)
+    assert run(["job", "--output", "out"]) == 3
+    said, page = written(tmp_path)
+    note = next(note for note in said["notes"] if f"Analysis {name} could not be computed" in note)
+    assert "IndexError: of 3 rows" in note
+    assert said["results"]["headline"]
+    assert not said["results"].get(name)
+    assert "could not be computed" in page
+    error = capsys.readouterr().err
+    assert f"Partial report: Analysis {name}" in error
+    assert "Traceback" not in error
+
+
+@QUIETLY
+def test_what_needs_it_is_left_out_with_it(tmp_path, monkeypatch):
+    break_analysis(monkeypatch, "calls", "per_rank")
+    assert run(["job", "--output", "out"]) == 3
+    said, _ = written(tmp_path)
+    assert said["results"]["nccl"] == []
+    note = next(note for note in said["notes"] if "Analysis calls" in note)
+    assert "nccl" in note.partition("left out too: ")[2]
+
+
+@QUIETLY
+def test_a_rank_without_its_breakdown_is_left_out(tmp_path, monkeypatch):
+    break_analysis(monkeypatch, "breakdown", "per_rank")
+    assert run(["job", "--output", "out"]) == 70
+    assert not (tmp_path / "out").exists()
+
+
+@QUIETLY
+def test_a_rule_that_fails_is_a_note(tmp_path, monkeypatch, capsys):
+    from traceanalyzer import findings
+
+    monkeypatch.setattr(findings, "RULES", (broken_rule, *findings.RULES))
+    assert run(["job", "--output", "out", "-v"]) == 3
+    said, page = written(tmp_path)
+    assert any("Rule broken_rule could not be computed" in note for note in said["notes"])
+    assert "Rule broken_rule" in page
+    assert "Traceback" in capsys.readouterr().err
+
+
+def broken_rule():
+    return broken()
+
+
+@QUIETLY
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        ("traceanalyzer.report.writers.html.timeline_data", "timeline"),
+        ("traceanalyzer.report.writers.html.tiles.tiles", "tiles"),
+        ("traceanalyzer.report.writers.html.verdict.sentences", "verdict"),
+        ("traceanalyzer.report.page.by_collective.by_collective", "nccl"),
+    ],
+)
+def test_a_part_of_the_page_that_fails_is_a_note(tmp_path, monkeypatch, place, part):
+    monkeypatch.setattr(place, broken)
+    assert run(["job", "--output", "out", "--format", "html"]) == 3
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert f"The page’s part “{part}” could not be computed" in page
+    assert "Where each rank" in page
+
+
+@QUIETLY
+def test_a_gate_on_what_failed_does_not_pass(monkeypatch, capsys):
+    break_analysis(monkeypatch, "idle", "across")
+    gate = ["--fail-on", "idle.host_ns > 1000 s @ any rank"]
+    assert run(["job", "--output", "out", *gate]) == 1
+    assert "NOT AVAILABLE" in capsys.readouterr().out
+
+
+def test_in_tests_a_failure_is_an_error(monkeypatch, capsys):
+    break_analysis(monkeypatch, "efficiency", "across")
+    assert run(["job", "--output", "out"]) == 70
+    assert PartFailedWarning.__name__ in capsys.readouterr().err
+
+
+@QUIETLY
+def test_the_library_raises(monkeypatch):
+    import traceanalyzer as ta
+
+    break_analysis(monkeypatch, "efficiency", "across")
+    with pytest.raises(IndexError):
+        ta.analyse(ta.load("job"), "efficiency")

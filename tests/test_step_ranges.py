@@ -1,0 +1,57 @@
+"""Which ranges are taken for steps when nobody names any."""
+
+import pytest
+
+from tests.host_builders import host_trace
+
+THREE = [(0, 90), (100, 190), (200, 290)]
+
+
+def steps(ranges, *, launched=(10, 110, 210)):
+    """Names of the steps found where kernels are launched at these times."""
+    calls = [("cudaLaunchKernel", time, time + 1) for time in launched]
+    ops = [("gemm", time + 2, time + 7, number) for number, time in enumerate(launched, 1)]
+    return host_trace(ops, calls, ranges=ranges).steps
+
+
+def repeated(name, thread=1):
+    return [(name, start, end, thread) for start, end in THREE]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([("ProfilerStep*", 0, 90), ("ProfilerStep*", 100, 190)], ["ProfilerStep*"] * 2),
+        ([("ProfilerStep#7", 0, 90), *repeated("iteration")], ["ProfilerStep#7"]),
+        ([("execute_context_1(8)_generation_0(0)", 0, 90), *repeated("loop")], ["execute_context_1(8)_generation_0(0)"]),
+        ([("forward_extend", 0, 90), ("forward_decode", 100, 190), ("attention", 110, 120)],
+         ["forward_extend", "forward_decode"]),
+        # of all work only a third is launched in it
+        (repeated("work")[:1] + repeated("other")[1:], []),
+        (repeated("generation"), ["generation"] * 3),
+        (repeated("generation")[:2], []),
+        (repeated("## Call CompiledFxGraph abc ##"), []),
+        (repeated("micro_batch"), []),
+        # inside another range it is no step
+        ([("main", 0, 300), *repeated("generation")], []),
+        # that of another thread launches as much: the same times; the first one counts
+        ([*repeated("generation"), *((f"layer_{i}", start, end, 2) for i, (start, end) in enumerate(THREE))],
+         ["generation"] * 3),
+    ],
+)  # fmt: skip
+def test_names_of_steps(ranges, expected):
+    assert steps(ranges)["name"].tolist() == expected
+
+
+def test_a_repeated_range_needs_four_fifths_of_the_launched_gpu_time():
+    inside, outside = (10, 110, 210), (95,)
+    assert len(steps(repeated("loop"), launched=inside + outside)) == 0
+    assert len(steps(repeated("loop"), launched=(10, 20, 110, 120, 210, *outside))) == 3
+
+
+def test_parts_of_an_iteration_make_one():
+    parts = [("gpu_model_runner: preprocess", 0, 10), ("gpu_model_runner: forward", 10, 60),
+             ("gpu_model_runner: sample", 70, 90), ("gpu_model_runner: preprocess", 100, 110),
+             ("gpu_model_runner: forward", 110, 160)]  # fmt: skip
+    found = steps(parts)
+    assert found[["host_start_ns", "host_end_ns"]].to_numpy().tolist() == [[0, 90], [100, 160]]

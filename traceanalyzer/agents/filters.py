@@ -1,0 +1,52 @@
+"""The grammar in which rows are chosen: `rank=0`, `wait_ns>1e6`, `name~nccl`."""
+
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from traceanalyzer.errors import UsageError
+
+_CONDITION = re.compile(r"(?P<column>\w+)\s*(?P<sign>>=|<=|!=|=|>|<|~)\s*(?P<value>.*)", re.DOTALL)
+
+
+def chosen(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """Rows for which every condition holds; a value that is absent matches none.
+
+    `~` is part of a text, without regard to case; the others compare numbers where the column has numbers.
+
+    Raises:
+        UsageError: a condition is no `COLUMN SIGN VALUE`, or there is no such column.
+    """
+    for condition in conditions:
+        table = table[_mask(table, condition).fillna(value=False).to_numpy(dtype=bool)]
+    return table
+
+
+def _mask(table: pd.DataFrame, condition: str) -> pd.Series:
+    match = _CONDITION.fullmatch(condition.strip())
+    if not match:
+        raise UsageError(f"{condition!r}: write COLUMN SIGN VALUE, such as rank=0, wait_ns>1e6 or name~nccl")
+    if match["column"] not in table:
+        raise UsageError(f"no column {match['column']!r}; there are {', '.join(map(str, table.columns))}")
+    column, value = table[match["column"]], match["value"].strip()
+    if match["sign"] == "~":
+        return column.astype("string").str.contains(value, case=False, regex=False)
+    if pd.api.types.is_bool_dtype(column):
+        return _compared(column.astype("string").str.lower(), match["sign"], value.lower())
+    if pd.api.types.is_numeric_dtype(column):
+        return _compared(column, match["sign"], _number(value, condition))
+    return _compared(column.astype("string"), match["sign"], value)
+
+
+def _compared(column: pd.Series, sign: str, value: object) -> pd.Series:
+    methods = {"=": column.eq, "!=": column.ne, ">": column.gt, "<": column.lt, ">=": column.ge, "<=": column.le}
+    compared: pd.Series = methods[sign](value)
+    return compared.where(column.notna(), other=False)
+
+
+def _number(text: str, condition: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{condition!r}: {text!r} is no number") from error

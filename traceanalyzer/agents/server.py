@@ -1,0 +1,52 @@
+"""The questions as tools of an MCP server: read-only, below given roots, answers of bounded length."""
+
+from collections.abc import Callable
+from inspect import Signature
+from typing import Any
+
+from traceanalyzer import __version__
+from traceanalyzer.agents.questions import QUESTIONS
+from traceanalyzer.agents.verbs import VERBS, ask, parameters
+from traceanalyzer.agents.workspace import Workspace
+from traceanalyzer.errors import TraceAnalyzerError, UsageError
+
+USAGE_ERROR = "usage_error"
+"""Status when the question itself makes no sense: `why` says what to ask instead."""
+
+INSTRUCTIONS = """Profiles of multi-GPU jobs (PyTorch profiler, Nsight Systems): where each rank's time went, and why.
+Begin with `summary` and `findings` of a folder of traces. Times are integer nanoseconds in columns that end in _ns; a
+value that is absent is unknown, not 0. status tells `nothing_found` (looked at, there is none) from `could_not_look`
+(why says what the traces lack). Give `cursor` back to read on. Say the figures' window and unit when you cite them."""
+
+
+def server(workspace: Workspace) -> Any:
+    """An MCP server (`mcp.server.mcpserver.MCPServer`) over the workspace.
+
+    Raises:
+        UsageError: the package `mcp` is not installed.
+    """
+    try:
+        from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - an extra
+        from mcp.types import ToolAnnotations  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError("the MCP server needs the package mcp: pip install 'traceanalyzer[agents]'") from error
+    made = MCPServer("traceanalyzer", version=__version__, instructions=INSTRUCTIONS)
+    hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
+    for name in VERBS:
+        made.tool(name=name.replace("-", "_"), description=QUESTIONS[name], annotations=hints)(_tool(workspace, name))
+    return made
+
+
+def _tool(workspace: Workspace, verb: str) -> Callable[..., dict[str, Any]]:
+    """The question as a function of what a caller may give: the server reads its signature."""
+
+    def tool(**given: Any) -> dict[str, Any]:
+        try:
+            return ask(workspace, verb, **given).plain()
+        except TraceAnalyzerError as error:
+            return {"status": USAGE_ERROR, "why": str(error)}
+
+    tool.__signature__ = Signature(parameters(verb), return_annotation=dict[str, Any])  # type: ignore[attr-defined]
+    tool.__annotations__ = {one.name: one.annotation for one in parameters(verb)} | {"return": dict[str, Any]}
+    tool.__name__ = verb.replace("-", "_")
+    return tool

@@ -1,0 +1,222 @@
+"""The questions that can be asked of a folder of traces."""
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.agents import filters
+from traceanalyzer.agents.answer import Answer, could_not, of_rows
+from traceanalyzer.agents.operations import operations
+from traceanalyzer.agents.workspace import Workspace
+from traceanalyzer.analyses import Result
+from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.findings import Finding
+from traceanalyzer.report.words import care, verdict
+from traceanalyzer.report.words.parts import split
+
+FINDING_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "id": "Rule and what it is about: the same in every run over the same files.",
+        "severity": "high, medium, low or info.",
+        "title": "One sentence with its figures.",
+        "recommendation": "What to do.",
+        "caveat": "When it may not hold.",
+        "gain_ns": "What mending it gains of a mean step (of the capture, without steps), ns.",
+        "also": "Other signs of the same cause.",
+        "table": "Ask `table` for this one to see more.",
+        "evidence": "Rows behind it.",
+    }
+)
+
+
+_OF_LATENESS = ("stragglers", "in_turn", "slow_hosts")
+
+
+def summary(workspace: Workspace, folder: str) -> Answer:
+    """The verdict in sentences, the `headline` table, and the notes of the report's integrity section."""
+    report = workspace.report(folder)
+    result = report.results["headline"]
+    said = [f"{report.label}:", *verdict.sentences(report, split(report.results))]
+    return _of_result("headline", result, _frame(result), said=said, notes=care.sentences(report))
+
+
+def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) -> Answer:
+    """The report's findings in their order, five rows of evidence each."""
+    report = workspace.report(folder)
+    rows = [_of_finding(finding) for finding in report.findings]
+    return of_rows(
+        rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=care.sentences(report),
+        none="every rule was asked and none speaks",
+    )  # fmt: skip
+
+
+def tables(workspace: Workspace, folder: str) -> Answer:
+    """A row for each Result that has a table."""
+    rows = [
+        {
+            "id": name,
+            "title": result.title,
+            "row": result.meaning(),
+            "key": ", ".join(result.keys),
+            "rows": len(result),
+        }
+        for name, result in workspace.report(folder).results.items()
+        if not result.is_event_copy
+    ]
+    columns = {
+        "id": "Name, as `table` takes it.",
+        "title": "Heading.",
+        "row": "What a row is.",
+        "key": "Columns that together name a row.",
+        "rows": "How many there are.",
+    }
+    return of_rows(rows, columns)
+
+
+def table(
+    workspace: Workspace,
+    folder: str,
+    name: str,
+    where: Sequence[str] = (),
+    sort: str | None = None,
+    top: int | None = None,
+    cursor: int = 0,
+) -> Answer:
+    """Rows of a Result that pass the conditions (`filters.chosen`), sorted by a column, largest first."""
+    results = workspace.report(folder).results
+    if name not in results or results[name].is_event_copy:
+        raise UsageError(f"no table {name!r}; there are {', '.join(results)}")
+    result = results[name]
+    frame = _frame(result)
+    if frame.empty:
+        return could_not(f"the table has no rows for these traces. {result.meaning()}")
+    frame = filters.chosen(frame, where)
+    if sort is not None:
+        if sort not in frame:
+            raise UsageError(f"no column {sort!r}; there are {', '.join(frame.columns)}")
+        frame = frame.sort_values(sort, ascending=False, kind="stable")
+    return _of_result(name, result, frame, top=top, cursor=cursor, none=f"no row of {name} matches {list(where)}")
+
+
+def steps(workspace: Workspace, folder: str, rank: int | None = None, cursor: int = 0) -> Answer:
+    """The `steps` table, of one rank or of all."""
+    where = () if rank is None else (f"rank={rank}",)
+    return table(workspace, folder, "steps", where, cursor=cursor)
+
+
+def why_waiting(workspace: Workspace, folder: str, rank: int, step: int | None = None, cursor: int = 0) -> Answer:
+    """Rows of `call_waits` in which the rank waited, and the findings about late ranks."""
+    report = workspace.report(folder)
+    calls = _frame(report.results["call_waits"])
+    of_rank = calls[calls["rank"] == rank]
+    if of_rank.empty:
+        return could_not(f"rank {rank} has no communication calls in these traces")
+    if step is not None:
+        of_rank = of_rank[of_rank["step"] == step]
+    waited = of_rank[of_rank["wait_ns"].fillna(0) > 0].sort_values("wait_ns", ascending=False)
+    if waited.empty and not of_rank["is_matched"].any():
+        reasons = of_rank["why_not_split"].dropna().unique().tolist() or ["no call is matched with another rank's"]
+        return could_not(f"its calls cannot be split into wait and transfer: {'; '.join(map(str, reasons))}")
+    about = [
+        finding.title for finding in report.findings if "call_waits" in finding.sources or finding.rule in _OF_LATENESS
+    ]
+    return _of_result(
+        "call_waits", report.results["call_waits"], waited, cursor=cursor, said=about, none="it waited for nobody"
+    )
+
+
+def inspect(
+    workspace: Workspace,
+    folder: str,
+    rank: int,
+    operation: str,
+    step: int | None = None,
+    top: int = 20,
+    cursor: int = 0,
+) -> Answer:
+    """See `operations.operations`: it reads the rank's events again."""
+    return operations(workspace.traces(folder, rank), rank, operation, step=step, top=top, cursor=cursor)
+
+
+def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Answer:
+    """The comparison's sentences and its `metrics`."""
+    from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
+    from traceanalyzer.diff.sources import SourceOptions, read_sides  # noqa: PLC0415
+    from traceanalyzer.report.comparison import verdict as of_comparison  # noqa: PLC0415
+
+    paths = [str(workspace.place(folder)) for folder in (base, other)]
+    made = compared(read_sides(paths, SourceOptions(jobs=workspace.jobs)))
+    frame = made.metrics.astype(object).where(made.metrics.notna(), None)
+    rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in frame.to_dict("records")]
+    columns = {str(name): str(name) for name in frame.columns}
+    notes = made.fairness.notes
+    return of_rows(rows, columns, cursor=cursor, said=of_comparison.sentences(made), notes=notes)
+
+
+def memory(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
+    """The `memory` table."""
+    made = table(workspace, folder, "memory", cursor=cursor)
+    if made.rows:
+        return made
+    return could_not("these traces record no memory; record with profile_memory=True, or a snapshot beside them")
+
+
+Verb = Callable[..., Answer]
+
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    {
+        verb.__name__.replace("_", "-"): verb
+        for verb in (summary, findings, tables, table, steps, why_waiting, inspect, compare, memory)
+    }
+)
+"""By the name that the command line and MCP give them."""
+
+
+def ask(workspace: Workspace, verb: str, **given: Any) -> Answer:
+    """The answer to one question; traces that cannot be analysed are an answer too.
+
+    Raises:
+        UsageError: the question itself makes no sense.
+    """
+    try:
+        return VERBS[verb](workspace, **given)
+    except InputError as error:
+        return could_not(str(error))
+
+
+def parameters(verb: str) -> list[Parameter]:
+    """What a question takes beside the workspace."""
+    return list(signature(VERBS[verb]).parameters.values())[1:]
+
+
+def _of_finding(finding: Finding) -> dict[str, Any]:
+    about = finding.about or finding.title
+    row = {
+        "id": f"{finding.rule}/{about}",
+        "severity": finding.severity,
+        "gain_ns": finding.gain_ns,
+        "title": finding.title,
+        "recommendation": finding.recommendation,
+        "caveat": finding.caveat,
+        "also": [one.title for one in finding.also] or None,
+        "table": finding.table,
+        "evidence": [dict(one) for one in finding.evidence[:5]] or None,
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> Answer:
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    ids = [f"{name}/" + ",".join(f"{key}={row[key]}" for key in result.keys) for row in rows]
+    shown = [
+        {"id": id_, **{str(key): value for key, value in row.items() if value is not None}}
+        for id_, row in zip(ids, rows, strict=True)
+    ]
+    return of_rows(shown, {key: column.definition for key, column in result.columns.items()}, **more)
+
+
+def _frame(result: Result) -> pd.DataFrame:
+    return result.to_frame()

@@ -1,0 +1,192 @@
+"""Which process groups the job has, what each is for, and the one name by which reports call it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication import group_uses
+from traceanalyzer.analyses.communication.group_members import parsed, ranks_text, stride
+from traceanalyzer.analyses.communication.group_names import (
+    DATA,
+    REPLICATE,
+    SHARD,
+    SHARDED,
+    is_telling,
+    role_of_description,
+)
+from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
+from traceanalyzer.columns import Adds, Column
+from traceanalyzer.model import RankTrace
+
+SHORT_NAME = 12
+"""A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
+
+
+class Groups(Result):
+    """One row for each process group that communicates: widest strides last."""
+
+    title: ClassVar[str] = "Process groups"
+    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group_label": Column.text(
+            "What the group is for, as far as that is known, and its ranks: its name in every other table.",
+            label="process group",
+            is_aside_when_one=True,
+        ),
+        "how_known": Column.text("What tells so: the description that its maker gave it, or what runs in it."),
+        "group_size": Column.number("Number of ranks.", is_aside=True),
+        "stride": Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
+        "collectives": Column.text("What runs in it, most calls first: calls of all ranks that were captured."),
+        "calls": Column.count("Their number.", is_aside=True),
+        "step_bytes": Column.size(
+            "Sizes of a rank's calls (full arrays) of a mean whole step, mean over ranks; n/a when one is "
+            "unknown, or there are no steps.",
+            adds=Adds.DERIVED,
+        ),
+        "group": Column.text(
+            "Its name in the trace: a number, a hash of its ranks, a communicator's address.", replaced_by="group_label"
+        ),
+        "group_description": Column.text("Its description in the trace.", is_secondary=True, replaced_by="group_label"),
+        "group_ranks": Column.text(
+            "Global ranks, as the trace lists them.", is_secondary=True, replaced_by="group_label"
+        ),
+    }
+
+
+def per_rank(
+    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, category_of_op: pd.Categorical
+) -> pd.DataFrame:
+    """What the rank does in each of its groups."""
+    return group_uses.uses(trace, calls, phase_of_op, category_of_op)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Groups:
+    """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks."""
+    uses = with_marks(stack(parts, group_uses.COLUMNS))
+    if uses.empty:
+        return Groups(pd.DataFrame(columns=[*Groups.columns, "role", "users"]))
+    keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
+    table = keyed.groupby("code").apply(_facts, include_groups=False).reset_index()
+    table = table.assign(family=_families(table))
+    keyed = keyed.assign(family=keyed["code"].map(table.set_index("code")["family"]))
+    named = _hybrid({int(family): _role(own) for family, own in keyed.groupby("family")}, table)
+    table = table.assign(role=[named[family][0] for family in table["family"]],
+                         how_known=[named[family][1] for family in table["family"]])  # fmt: skip
+    table = table.assign(group_label=_labels(table))
+    order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
+    table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
+    return Groups(table[[*Groups.columns, "role", "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
+
+
+def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
+    """The label of each row's process group, by its `rank` and `group`, or its `group_ranks` too.
+
+    Absent where the group is not known.
+    """
+    table = groups.table
+    if table.empty or frame.empty:
+        return pd.Series(None, index=frame.index, dtype="object")
+    keys = ["group", "group_ranks"] if "group_ranks" in frame else ["rank", "group"]
+    known = table.explode("users").rename(columns={"users": "rank"})
+    known = known.astype(dict.fromkeys(("group", "group_ranks"), "object")).fillna({"group_ranks": ""})
+    by_key = known.drop_duplicates(keys).set_index(keys)["group_label"]
+    wanted = frame[keys].astype({name: "object" for name in keys if name != "rank"}).fillna({"group_ranks": ""})
+    found = by_key.reindex(pd.MultiIndex.from_frame(wanted)).to_numpy(dtype=object)
+    return pd.Series(found, index=frame.index, dtype="object").where(frame["group"].notna().to_numpy(), None)
+
+
+def _facts(uses: pd.DataFrame) -> pd.Series:
+    """What is true of one group, from all ranks' calls in it."""
+    users = tuple(sorted(int(rank) for rank in uses["rank"].unique()))
+    size = uses["group_size"].dropna()
+    listed = parsed(uses["group_ranks"].iloc[0])
+    is_whole = len(users) == int(size.iloc[0]) if len(size) else len(users) > 1
+    members = listed or (users if is_whole else None)
+    world = uses["world_size"].dropna()
+    counts = uses.groupby("collective")["calls"].sum().sort_values(ascending=False, kind="stable")
+    return pd.Series(
+        {
+            "group": uses["group"].iloc[0],
+            "group_ranks": uses["group_ranks"].iloc[0],
+            "group_description": _first(uses["group_description"]),
+            "members": members,
+            "users": users,
+            "group_size": len(members) if members else int(size.iloc[0]) if len(size) else pd.NA,
+            "stride": (stride(members) if members else None) or pd.NA,
+            "world_size": int(world.max()) if len(world) else None,
+            "collectives": ", ".join(f"{name.replace('_', '-')} {calls}" for name, calls in counts.items()),
+            "calls": int(counts.sum()),
+            "step_bytes": _step_bytes(uses),
+        }
+    )
+
+
+def _first(values: pd.Series) -> str | None:
+    held = values.dropna()
+    return str(held.iloc[0]) if len(held) else None
+
+
+def _step_bytes(uses: pd.DataFrame) -> int | None:
+    if uses["unknown_sizes"].any() or not uses["steps"].min():
+        return None
+    by_rank = uses.groupby("rank").agg({"step_bytes": "sum", "steps": "first"})
+    return round(float((by_rank["step_bytes"].astype("float64") / by_rank["steps"]).mean()))
+
+
+def _families(table: pd.DataFrame) -> np.ndarray:
+    """Number of each group's make: groups of one description, size and stride are axes of one mesh."""
+    keys = table[["group_description", "group_size", "stride"]].astype("object").fillna("")
+    # Groups whose ranks lie anyhow are alike only to themselves.
+    own = table["code"].where(table["stride"].isna(), -1)
+    codes: np.ndarray = keys.assign(own=own).groupby([*keys, "own"], dropna=False).ngroup().to_numpy()
+    return codes
+
+
+def _role(uses: pd.DataFrame) -> tuple[str | None, str]:
+    description = _first(uses["group_description"])
+    named = role_of_description(description)
+    if named:
+        return named, f"its description: {description}"
+    if found := roles_of_uses(uses):
+        return " and ".join(dict.fromkeys(role.name for role in found)), "; ".join(role.how_known for role in found)
+    if is_telling(description):
+        return description, "its description"
+    return None, "not known: what runs in it does not tell"
+
+
+def _hybrid(roles: dict[int, tuple[str | None, str]], table: pd.DataFrame) -> dict[int, tuple[str | None, str]]:
+    """Groups that reduce what others have sharded are the replicas of hybrid sharding, the others its shards."""
+    sharded, reduced = ([family for family, (role, _) in roles.items() if role == name] for name in (SHARDED, DATA))
+    if len(sharded) != 1 or len(reduced) != 1:
+        return roles
+    shard, replica = (table[table["family"] == families[0]] for families in (sharded, reduced))
+    is_crossing = all(
+        len(set(one) & set(other)) == 1
+        for one in shard["members"] for other in replica["members"] if one and other and set(one) & set(other)
+    )  # fmt: skip
+    if not is_crossing or shard["members"].isna().any() or replica["members"].isna().any():
+        return roles
+    how = (roles[sharded[0]][1], f"{roles[reduced[0]][1]}, already sharded by other groups")
+    return roles | {sharded[0]: (SHARD, how[0]), reduced[0]: (REPLICATE, how[1])}
+
+
+def _labels(table: pd.DataFrame) -> list[str]:
+    """What each group is called; groups that would be called alike say their own name too."""
+    plain = [_label(row) for row in table.to_dict("records")]
+    short = [name if len(name) <= SHORT_NAME else f"{name[:8]}…" for name in table["group"].astype("str")]
+    return [f"{text}, group {name}" if plain.count(text) > 1 else text for text, name in zip(plain, short, strict=True)]
+
+
+def _label(row: Mapping[str, object]) -> str:
+    members, role, size = row["members"], row["role"], row["group_size"]
+    if not members:
+        of = "group of unknown ranks" if pd.isna(size) else f"group of {size} ranks"
+        return f"{role}, {of}" if role else of
+    text = ranks_text(members, row["world_size"])  # type: ignore[arg-type]
+    if role:
+        return f"{role} ({text})"
+    return text if text.startswith("all ") else f"group of {size} ranks ({text.removeprefix('ranks ')})"

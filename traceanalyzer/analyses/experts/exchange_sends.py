@@ -1,0 +1,63 @@
+"""Who sends how much to whom in all-to-alls with split sizes."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.experts import split_sizes
+from traceanalyzer.columns import Column
+from traceanalyzer.model import RankTrace
+
+KEYS = ("group", "group_ranks", "direction", "rank", "peer")
+
+
+class ExchangeSends(Result):
+    """One row for each group, direction, sender and receiver."""
+
+    title: ClassVar[str] = "All-to-alls: who sends to whom"
+    keys: ClassVar[tuple[str, ...]] = KEYS
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group": Column.text("Process group.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "direction": Column.text("dispatch, the combine that takes back what a dispatch brought, or exchange."),
+        "rank": Column.ident("Global rank that sends."),
+        "peer": Column.ident("Global rank that receives; the sender itself for what it keeps."),
+        "calls": Column.count("All-to-alls that are looked at.", is_aside=True),
+        "size_bytes": Column.size("Bytes that they send from the one to the other.", is_aside=True),
+        "share_pct": Column.share("100 · bytes / all that the group sends in this direction."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        keys = ["group", "group_ranks", "direction"]
+        return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
+
+
+def per_rank(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """What the rank sends to each rank of its groups."""
+    own = split_sizes.of_calls(calls)
+    if own.empty:
+        return pd.DataFrame()
+    parts = [
+        part.assign(direction=split_sizes.directions(part))
+        for _, part in own.groupby(["group", "group_ranks"], observed=True)
+    ]
+    rows = pd.concat(parts)
+    tables = [_sums(key, part) for key, part in rows.groupby(["group", "group_ranks", "direction"], observed=True)]
+    return pd.concat(tables, ignore_index=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> ExchangeSends:
+    """The senders' rows under each other."""
+    return ExchangeSends(stack(parts, (*KEYS, "calls", "size_bytes")))
+
+
+def _sums(key: tuple[object, ...], calls: pd.DataFrame) -> pd.DataFrame:
+    group, group_ranks, direction = key
+    sums = np.array(calls["sends"].tolist(), dtype=np.int64).sum(axis=0)
+    return pd.DataFrame(
+        {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": calls["ranks"].iloc[0],
+         "calls": len(calls), "size_bytes": sums}
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""What each rank moves in each all-to-all, and between which bounds its transfer and its wait lie."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.communication.clocks import Clocks
+from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.experts import split_sizes
+from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
+from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.columns import Column, Written
+from traceanalyzer.model import RankTrace
+
+
+class Exchanges(Result):
+    """One row for each rank and all-to-all whose split sizes the trace has.
+
+    Ranks of an uneven all-to-all do not wait alike, so that no call's duration is another one's transfer. What is sure:
+    a rank moves its bytes no faster than the best rate of its group's all-to-alls, and until the first other rank has
+    come it does nothing but wait.
+    """
+
+    title: ClassVar[str] = "All-to-alls: bytes, and bounds of transfer and wait"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "place": Column.ident(
+            "How many all-to-alls of its group the step had before, on this rank; absent outside steps."
+        ),
+        "direction": Column.text("dispatch, or the combine that takes back what a dispatch brought; else exchange."),
+        "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
+        "group": Column.text("Process group.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "start_ns": Column.moment("Start on the GPU."),
+        "duration_ns": Column.time("End − start."),
+        "sent_bytes": Column.size("To the other ranks."),
+        "received_bytes": Column.size("From the other ranks."),
+        "load_bytes": Column.size("Received, its own part included."),
+        "gbps": Column.rate("Decimal GB/s: the larger of sent and received / duration."),
+        "least_transfer_ns": Column.time("The larger of sent and received at the best such rate of the group."),
+        "least_wait_ns": Column.time(
+            "From its start until the first other rank starts, on the aligned clocks, less what they are "
+            "sure to; 0 where they tell nothing."
+        ),
+        "most_wait_ns": Column.time("Duration − least transfer."),
+        "compute_after_ns": Column.time(
+            "Time in which compute runs between its end and the next all-to-all of its group; absent for the last."
+        ),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """The rank's all-to-alls with split sizes, in order."""
+    own = split_sizes.of_calls(calls)
+    if own.empty:
+        return pd.DataFrame()
+    launch = trace.gpu_ops["launch"].to_numpy()[own["gpu_op"].to_numpy()]
+    me = [ranks.index(trace.rank) if trace.rank in ranks else -1 for ranks in own["ranks"]]
+    kept = np.array([sends[place] if place >= 0 else 0 for sends, place in zip(own["sends"], me, strict=True)])
+    load = own["receives"].map(sum).astype("int64")
+    table = own[["call", "step", "group", "group_ranks", "start_ns", "end_ns"]].assign(
+        range=names_around_launches(user_ranges(trace), trace, launch),
+        sent_bytes=own["sends"].map(sum).astype("int64") - kept,
+        received_bytes=load - kept,
+        load_bytes=load,
+        duration_ns=own["end_ns"] - own["start_ns"],
+    )
+    groups = table.groupby(["group", "group_ranks"], observed=True)
+    parts = [_in_order(trace, part, own.loc[part.index]) for _, part in groups]
+    return pd.concat(parts).sort_values("call", ignore_index=True).drop(columns="end_ns")
+
+
+def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Exchanges:
+    """Bound each call's transfer by the best rate of its group, and its wait by the start of the first other rank."""
+    table = stack(parts, tuple(name for name in Exchanges.columns if name != "gbps"))
+    if table.empty:
+        return Exchanges(table.reindex(columns=[*Exchanges.columns]))
+    moved = _moved(table)
+    rate = (moved / table["duration_ns"]).where(table["duration_ns"] > 0)
+    best = rate.groupby([table["group"], table["group_ranks"]]).transform("max")
+    least = np.ceil(moved / best).fillna(0).astype("int64").clip(upper=table["duration_ns"])
+    most_wait = table["duration_ns"] - least
+    early = _early(table, members.table, clocks.to_frame())
+    return Exchanges(
+        table.assign(
+            least_transfer_ns=least,
+            most_wait_ns=most_wait,
+            least_wait_ns=early.clip(lower=0).fillna(0).astype("int64").clip(upper=most_wait),
+        )
+    )
+
+
+def _moved(table: pd.DataFrame) -> pd.Series:
+    """The larger of sent and received: links carry both ways at once."""
+    return table[["sent_bytes", "received_bytes"]].max(axis=1)
+
+
+def _in_order(trace: RankTrace, table: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+    """Place in the step, direction, and the compute that follows, of one group's calls."""
+    compute = of_rows(trace.gpu_ops, (trace.gpu_ops["kind"] == "compute").to_numpy())
+    ends, following = table["end_ns"].to_numpy(), table["start_ns"].to_numpy()[1:]
+    after = pd.array([*compute.covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
+    place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())
+    return table.assign(place=place, direction=split_sizes.directions(own), compute_after_ns=after)
+
+
+def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
+    """By how much each call surely starts before every other rank's of its instance; NA where clocks are not known."""
+    known = clocks.set_index("rank")
+    instance = (
+        table[["rank", "call"]]
+        .merge(
+            members[["rank", "call", "instance"]].drop_duplicates(["rank", "call"]), on=["rank", "call"], how="left"
+        )["instance"]
+        .set_axis(table.index)
+    )
+    start = (table["start_ns"] - table["rank"].map(known["offset_ns"])).where(instance.notna()).astype("Int64")
+    groups = start.groupby(instance)
+    first = groups.transform("min")
+    is_first = start == first
+    second = start.mask(is_first.fillna(value=False)).groupby(instance).transform("min")
+    is_whole = groups.transform("count") == groups.transform("size")
+    unsure = table["rank"].map(known["uncertainty_ns"]).groupby(instance).transform("max")
+    return (second - start - unsure).where(is_first & is_whole).astype("Int64")

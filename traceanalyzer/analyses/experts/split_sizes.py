@@ -1,0 +1,89 @@
+"""What the split sizes of an all-to-all say: bytes that each rank sends to, keeps for, and receives from each one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.kinds import CUT_LIST, dtype_bytes
+from traceanalyzer.schema import NONE
+
+DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
+
+
+def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
+    """The rank's all-to-alls that carry split sizes in full and whose group's ranks are known.
+
+    `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`). A list that PyTorch leaves
+    out is an even split.
+    """
+    if not len(calls):
+        return calls
+    own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
+    element = own["dtype"].astype("object").map(dtype_bytes, na_action="ignore").astype("Int64")
+    own = own.assign(
+        ranks=own["group_ranks"].astype("object").map(_numbers),
+        sent_bytes=own["in_elements"] * element,
+        received_bytes=own["out_elements"] * element,
+    )
+    own = own[own[["ranks", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
+    own = own.assign(
+        sends=_shared(own["in_split"], own["sent_bytes"], own["ranks"]),
+        receives=_shared(own["out_split"], own["received_bytes"], own["ranks"]),
+    )
+    return own[own["sends"].notna() & own["receives"].notna()]
+
+
+def directions(own: pd.DataFrame) -> np.ndarray:
+    """dispatch, combine or exchange for each all-to-all of one group, in order.
+
+    A combine takes back what the all-to-all before it has brought: its splits are those of the other way round. Layers
+    of equal splits look alike from dispatch to combine and from combine to dispatch; a step begins with a dispatch, so
+    that outside steps nothing is told.
+    """
+    found = np.full(len(own), EXCHANGE, dtype=object)
+    step = own["step"].fillna(NONE).to_numpy(dtype=np.int64)
+    for number in np.unique(step[step != NONE]):
+        rows = np.flatnonzero(step == number)
+        found[rows] = _of_step(own.iloc[rows])
+    return found
+
+
+def _of_step(own: pd.DataFrame) -> list[str]:
+    sends, receives = own["in_split"].astype("object").tolist(), own["out_split"].astype("object").tolist()
+    is_back = [
+        place > 0 and (sends[place], receives[place]) == (receives[place - 1], sends[place - 1])
+        for place in range(len(sends))
+    ]
+    return _alternating(is_back)
+
+
+def _alternating(is_back: Sequence[bool]) -> list[str]:
+    found: list[str] = []
+    for back in is_back:
+        if back and found[-1] != COMBINE:
+            found[-1] = DISPATCH
+            found.append(COMBINE)
+        else:
+            found.append(EXCHANGE)
+    return found
+
+
+def _numbers(text: object) -> tuple[int, ...] | None:
+    parts = text.split(",") if isinstance(text, str) else []
+    return tuple(map(int, parts)) if parts and all(part.strip().isdigit() for part in parts) else None
+
+
+def _shared(splits: pd.Series, total_bytes: pd.Series, ranks: pd.Series) -> pd.Series:
+    """Bytes by rank: the total in proportion to the sizes; `None` where the list is cut or of another length."""
+    rows = zip(splits.astype("object"), total_bytes.tolist(), ranks, strict=True)
+    shared = [_bytes(text, total, len(members)) for text, total, members in rows]
+    return pd.Series(shared, index=splits.index, dtype="object")
+
+
+def _bytes(text: object, total_bytes: int, count: int) -> tuple[int, ...] | None:
+    parts = text.split(",") if isinstance(text, str) and text else ["1"] * count
+    if CUT_LIST in parts or len(parts) != count:
+        return None
+    sizes = [int(part) for part in parts]
+    return tuple(total_bytes * size // (sum(sizes) or 1) for size in sizes)

@@ -1,0 +1,58 @@
+"""Whether the ranks are of one job at all: they share time, and answer each other's communication."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
+from traceanalyzer.analyses.integrity.integrity_checks import HIGH, MEDIUM, Defect
+
+_AFFECTS = ("headline", "breakdown", "balance", "exposed_comm", "stragglers", "collectives", "nccl", "steps")
+
+_FEW = 0.5
+"""Ranks of one capture answer more than this share of the calls that all of their ranks could answer."""
+
+
+def signs(ranks: pd.DataFrame, matches: pd.DataFrame) -> list[Defect]:
+    """No time in common, and calls that no other rank answers; both together are no accident.
+
+    Args:
+        ranks: the Result's table.
+        matches: the Result's table.
+    """
+    if len(ranks) < 2:
+        return []
+    calls, matched = _answerable(matches)
+    apart = _share_no_time(ranks)
+    unanswered = f"{calls - matched:,} of {calls:,} communication calls are answered by no other rank"
+    if apart and calls and not matched:
+        text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
+        return [Defect("different_jobs", HIGH, calls, calls, text, _AFFECTS)]
+    found = []
+    if apart:
+        why = (
+            "their calls do match, so that the clocks of the hosts are wrong by more than the captures are long."
+            if calls and matched > _FEW * calls
+            else "unless the hosts' clocks are wrong, these are not ranks of one capture."
+        )
+        found.append(
+            Defect("no_shared_time", MEDIUM, len(ranks), None, f"The ranks' captures share no time: {why}", _AFFECTS)
+        )
+    if calls and matched <= _FEW * calls:
+        text = f"{unanswered} although every rank of their group is here: these may be ranks of different jobs."
+        found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, _AFFECTS))
+    return found
+
+
+def _answerable(matches: pd.DataFrame) -> tuple[int, int]:
+    """Calls whose whole group is here, and those of them that were matched."""
+    if matches.empty:
+        return 0, 0
+    is_whole = matches["why_unmatched"].fillna("").astype("str").str.contains(NOT_ON_ALL, regex=False)
+    held = matches[is_whole | (matches["matched_calls"] > 0)]
+    return int(held["calls"].sum()), int(held["matched_calls"].sum())
+
+
+def _share_no_time(ranks: pd.DataFrame) -> bool:
+    known = ranks[ranks["window_start_ns"].notna()]
+    starts = known["window_start_ns"].astype("int64")
+    ends = starts + known["window_ns"].astype("int64")
+    return len(known) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())

@@ -1,0 +1,115 @@
+"""Iterations of an inference engine: prefill and decode apart, with the tokens that their names tell."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
+
+# vLLM: requests of each phase, and in brackets first the tokens that are computed for them (`sq32` or plain `888`).
+_VLLM = re.compile(
+    r"^execute_(?:\d+_)?context_(?P<prefills>\d+)\((?:sq)?(?P<prefill_tokens>\d+)[^)]*\)"
+    r"_generation_(?P<decodes>\d+)\((?:sq)?(?P<decode_tokens>\d+)"
+)
+
+_NAMED = (
+    (DECODE, re.compile(r"decode", re.IGNORECASE)),
+    (PREFILL, re.compile(r"extend|prefill", re.IGNORECASE)),
+    (MIXED, re.compile(r"mixed", re.IGNORECASE)),
+)
+
+_COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
+
+
+class Iterations(Result):
+    """One row for each rank and iteration of an inference engine (vLLM's and SGLang's annotations)."""
+
+    title: ClassVar[str] = "Inference iterations"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("The iteration's place in the capture."),
+        "name": Column.text("Its annotation.", written=Written.KERNEL),
+        "phase": Column.text("prefill, decode, or mixed: requests of both in one batch."),
+        "prefills": Column.count("Requests in prefill; absent where the annotation does not say."),
+        "prefill_tokens": Column.count("Tokens computed for them."),
+        "decodes": Column.count("Requests in decode."),
+        "decode_tokens": Column.count("Tokens computed for them."),
+        "window_ns": Column.time(
+            "GPU window: its first operation's start to the next iteration's, else to its own last one's end.",
+            better=Better.LESS,
+        ),
+        "idle_ns": Column.time(
+            "Time of the window in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "operations": Column.count("GPU operations that were launched in it."),
+        "graph_operations": Column.count(
+            "Those of them that a graph replayed; absent where no launch is known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "is_open": Column.flag(
+            "The capture's last one: its window ends with its own last operation.", is_secondary=True
+        ),
+        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
+        "tokens_per_s": Column.text("Prefill and decode tokens / window."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        tokens = table["prefill_tokens"] + table["decode_tokens"]
+        return table.assign(
+            idle_pct=percent(table["idle_ns"], table["window_ns"]),
+            tokens_per_s=(tokens * 1e9 / table["window_ns"]).astype("Float64"),
+        )
+
+
+def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps that are iterations, with what their names tell and the breakdown's idle time."""
+    if steps.empty:
+        return pd.DataFrame()
+    held = steps[steps["step"].notna() & steps["start_ns"].notna()]
+    told = {name: facts for name in held["name"].unique() if (facts := told_by(str(name))) is not None}
+    held = held[held["name"].isin(list(told))].reset_index(drop=True)
+    if held.empty:
+        return pd.DataFrame()
+    facts = pd.DataFrame([told[name] for name in held["name"]])
+    table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_open"]].join(facts)
+    table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
+    return typed(table, dict.fromkeys((*_COUNTS, "window_ns", "idle_ns", "operations", "step"), "Int64"))
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> Iterations:
+    """The ranks' rows under each other."""
+    return Iterations(stack(parts, tuple(Iterations.columns)))
+
+
+def told_by(name: str) -> dict[str, object] | None:
+    """Phase, requests and tokens that an annotation tells; `None` for one of no inference engine."""
+    match = _VLLM.match(name)
+    if match:
+        counts = {key: int(match[key]) for key in _COUNTS}
+        phase = MIXED if counts["prefills"] and counts["decodes"] else PREFILL if counts["prefills"] else DECODE
+        return {"phase": phase, **counts}
+    phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
+    return {"phase": phase, **dict.fromkeys(_COUNTS)} if phase else None
+
+
+def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.array:
+    """By step number: operations with a graph's node, or launched by a call that launches a graph."""
+    launch, step = trace.gpu_ops["launch"].to_numpy(), trace.op_step
+    is_launch = np.append(host_names.matches(trace.api_calls["name"], host_names.is_graph_launch), values=False)
+    is_graph = trace.gpu_ops["graph_node"].notna().to_numpy() | is_launch[launch]
+    if not (launch != NONE).any():
+        return pd.array([pd.NA] * len(numbers), dtype="Int64")
+    count = np.bincount(step[is_graph & (step != NONE)], minlength=len(trace.steps))
+    of_number = pd.Series(count, index=trace.steps["step"].to_numpy())
+    return pd.array(of_number.reindex(numbers).to_numpy(), dtype="Int64")

@@ -1,0 +1,104 @@
+"""Which way each message of a pipeline goes: activations forward, gradients backward."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.communication.group_names import CONTEXT
+from traceanalyzer.analyses.communication.group_roles import role_of_messages
+from traceanalyzer.analyses.phases.op_phases import NAMES
+from traceanalyzer.analyses.pipelines import pipeline_shape
+from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
+from traceanalyzer.columns import Column
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+
+class PipelineMessages(Result):
+    """One row for each message that a rank of a pipeline sends or receives, in order of its calls."""
+
+    title: ClassVar[str] = "Messages between pipeline stages"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "is_send", "peer", "message")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "message": Column.ident("Position among the call's messages."),
+        "step": Column.ident("Step that launched the call; absent for none."),
+        "start_ns": Column.moment("Start of the call on the GPU."),
+        "end_ns": Column.moment("End of the call on the GPU."),
+        "is_send": Column.flag("Whether the rank sends it."),
+        "peer": Column.ident("Global rank at the other end."),
+        "direction": Column.text(
+            "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
+            "else by the compute launched last before it; of a receive only by such a range. Absent where "
+            "nothing tells."
+        ),
+    }
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """The rank's messages to named peers, but for those that go round between attention kernels (context parallel)."""
+    own = pipeline_shape.point_to_point(calls)
+    if len(own):
+        own = own[~_is_ring(own, groups)]
+    if own.empty:
+        return pd.DataFrame()
+    moves = pipeline_shape.transfers(own.assign(rank=trace.rank)).drop(columns="rank")
+    rows = moves["gpu_op"].to_numpy()
+    launched_last = _phase_before(trace, rows, phase_of_op)
+    told = pd.Series(launched_last, dtype="object").where(moves["is_send"], None)
+    direction = _by_ranges(trace, rows).fillna(told).to_numpy()
+    return moves.assign(message=moves.groupby("call").cumcount(), direction=direction)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
+    """The ranks' messages under each other."""
+    return PipelineMessages(stack(parts, tuple(PipelineMessages.columns)))
+
+
+def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
+    """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`."""
+    count = len(trace.gpu_ops)
+    ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
+        step_row=trace.op_step, gpu_op=np.arange(count), is_transfer=np.isin(np.arange(count), transfers)
+    )
+    held = ops[(ops["launch"] != NONE) & trace.counted]
+    return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
+    keys = ["group", "group_ranks"]
+    texts = groups[keys].astype("object").fillna("") if len(groups) else pd.DataFrame(columns=keys)
+    rings = {
+        tuple(key) for key, uses in groups.groupby([texts[name] for name in keys]) if role_of_messages(uses) == CONTEXT
+    }  # fmt: skip
+    wanted = own[keys].astype("object").fillna("")
+    return np.array([key in rings for key in wanted.itertuples(index=False, name=None)], dtype=bool)
+
+
+def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
+    """What the schedule's range around each launch says; absent without."""
+    found = actions(trace)
+    found = found[~found["is_compute"]].reset_index(drop=True)
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    if found.empty:
+        return pd.Series([None] * len(rows), dtype="object")
+    times = np.where(launch != NONE, trace.api_calls["start_ns"].to_numpy()[launch], -1)
+    names = np.array([*found["what"], None], dtype=object)
+    return pd.Series(names[action_at(found, times)], dtype="object")
+
+
+def _phase_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -> np.ndarray:
+    """Forward or backward, as the compute launched last before each operation is; `None` before any."""
+    ops = in_launch_order(trace, rows)
+    phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
+    is_work = np.isin(phase, [FORWARD, BACKWARD]) & (ops["kind"] == "compute").to_numpy()
+    names = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
+    by_op = pd.Series(names.to_numpy(), index=ops["gpu_op"])
+    found = by_op.reindex(rows)
+    phases: np.ndarray = found.where(found.notna(), None).to_numpy(dtype=object)
+    return phases

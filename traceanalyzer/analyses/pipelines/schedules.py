@@ -1,0 +1,149 @@
+"""Which schedule each pipeline follows: stages a rank, microbatches a step, and the order of its work."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.analyses.pipelines.stage_ranges import FORWARD, WEIGHTS
+
+ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"
+INTERLEAVED, LOOPED = "interleaved 1F1B", "looped GPipe"
+ZERO_BUBBLE, V_SHAPED, BOTH_WAYS = "zero-bubble", "V-shaped", "both ways (DualPipe)"
+
+OF_KNOWN_BUBBLE = (ONE, GPIPE, ONE_F_ONE_B, INTERLEAVED, LOOPED)
+"""Schedules whose bubble is (S−1)/(vM+S−1) of S ranks with v stages each and M microbatches, passes being even."""
+
+NO_DIRECTION = "the trace does not tell forward from backward"
+NO_STEPS = "no complete step that all its ranks share"
+UNEVEN = "its steps do not send alike"
+NO_PATTERN = "its messages fit no schedule that is known"
+NO_ORDER = "its order of forward and backward passes fits no schedule that is known"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What is known of a pipeline's schedule; `None` for what is not, and then `why_unknown` says why."""
+
+    name: str | None = None
+    stages_per_rank: int | None = None
+    microbatches: int | None = None
+    why_unknown: str | None = None
+
+
+def schedule_of(messages: pd.DataFrame, stretches: pd.DataFrame, order: list[int], steps: Iterable[int]) -> Schedule:
+    """The schedule of one pipeline, `order` being its ranks by stage, from the messages and compute of some steps.
+
+    Activations that a rank sends beyond those that it receives are those of a step's microbatches: M on the rank of
+    the first stage. It sends v · M of them when each rank has v stages.
+    """
+    wanted = list(steps)
+    if not wanted:
+        return Schedule(why_unknown=NO_STEPS)
+    own = stretches[stretches["rank"].isin(order) & stretches["step"].isin(wanted)]
+    named = _of_ranges(own, order)
+    if named:
+        return named
+    held = messages[messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]]
+    if held.empty or held["direction"].isna().any():
+        return Schedule(why_unknown=NO_DIRECTION)
+    counts = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size()
+    edges = counts.groupby(["rank", "peer"])
+    if counts.empty or (edges.size() != len(wanted)).any() or (edges.min() != edges.max()).any():
+        return Schedule(why_unknown=UNEVEN)
+    return _of_edges(edges.first(), own, messages, order)
+
+
+def expected_pct(schedule: Schedule, ranks: int) -> float | None:
+    """100 · (S−1)/(vM+S−1); `None` for schedules whose bubble depends on the lengths of their passes."""
+    if schedule.name not in OF_KNOWN_BUBBLE or not schedule.microbatches or not schedule.stages_per_rank:
+        return None
+    return 100.0 * (ranks - 1) / (schedule.stages_per_rank * schedule.microbatches + ranks - 1)
+
+
+def _of_ranges(own: pd.DataFrame, order: list[int]) -> Schedule | None:
+    """From stretches that the schedule itself numbers by stage and microbatch."""
+    if own.empty or own["virtual_stage"].isna().any():
+        return None
+    stages = own.groupby("rank")["virtual_stage"].nunique().reindex(order, fill_value=0)
+    by_step = own.groupby("step")["microbatch"].nunique()
+    if stages.min() != stages.max() or by_step.min() != by_step.max():
+        return Schedule(why_unknown=UNEVEN)
+    per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
+    return _ordered(own, order, per_rank, microbatches, _folding(own, order))
+
+
+def _folding(own: pd.DataFrame, order: list[int]) -> str | None:
+    """Whether stages run back along the ranks: the first rank then has the first stage and the last."""
+    first, last = (own.loc[own["virtual_stage"] == number, "rank"] for number in _ends(own["virtual_stage"]))
+    is_shared = own.groupby("virtual_stage")["rank"].nunique().max() > 1
+    if is_shared:
+        return BOTH_WAYS
+    return V_SHAPED if len(order) > 1 and set(first) == set(last) else None
+
+
+def _ends(numbers: pd.Series) -> tuple[int, int]:
+    return int(numbers.min()), int(numbers.max())
+
+
+def _of_edges(edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> Schedule:
+    """From the number of activations that each rank sends to each other one in a step."""
+    sent = edges.groupby("rank").sum().reindex(order, fill_value=0)
+    received = edges.groupby("peer").sum().reindex(order, fill_value=0)
+    surplus = sent - received
+    microbatches = int(surplus.iloc[0])
+    if (surplus == 0).all():
+        return _both_ends(sent, messages, order)
+    is_path = surplus.iloc[-1] == -microbatches and (surplus.iloc[1:-1] == 0).all() and microbatches > 0
+    per_rank, rest = divmod(int(sent.iloc[0]), microbatches) if is_path else (0, 1)
+    if rest:
+        return Schedule(why_unknown=NO_PATTERN)
+    return _ordered(own, order, per_rank, microbatches, None)
+
+
+def _both_ends(sent: pd.Series, messages: pd.DataFrame, order: list[int]) -> Schedule:
+    """Every rank receives as much as it sends: each has two stages, of one way there and back, or of two ways."""
+    starts = messages[messages["step"].notna()].sort_values("start_ns", kind="stable")
+    first = starts.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
+    begins = [rank for rank in order if first.get(rank, 0) > 0.5]
+    ends = sent.index[[0, -1]]
+    if len(begins) == 2:
+        # Each end feeds its own half of the microbatches.
+        return Schedule(BOTH_WAYS, 2, int(sent[ends].sum()))
+    return Schedule(V_SHAPED, 2, int(sent.iloc[0])) if len(begins) == 1 else Schedule(why_unknown=NO_PATTERN)
+
+
+def _ordered(own: pd.DataFrame, order: list[int], per_rank: int, microbatches: int, folding: str | None) -> Schedule:
+    """Name the schedule by the order of its passes."""
+    passes = {
+        rank: [each["phase"].tolist() for _, each in steps.groupby("step")] for rank, steps in own.groupby("rank")
+    }
+    complete = set(passes) == set(order) and len(own) > 0
+    name = _name(passes, order, per_rank, microbatches) if complete else None
+    name = name if folding is None or (name == ZERO_BUBBLE and folding == V_SHAPED) else folding
+    if folding == V_SHAPED and name == ZERO_BUBBLE:
+        name = f"{ZERO_BUBBLE}, {V_SHAPED}"
+    return Schedule(name, per_rank, microbatches, None if name else NO_ORDER)
+
+
+def _name(passes: Mapping[int, list[list[str]]], order: list[int], per_rank: int, microbatches: int) -> str | None:
+    steps = [step for of_rank in passes.values() for step in of_rank]
+    # More backward passes than there are: gradients of weights are computed apart, to fill bubbles.
+    if any(WEIGHTS in step or len(step) - step.count(FORWARD) > per_rank * microbatches for step in steps):
+        return ZERO_BUBBLE
+    if microbatches == 1 and per_rank == 1:
+        return ONE
+    is_all_first = all(FORWARD not in step[_warm(step) :] for step in steps)
+    if per_rank > 1:
+        return LOOPED if is_all_first else INTERLEAVED
+    if is_all_first and microbatches > len(order):
+        return GPIPE
+    warm = [min(len(order) - stage, microbatches) for stage in range(len(order))]
+    if all(_warm(step) == warm[stage] for stage, rank in enumerate(order) for step in passes[rank]):
+        return ONE_F_ONE_B
+    return GPIPE if is_all_first else None
+
+
+def _warm(step: list[str]) -> int:
+    """Forward passes before the first backward one."""
+    return next((place for place, phase in enumerate(step) if phase != FORWARD), len(step))

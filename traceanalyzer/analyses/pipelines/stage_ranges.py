@@ -1,0 +1,48 @@
+"""Which stage computes which microbatch when, as PyTorch's pipeline schedules name it in their ranges."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.model import RankTrace
+
+FORWARD, BACKWARD = "forward", "backward"
+INPUTS, WEIGHTS = "backward of inputs", "backward of weights"
+
+_WORK = {"F": FORWARD, "B": BACKWARD, "I": INPUTS, "W": WEIGHTS}
+
+_SENT = {"SEND_F": FORWARD, "RECV_F": FORWARD, "SEND_B": BACKWARD, "RECV_B": BACKWARD}
+
+# PyTorch's schedules run a list of actions such as 2F0: the third stage's forward of the first microbatch.
+_ACTION = r"^PP:(?P<stage>\d+)(?P<what>[A-Z_]+?)(?P<microbatch>\d+)$"
+
+
+def actions(trace: RankTrace) -> pd.DataFrame:
+    """A row for each action that the rank's schedule took: `start_ns`, `end_ns`, `stage`, `what`, `microbatch`.
+
+    `what` is forward, backward or one of its halves, of compute and of messages alike; `is_compute` tells them apart.
+    Empty where no schedule names its actions.
+    """
+    names = trace.ranges["name"]
+    parsed = names.cat.categories.to_series().str.extract(_ACTION)
+    parsed = parsed[parsed["what"].isin([*_WORK, *_SENT])]
+    rows = trace.ranges[names.isin(parsed.index).to_numpy()].reset_index(drop=True)
+    told = parsed.reindex(rows["name"].astype("object")).reset_index(drop=True)
+    return pd.DataFrame(
+        {
+            "start_ns": rows["start_ns"],
+            "end_ns": rows["end_ns"],
+            "stage": told["stage"].astype("int64"),
+            "what": told["what"].map(_WORK | _SENT),
+            "microbatch": told["microbatch"].astype("int64"),
+            "is_compute": told["what"].isin(_WORK),
+        }
+    )
+
+
+def action_at(found: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    """Row of the action at each time on whatever thread, -1 where there is none; actions follow each other."""
+    starts, ends = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+    row = np.searchsorted(starts, times, side="right") - 1
+    is_inside = (row >= 0) & (times < np.append(ends, 0)[row])
+    at: np.ndarray = np.where(is_inside, row, -1)
+    return at

@@ -1,0 +1,106 @@
+"""The answer to one what-if: the step before and after, how sure that is, and what the critical path consists of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.path import composition, path_of
+from traceanalyzer.analyses.replay.replay import BOUND_PCT, Replay
+from traceanalyzer.errors import InputError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What some changes, made together, do to the job's mean step.
+
+    Attributes:
+        changes: what was asked.
+        gain: the step before and after.
+        path_pct_before: percent of the critical path by category, as recorded.
+        path_pct_after: the same after the changes.
+        is_of_steps: the figures are of a mean complete step, else of the whole capture.
+    """
+
+    changes: tuple[Change, ...]
+    gain: Gain
+    path_pct_before: dict[str, float]
+    path_pct_after: dict[str, float]
+    is_of_steps: bool
+
+    @property
+    def error_pct(self) -> float | None:
+        """100 · error / step before."""
+        return 100 * self.gain.error_ns / self.gain.before_ns if self.gain.before_ns else None
+
+    @property
+    def is_bound(self) -> bool:
+        """The model is too far from the recording for more than a bound."""
+        return self.error_pct is None or self.error_pct > BOUND_PCT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        return {
+            "changes": [str(change) for change in self.changes],
+            "of": "step" if self.is_of_steps else "capture",
+            "before_ns": self.gain.before_ns,
+            "after_ns": self.gain.after_ns,
+            "gain_ns": self.gain.gain_ns,
+            "error_ns": self.gain.error_ns,
+            "error_pct": self.error_pct,
+            "is_bound": self.is_bound,
+            "path_pct_before": self.path_pct_before,
+            "path_pct_after": self.path_pct_after,
+        }
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        gain, what = self.gain, "step" if self.is_of_steps else "capture"
+        change_ns = gain.before_ns - gain.after_ns
+        said = f"gain {gain.gain_ns / 1e6:,.2f} ms" if change_ns >= 0 else f"{-change_ns / 1e6:,.2f} ms longer"
+        error = f"{gain.error_ns / 1e6:,.2f} ms"
+        bound = f" (a bound: the replay misses the recording by {self.error_pct:.1f} %)" if self.is_bound else ""
+        return [
+            f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {said} ± {error}{bound}",
+            f"critical path before: {_listed(self.path_pct_before)}",
+            f"critical path after:  {_listed(self.path_pct_after)}",
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])
+
+
+def answer(replay: Replay, changes: Sequence[Change]) -> Answer:
+    """Run the job with the changes.
+
+    Raises:
+        UsageError: nothing is changed, or ranks that the job does not have.
+        InputError: there is no graph.
+    """
+    engine = replay.engine
+    if engine is None:
+        raise InputError(f"the job cannot be replayed: {replay.why_not}")
+    if not changes:
+        raise UsageError("say what is to be different, such as --host none or --rank 7=peers")
+    for change in changes:
+        missing = sorted(set(change.ranks or ()) - set(engine.job.nodes))
+        if missing:
+            raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_ranks(list(engine.job.nodes))}")
+    return Answer(
+        tuple(changes),
+        engine.gains([tuple(changes)])[0],
+        composition(path_of(replay, engine.job.recorded)),
+        composition(path_of(replay, engine.lengths(*changes))),
+        engine.windows.has_steps,
+    )
+
+
+def _listed(percents: dict[str, float]) -> str:
+    held = sorted(percents.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name.replace('_', ' ')} {value:.1f} %" for name, value in held if value >= 0.05)
+
+
+def _ranks(ranks: list[int]) -> str:
+    whole = ranks == list(range(ranks[0], ranks[-1] + 1)) and len(ranks) > 1
+    return f"{ranks[0]} to {ranks[-1]}" if whole else ", ".join(map(str, ranks))

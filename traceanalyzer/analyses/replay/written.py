@@ -1,0 +1,69 @@
+"""Changes as people write them: `rank 7=peers`, `host none`, `operator aten::mm=2x`."""
+
+import re
+
+from traceanalyzer.analyses.replay.change import NAMED, PARTS, WORDS, Change
+from traceanalyzer.errors import UsageError
+
+_FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
+
+_WITHOUT_FACTOR = ("waits", "sync")
+
+_MOST = 1_000_000
+
+
+def read_change(text: str) -> Change:
+    """The change that a text of a part and what becomes of it names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    part, _, rest = text.strip().partition(" ")
+    return change_of(part, rest.strip())
+
+
+def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Change:
+    """`WHAT`, `RANKS=WHAT` or `NAME=WHAT` of a part; `WHAT` is a word of the part or a factor of speed such as `2x`.
+
+    Raises:
+        UsageError: the part or the text is something else.
+    """
+    if part not in PARTS:
+        raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
+    where, equals, what = text.rpartition("=")
+    if not equals and (part in NAMED or part == "rank"):
+        raise UsageError(f"{part} {text!r}: say which, such as {part} {'7=peers' if part == 'rank' else 'NAME=2x'}")
+    is_named = part in NAMED
+    return Change(
+        part,
+        _becomes(part, what.strip()),
+        ranks=numbers(where) if equals and not is_named else None,
+        steps=steps,
+        name=where.strip() if is_named else None,
+    )
+
+
+def numbers(text: str) -> frozenset[int]:
+    """`0,2-3` as a set.
+
+    Raises:
+        UsageError: the text is something else.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last >= _MOST:
+            raise UsageError(f"{text!r}: write numbers and ranges such as 0,2-3")
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+def _becomes(part: str, what: str) -> float | str:
+    factor = _FACTOR.fullmatch(what)
+    if factor and float(factor[1]) > 0 and part not in _WITHOUT_FACTOR:
+        return 1 / float(factor[1])
+    if what not in WORDS[part]:
+        words = [*WORDS[part], *(() if part in _WITHOUT_FACTOR else ("a factor of speed such as 2x",))]
+        raise UsageError(f"{part} cannot become {what!r}; write {' or '.join(words)}")
+    return WORDS[part][what]

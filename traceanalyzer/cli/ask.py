@@ -1,0 +1,147 @@
+"""`analyze-traces summary`, `findings`, `table` …: one question, answered in words or as JSON; and `mcp`."""
+
+from collections.abc import Iterator
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer.agents.questions import QUESTIONS
+from traceanalyzer.cli.options import PLACE
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from traceanalyzer.agents.answer import Answer
+
+
+class Question(click.Command):
+    """A command whose arguments are the parameters of a question, read when it is first looked at."""
+
+    def __init__(self, name: str) -> None:
+        settings = {"help_option_names": ["-h", "--help"]}
+        super().__init__(name, callback=self._asked, help=QUESTIONS[name], context_settings=settings)
+        self._is_known = False
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Arguments and options, from the question's own signature."""
+        self._learn()
+        return super().get_params(ctx)
+
+    def _learn(self) -> None:
+        if self._is_known:
+            return
+        from traceanalyzer.agents.verbs import parameters
+
+        assert self.name is not None
+        self.params = [*map(_parameter, parameters(self.name)), _JSON, _JOBS]
+        self._is_known = True
+
+    def _asked(self, as_json: bool, jobs: int | None, **given: Any) -> None:
+        from traceanalyzer.agents.verbs import ask
+        from traceanalyzer.agents.workspace import Workspace
+
+        assert self.name is not None
+        answer = ask(Workspace((Path("/"), Path.cwd()), jobs), self.name, **given)
+        if as_json:
+            click.echo(answer.text())
+        else:
+            _show(answer)
+
+
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, with what every column means.")
+
+_JOBS = click.Option(["--jobs"], type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+
+
+def _parameter(one: Parameter) -> click.Parameter:
+    """What has no default is an argument, the rest are options."""
+    of_int = one.annotation in (int, int | None)
+    kind = click.INT if of_int else click.STRING
+    if one.default is Parameter.empty:
+        return click.Argument([one.name], type=kind)
+    is_list = one.default == ()
+    return click.Option([f"--{one.name}"], type=kind, multiple=is_list, default=None if is_list else one.default)
+
+
+def _show(answer: "Answer") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    for sentence in (*answer.said, *([f"{answer.status.replace('_', ' ')}: {answer.why}"] if answer.why else [])):
+        console.print(escape(sentence), highlight=False)
+    if answer.rows:
+        console.print(_table(answer, console.width))
+    for note in _ends(answer):
+        console.print(escape(note), highlight=False, style="dim")
+
+
+def _table(answer: "Answer", width: int) -> "Table":
+    """As many columns as fit, in their order; the rest are in `--json`."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    names = [name for name in dict.fromkeys(name for row in answer.rows for name in row) if name not in _FOR_PROGRAMS]
+    cells = {name: [_cell(name, row.get(name)) for row in answer.rows] for name in names}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+    left_out = []
+    for name in names:
+        needed = min(_WIDEST, max(len(name), *map(len, cells[name]))) + 3
+        if width < needed and table.columns:
+            left_out.append(name)
+            continue
+        width -= needed
+        table.add_column(escape(name), overflow="ellipsis", max_width=_WIDEST, no_wrap=name != "title")
+    shown = [name for name in names if name not in left_out]
+    for row in zip(*(cells[name] for name in shown), strict=True):
+        table.add_row(*map(escape, row))
+    if left_out:
+        table.caption = f"--json has {', '.join(left_out)} too"
+    return table
+
+
+_FOR_PROGRAMS = ("id", "start_ns", "end_ns", "evidence", "also", "caveat", "recommendation")
+"""Shown by `--json` alone."""
+
+_WIDEST = 60
+
+
+def _ends(answer: "Answer") -> Iterator[str]:
+    if answer.cursor is not None:
+        yield f"{answer.total_rows} rows in all: --cursor {answer.cursor} for those that follow"
+    for note in answer.notes:
+        yield f"Note: {note}"
+
+
+def _cell(name: str, value: Any) -> str:
+    from traceanalyzer import quantities
+    from traceanalyzer.analyses import column_named
+    from traceanalyzer.columns import Written
+    from traceanalyzer.names import short_name
+
+    if value is None:
+        return ""
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return quantities.text(value, column_named(name).unit)
+    return short_name(str(value)) if column_named(name).written is Written.KERNEL else str(value)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--root", "roots", type=PLACE, multiple=True, metavar="FOLDER",
+              help="Folder that may be read; repeatable (default: the current one).")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
+    """Serve the questions to assistants over MCP (standard input and output).
+
+    Reads traces below the roots only and writes nothing. Needs the extra: pip install 'traceanalyzer[agents]'.
+    """
+    from traceanalyzer.agents.server import server
+    from traceanalyzer.agents.workspace import Workspace
+
+    server(Workspace(roots or (Path.cwd(),), jobs)).run()
+
+
+COMMANDS = (*map(Question, QUESTIONS), mcp)

@@ -1,0 +1,16 @@
+"""The command's exit codes."""
+
+DONE = 0
+
+GATE_FAILED = 1
+"""A condition of `--fail-on` holds, or its figure is not there."""
+
+USAGE_OR_INPUT = 2
+
+PARTIAL = 3
+"""A report was written, but a bug of ours kept parts of it from being computed: its notes name them."""
+
+BUG = 70
+"""Nothing was written, because of a bug of ours."""
+
+INTERRUPTED = 130

@@ -1,0 +1,112 @@
+"""`analyze-traces what-if`: how long a step would take if something were different."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
+from traceanalyzer.cli.report import progress
+from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.replay.change import Change
+
+_PARTS: Mapping[str, str] = {
+    "host": "The hosts' work: none, fastest, peers, or 2x; of some ranks 3=none.",
+    "data": "Data loading: ready, or 2x.",
+    "compute": "Compute kernels: alone (as without communication beside them), peers, or 2x.",
+    "copy": "Copies: free, peers, or 2x.",
+    "comm": "Transfers: free, hidden, or 2x.",
+    "waits": "Waiting for other ranks: none.",
+    "sync": "Blocking of the host until the GPU is done: none.",
+}
+
+_NAMED: Mapping[str, str] = {
+    "operator": "What an operator launches, such as aten::mm=2x.",
+    "kernel": "Kernels whose name contains a text, such as flash=2x.",
+    "collective": "Transfers of a collective, such as all_reduce=2x.",
+}
+
+
+def _changes(function: Any) -> Any:
+    for name, text in reversed(list(_NAMED.items())):
+        function = click.option(f"--{name}", f"change_{name}", multiple=True, metavar="NAME=WHAT", help=text)(function)
+    for name, text in reversed(list(_PARTS.items())):
+        function = click.option(f"--{name}", f"change_{name}", multiple=True, metavar="[RANKS=]WHAT", help=text)(
+            function
+        )
+    return click.option(
+        "--rank", "change_rank", multiple=True, metavar="RANKS=WHAT",
+        help="All that ranks do themselves, such as 7=peers, or a node's 0-7=peers.",
+    )(function)  # fmt: skip
+
+
+@click.command("what-if", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", required=False, type=PLACE)
+@_changes
+@click.option("--in-steps", metavar="LIST", help="Change only these steps, such as 3,5-7.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@input_options
+@talk_options
+def what_if(folder: Path | None, **options: Any) -> None:
+    """Replay the recorded job with changes, and say how long a step then takes.
+
+    Every change is WHAT becomes of a part of the job: none, free, ready, peers (as on the ranks that do the same),
+    fastest, or a factor of speed such as 2x. Changes are made together; docs/replay.md says what each one is, and how
+    far to trust it.
+
+    \b
+    Examples:
+      analyze-traces what-if profile/ddp --rank 1=peers
+      analyze-traces what-if profile/ddp --host none --comm free
+      analyze-traces what-if profile/ddp --operator aten::mm=2x --json
+      analyze-traces what-if profile/ddp --kind compute=1.5x
+    """  # noqa: D301 - click wants the character itself
+    from rich.console import Console
+    from rich.markup import escape
+
+    from traceanalyzer.analyses.replay.answer import answer
+    from traceanalyzer.analyses.replay.replay import Replay
+    from traceanalyzer.scale import summarise
+
+    changes = list(changes_of(options))
+    console = Console(quiet=options["quiet"])
+    found, _ = find_traces(folder, options["trace_dir"], options["trace_files"])
+    run = found.runs[-1]
+    with progress(console, len(run.captures)) as advance:
+        load = load_options(options)
+        summary = summarise(found, run, load, names=("replay",), jobs=options["jobs"], progress=advance)
+    replay = summary.results["replay"]
+    assert isinstance(replay, Replay)
+    given = answer(replay, changes)
+    if options["as_json"]:
+        click.echo(json.dumps(given.to_dict(), indent=2))
+        return
+    console.print(f"[bold]{escape(', '.join(map(str, given.changes)))}[/]", highlight=False)
+    for line in given.lines():
+        console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
+    """The changes that the options ask for; `--kind compute=2x` too, which is taken from the rules of names.
+
+    Raises:
+        UsageError: one makes no sense.
+    """
+    from traceanalyzer.analyses.replay.change import PARTS
+    from traceanalyzer.analyses.replay.written import change_of, numbers
+
+    steps = numbers(options["in_steps"]) if options["in_steps"] else None
+    rules = []
+    for part in PARTS:
+        yield from (change_of(part, text, steps) for text in options[f"change_{part}"])
+    for text in options["kinds"]:
+        kind, _, what = text.partition("=")
+        try:
+            yield change_of(kind, what, steps)
+        except UsageError:
+            rules.append(text)
+    options["kinds"] = tuple(rules)

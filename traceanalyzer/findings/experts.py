@@ -1,0 +1,62 @@
+"""A rule about experts that get more tokens than others: what even ones would save at most."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.findings.basis import Basis, about, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+
+UNEVEN = 1.1
+"""Largest load over mean."""
+
+LEAST_SAVED_PCT = 2.0
+
+_EVIDENCE = [
+    "place", "direction", "hot_rank", "max_load_bytes", "mean_load_bytes", "longest_ns", "transfer_at_least_ns",
+    "wait_at_least_ns", "wait_at_most_ns", "saved_transfer_ns", "saved_compute_ns",
+]  # fmt: skip
+
+
+def uneven_experts(
+    expert_layers: Result, headline: Result, steps: Result, *, least_saved_pct: float = LEAST_SAVED_PCT
+) -> list[Finding]:
+    """Dispatches load a rank over a tenth more than the mean, and even ones would save at least 2 % of a step."""
+    frame = expert_layers.to_frame()
+    if frame.empty or not len(headline):
+        return []
+    step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
+    groups = [own for _, own in frame.groupby(["group", "group_ranks"])]
+    found = [_finding(own, step_ns) for own in groups if _is_uneven(own)]
+    return [each for each in found if each.gain_ns is not None and 100 * each.gain_ns >= least_saved_pct * step_ns]
+
+
+def _is_uneven(own: pd.DataFrame) -> bool:
+    dispatches = own[own["direction"] == DISPATCH]
+    return bool((dispatches["load_max_over_mean"] >= UNEVEN).any())
+
+
+def _finding(own: pd.DataFrame, step_ns: float) -> Finding:
+    dispatches = own[own["direction"] == DISPATCH]
+    uneven = dispatches[(dispatches["load_max_over_mean"] >= UNEVEN).fillna(value=False)]
+    hot = int(uneven["hot_rank"].mode().iloc[0])
+    times = uneven.loc[uneven["hot_rank"] == hot, "load_max_over_mean"].astype("float64").mean()
+    compute_ns = int(own["saved_compute_ns"].fillna(0).sum())
+    saved_ns = int(own["saved_transfer_ns"].sum()) + compute_ns
+    count = int((uneven["hot_rank"] == hot).sum())
+    which = f"{count} of {len(dispatches)} dispatches" if count < len(dispatches) else f"the {count} dispatches"
+    return Finding(
+        rule="uneven_experts",
+        severity=severity(100 * saved_ns / step_ns),
+        title=f"Rank {hot}'s experts get {times:.2f} times the mean rank's tokens in {which} of a step; even ones "
+        f"would save at most {milliseconds(saved_ns)}, {milliseconds(compute_ns)} of it experts' compute.",
+        evidence=plain(own[_EVIDENCE].head(12)),
+        recommendation="Even out what the router sends: balancing loss, capacity factor, another placement of the "
+        "experts, copies of the experts that are asked for most.",
+        caveat="At most: as if every rank computed and moved as much as the mean rank, and nothing else stood in "
+        "the way.",
+        gain_ns=saved_ns,
+        ranks=(hot,),
+        table="expert_layers",
+        part_of=about("uneven compute", hot),
+    )

@@ -1,0 +1,59 @@
+"""Rules about work that the CPU does itself while the GPU has nothing to do."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.thread_roles import MAIN
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.names import short_name
+
+CPU_WORK_PCT = 10.0
+"""Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""
+
+_OPTIMIZER = (
+    "Keep the optimizer's state on the GPU, or use one that is fast on the CPU (foreach or fused=True); with "
+    "offloading, update what is ready while backward still runs."
+)
+
+_OTHER = "Move it to another thread, or launch the next GPU work before it."
+
+
+def cpu_work(
+    headline: Result, steps: Result, host_work: Result, *, cpu_work_pct: float = CPU_WORK_PCT
+) -> list[Finding]:
+    """The main thread is in one range or operator that starts no GPU work while the GPU idles: over 10 % of a step.
+
+    Loading of data has a rule of its own.
+    """
+    if not len(headline) or not len(host_work):
+        return []
+    basis = Basis.of(headline, steps)
+    table = host_work.to_frame()
+    is_data = table["name"].map(host_names.is_data)
+    table = table[~is_data & (table["role"] == MAIN) & (table["launches"] == 0) & table["idle_per_step_ns"].notna()]
+    window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
+    table = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
+    held = table[(table["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
+    return [_finding(own, basis) for _, own in held.groupby("name", sort=False)]
+
+
+def _finding(own: pd.DataFrame, basis: Basis) -> Finding:
+    """One name, on the rank where it costs most; on how many others it does too is said."""
+    row = own.iloc[0]
+    name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
+    others = own["rank"].nunique() - 1
+    also = f"; the same on {others} other rank{'s' if others > 1 else ''}" if others else ""
+    return Finding(
+        rule="cpu_work",
+        severity=severity(float(row["share_pct"])),
+        title=f"Rank {rank}'s CPU is in {short_name(name)} for {milliseconds(float(row['host_per_step_ns']))} a step "
+        f"and starts no GPU work there: the GPU idles {milliseconds(idle_ns)} of it, {row['share_pct']:.0f} % "
+        f"{basis.of_a_step}{also}.",
+        evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
+        recommendation=_OPTIMIZER if host_names.phase(name) == "optimizer" else _OTHER,
+        caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
+        gain_ns=round(idle_ns),
+        table="host_work",
+    )

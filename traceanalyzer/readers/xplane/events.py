@@ -1,0 +1,95 @@
+"""Events of a plane's lines as a table: times in ns, names, and the stats that are used."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+_PS_A_NS = 1000
+
+STATS = (
+    "correlation_id", "hlo_op", "hlo_module", "program_id", "kernel_details", "memcpy_details", "memset_details",
+    "step_num", "device_id",
+)  # fmt: skip
+
+_COLUMNS = ("name", "line", "start_ns", "end_ns", *STATS)
+
+
+def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.DataFrame:
+    """The events of the lines whose name is wanted; a stat that an event has not is `None`.
+
+    Times are picoseconds from the line's start: start and end are each rounded to the nanosecond once.
+    """
+    names = {entry.key: _event_name(entry.value) for entry in plane.event_metadata}
+    shared = _shared_stats(plane)
+    keys = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+    used = {key: name for key, name in keys.items() if name in STATS}
+    rows = [
+        (
+            names.get(event.metadata_id, ""),
+            line.id,
+            line.timestamp_ns + offset_ns,
+            event.offset_ps,
+            event.duration_ps,
+            shared.get(event.metadata_id, {}) | _stats(event.stats, used, keys),
+        )
+        for line in plane.lines
+        if wanted(line.name)
+        for event in line.events
+    ]
+    return _table(rows)
+
+
+def stats_of(plane: Any) -> dict[str, Any]:
+    """The plane's own stats, by name."""
+    keys = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+    return _stats(plane.stats, keys, keys)
+
+
+def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    if not rows:
+        return pd.DataFrame({name: pd.Series(dtype="object") for name in _COLUMNS})
+    name, line, base, offset, duration, stats = zip(*rows, strict=True)
+    first, length = np.array(offset, dtype=np.int64), np.maximum(np.array(duration, dtype=np.int64), 0)
+    start_ns = np.array(base, dtype=np.int64)
+    table = {
+        "name": list(name),
+        "line": np.array(line, dtype=np.int64),
+        "start_ns": start_ns + _rounded(first),
+        "end_ns": start_ns + _rounded(first + length),
+    }
+    return pd.DataFrame(table | {key: pd.Series([one.get(key) for one in stats], dtype="object") for key in STATS})
+
+
+def _rounded(time_ps: np.ndarray) -> np.ndarray:
+    rounded: np.ndarray = (time_ps + _PS_A_NS // 2) // _PS_A_NS
+    return rounded
+
+
+def _shared_stats(plane: Any) -> dict[int, dict[str, Any]]:
+    """Stats that all events of one name share."""
+    keys = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+    used = {key: name for key, name in keys.items() if name in STATS}
+    return {entry.key: _stats(entry.value.stats, used, keys) for entry in plane.event_metadata if entry.value.stats}
+
+
+def _stats(stats: Iterable[Any], used: Mapping[int, str], texts: Mapping[int, str]) -> dict[str, Any]:
+    return {used[stat.metadata_id]: _value(stat, texts) for stat in stats if stat.metadata_id in used}
+
+
+def _value(stat: Any, texts: Mapping[int, str]) -> Any:
+    for field in ("uint64_value", "int64_value", "double_value"):
+        if stat.HasField(field):
+            return getattr(stat, field)
+    if stat.HasField("ref_value"):
+        return texts.get(stat.ref_value)
+    return _text(stat.str_value) if stat.HasField("str_value") else None
+
+
+def _event_name(metadata: Any) -> str:
+    return _text(metadata.display_name or metadata.name).removesuffix(".kd")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")

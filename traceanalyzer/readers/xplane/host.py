@@ -1,0 +1,93 @@
+"""What the host plane holds: API calls, the HLO operations and modules that they launch, steps, ranges, frames."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.readers.xplane.events import events
+from traceanalyzer.schema import XLA_MODULES
+
+STEP_DOMAIN, MODULE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "host"
+
+_API = re.compile(r"^(?:cuda[A-Z]|cu[A-Z]|hip[A-Z])")
+
+_FRAME = re.compile(r"^\$(?P<file>.+?):(?P<line>\d+) (?P<function>.+)$")
+
+
+def read_host(planes: list[tuple[Any, int]]) -> pd.DataFrame:
+    """All events of the host's threads, given planes and their offsets in ns; `line` is the thread."""
+    tables = [events(plane, lambda _: True, offset_ns) for plane, offset_ns in planes]
+    found = pd.concat(tables, ignore_index=True) if tables else events_of_none()
+    correlation = pd.to_numeric(found["correlation_id"], errors="coerce").fillna(-1).astype("int64")
+    return found.assign(
+        name=found["name"].astype("object"), thread=found["line"].astype("int64"), correlation=correlation
+    )
+
+
+def events_of_none() -> pd.DataFrame:
+    """The table of no events."""
+    return pd.DataFrame({name: [] for name in ("name", "line", "start_ns", "end_ns", "correlation_id", "step_num")})
+
+
+def api_calls(host: pd.DataFrame) -> pd.DataFrame:
+    """CUDA's and HIP's calls."""
+    return host[_named(host, _API)][["start_ns", "end_ns", "name", "thread", "correlation"]]
+
+
+def frames(host: pd.DataFrame) -> pd.DataFrame:
+    """Python frames, as PyTorch writes them: `file.py(12): function`."""
+    own = host[_named(host, _FRAME)]
+    names = own["name"].str.replace(_FRAME, r"\g<file>(\g<line>): \g<function>", regex=True)
+    return own[["start_ns", "end_ns", "thread"]].assign(name=names)
+
+
+def ranges(host: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """Annotated steps (`StepTraceAnnotation`, by their number), else runs of modules; and all else that has a name."""
+    other = host[~_named(host, _API) & ~_named(host, _FRAME) & (host["name"] != "").to_numpy()]
+    number = pd.to_numeric(other["step_num"], errors="coerce").astype("Int64")
+    steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN)
+    modules = _modules(launches).assign(domain=MODULE_DOMAIN)
+    rest = other[number.isna()].assign(domain=HOST_DOMAIN)
+    parts = [part for part in (steps, modules, rest) if len(part)]
+    columns = ["start_ns", "end_ns", "name", "thread", "domain"]
+    return pd.concat([part[columns] for part in parts]) if parts else pd.DataFrame(columns=columns)
+
+
+def launches(calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """API calls that launched an operation with an HLO instruction, in order of thread and time, with that."""
+    known = ops[ops["hlo_op"].notna() & (ops["correlation"] > 0)].drop_duplicates("correlation")
+    joined = calls.merge(known[["correlation", "hlo_op", "hlo_module", "program_id"]], on="correlation")
+    return joined.sort_values(["thread", "start_ns"], ignore_index=True)
+
+
+def host_ops(launched: pd.DataFrame) -> pd.DataFrame:
+    """HLO operations as operators: neighbouring launches of one instruction on one thread."""
+    if launched.empty:
+        return pd.DataFrame()
+    keys = launched[["thread", "hlo_op", "hlo_module"]]
+    run = (keys != keys.shift()).any(axis=1).cumsum()
+    groups = launched.groupby(run, sort=False)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    return spans.assign(name=groups["hlo_op"].first()).reset_index(drop=True)
+
+
+def _modules(launched: pd.DataFrame) -> pd.DataFrame:
+    """Runs of a module on a thread: one begins where the module changes, or launches its first instruction again."""
+    held = launched[launched["hlo_module"].notna()]
+    if held.empty:
+        return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
+    keys = held[["thread", "hlo_module", "program_id"]].astype("object")
+    is_other = (keys != keys.shift()).any(axis=1)
+    first = held.groupby(["thread", "hlo_module"], sort=False)["hlo_op"].transform("first")
+    is_again = (held["hlo_op"] == first) & (held["hlo_op"] != held["hlo_op"].shift())
+    groups = held.groupby((is_other | is_again).cumsum(), sort=False)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    return spans.assign(name=groups["hlo_module"].first()).reset_index(drop=True)
+
+
+def _named(host: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
+    names = host["name"]
+    mask: np.ndarray = names.isin([name for name in names.unique() if pattern.match(name)]).to_numpy(dtype=bool)
+    return mask
