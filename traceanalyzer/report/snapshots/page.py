@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from traceanalyzer import __version__
+from traceanalyzer import __version__, quantities
 from traceanalyzer.report import assets
-from traceanalyzer.report.words import quantities
 from traceanalyzer.snapshots import Examined, sentences
 
 SCRIPTS = ("page.js", "tables.js")
