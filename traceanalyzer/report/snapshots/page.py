@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from traceanalyzer import __version__, quantities
+from traceanalyzer.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.snapshots import Examined, sentences
 
@@ -74,8 +75,8 @@ def _picture(one: Examined) -> dict[str, Any] | None:
         "reserved": _path(slot, table["reserved_bytes"].to_numpy(), top),
         "peak_x": round(_WIDTH * (int(times[one.peak_at]) - int(times[0])) / span, 1),
         "peak_y": round(_HEIGHT * (1 - one.peak_bytes / top), 1),
-        "top": quantities.text(top, "_bytes"),
-        "span": quantities.text(span, "_ns"),
+        "top": quantities.text(top, Unit.BYTES),
+        "span": quantities.text(span, Unit.NS),
         "width": _WIDTH,
         "height": _HEIGHT,
     }
