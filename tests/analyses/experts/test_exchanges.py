@@ -110,7 +110,9 @@ def test_until_the_first_other_rank_comes_nothing_moves():
 
 
 def test_a_capture_of_uneven_experts():
-    results = run(sample("moe").ranks, ["exchanges", "exchange_sends", "expert_layers", "headline", "steps"])
+    results = run(
+        sample("moe").ranks, ["exchanges", "exchange_sends", "expert_layers", "headline", "steps", "episodes"]
+    )
     frame = results["exchange_sends"].to_frame().query("direction == 'dispatch'")
     # 6,144 and 2,048 rows of 2,048 bf16 from rank 0; 5,120 and 3,072 from rank 1; six dispatches in each of three steps.
     rows = frame.set_index(["rank", "peer"])["size_bytes"] / (18 * 2_048 * 2)
