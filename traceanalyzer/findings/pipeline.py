@@ -155,7 +155,7 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Fin
         "may be limited by memory instead.",
         gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
-        gain_is_bound=gain is None,
+        gain_is_bound=gain is None or gain.is_bound,
         table="pipeline",
         about=pipeline_name(row["pipeline"]),
     )

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
-from traceanalyzer.analyses.replay.replay import BOUND_PCT, Replay, gain_of, gains_of
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",
@@ -55,8 +55,7 @@ def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
 def _gain(row: Mapping[str, Any], replayed: Any) -> tuple[Any, Any, bool]:
     if replayed is None:
         return row["bound_ns"], pd.NA, True
-    is_far = 100 * replayed.error_ns > BOUND_PCT * replayed.before_ns
-    return replayed.gain_ns, replayed.error_ns, is_far
+    return replayed.gain_ns, replayed.error_ns, replayed.is_bound
 
 
 def _changes(row: Mapping[str, Any], found: pd.DataFrame) -> tuple[Change, ...]:

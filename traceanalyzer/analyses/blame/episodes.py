@@ -80,7 +80,7 @@ class Episodes(Result):
             "By how much the replay without a change misses the recording; absent without a replay.", adds=Adds.DERIVED
         ),
         "gain_is_bound": Column.flag(
-            "The gain is the most that can be won: no replay, or one that is over 3 % off the recording."
+            "The gain is the most that can be won: no replay, or one that leaves over 3 % of a step unexplained."
         ),
         "bound_ns": Column.time(
             "The longest own step less the longest without the excess, over the complete steps.", adds=Adds.DERIVED
