@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from traceanalyzer import quantities
+from traceanalyzer import quantities, vocabulary
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
@@ -101,8 +101,9 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "chart": charts.add,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
+        "vocabulary": vocabulary.by_key(),
         "scripts": assets.scripts(),
-        "style": Markup(assets.read("styles/report.css")),  # noqa: S704 - our own file
+        "style": Markup(assets.style()),  # noqa: S704 - our own file
     }
 
 
