@@ -80,11 +80,11 @@ def step(module: str = "jit_train_step") -> list[Event]:
     ]  # fmt: skip
 
 
-def write(path: Path, gpus: int = 2, steps: Sequence[Event] = ()) -> Path:
+def write(path: Path, gpus: int = 2, steps: Sequence[Event] = (), api_plane: str = "") -> Path:
     """A process with GPUs that run the same two steps, each launched by a thread of its own."""
     space = messages.space()
     add_module(space, "jit_train_step(3)", [("all-reduce-start.2", "all-reduce-start", [1024, 8], [[0, 1]])])
-    threads = {}
+    threads, apis = {}, {}
     for number in range(gpus):
         moved = [(n, s, d, stats | {"correlation_id": stats["correlation_id"] + 10 * number})
                  for n, s, d, stats in step()]  # fmt: skip
@@ -92,8 +92,11 @@ def write(path: Path, gpus: int = 2, steps: Sequence[Event] = ()) -> Path:
         lines = {f"Stream #{7 + number}(Compute,MemcpyH2D)": [*moved, copy], "XLA Ops": moved}
         add_plane(space, f"/device:GPU:{number}", lines)
         calls = [launch(50 * i, i + 10 * number) for i in range(1, 5)]
-        threads[f"Host Threads/{number + 1}"] = [*calls, *(steps if not number else ())]
+        threads[f"Host Threads/{number + 1}"] = [*(() if api_plane else calls), *(steps if not number else ())]
+        apis[f"Host Threads/{number + 1}"] = calls
     add_plane(space, "/host:CPU", threads)
+    if api_plane:
+        add_plane(space, api_plane, apis)
     add_plane(space, "Task Environment", {}, profile_start_time=EPOCH_NS, profile_stop_time=EPOCH_NS + 1000)
     path.write_bytes(space.SerializeToString())
     return path

@@ -109,24 +109,21 @@ def _repeated(trace: RankTrace) -> pd.DataFrame:
 
 def _most_launching(trace: RankTrace, outer: pd.DataFrame) -> pd.DataFrame:
     """Of ranges that repeat on a thread, the name that launches most; empty where that is not enough."""
-    places = outer.groupby(["thread", "name"], observed=True).size()
-    candidates = places.index[places >= LEAST_TIMES]
-    shares = {}
-    for thread, name in candidates:
-        own = outer[(outer["thread"] == thread) & (outer["name"] == name)]
-        shares[thread, name] = _share_launched(trace, own)
-    best = max(shares, key=shares.__getitem__, default=None)
-    if best is None or shares[best] < LEAST_SHARE:
+    launched_ns, all_ns = _launched_ns(trace, outer)
+    places = outer.assign(launched_ns=launched_ns).groupby(["thread", "name"], observed=True)["launched_ns"]
+    totals = places.sum()[places.size() >= LEAST_TIMES]
+    if totals.empty or totals.max() < LEAST_SHARE * all_ns or not all_ns:
         return outer.iloc[:0]
-    return outer[(outer["thread"] == best[0]) & (outer["name"] == best[1])].reset_index(drop=True)
+    thread, name = totals.idxmax()
+    return outer[(outer["thread"] == thread) & (outer["name"] == name)].reset_index(drop=True)
 
 
-def _share_launched(trace: RankTrace, ranges: pd.DataFrame) -> float:
-    """Of the GPU time with a known launch, what was launched in the ranges, on whatever thread."""
+def _launched_ns(trace: RankTrace, ranges: pd.DataFrame) -> tuple[np.ndarray, int]:
+    """GPU time launched in each range, on whatever thread; and all GPU time with a known launch."""
     ops = trace.gpu_ops[trace.gpu_ops["launch"] != NONE]
-    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     called = trace.api_calls["start_ns"].to_numpy()[ops["launch"].to_numpy()]
-    starts, ends = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
-    row = np.searchsorted(starts, called, side="right") - 1
-    inside = (row >= 0) & (called < ends[row])
-    return float(length[inside].sum()) / max(int(length.sum()), 1)
+    order = np.argsort(called, kind="stable")
+    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[order]
+    before = np.concatenate([[0], np.cumsum(length)])
+    first, past = (np.searchsorted(called[order], ranges[name].to_numpy()) for name in ("start_ns", "end_ns"))
+    return before[past] - before[first], int(before[-1])

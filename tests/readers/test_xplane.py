@@ -52,6 +52,12 @@ def test_hlo_operations_are_operators_of_the_thread_that_launches_for_the_gpu(tr
         assert trace.api_calls["thread"].unique().tolist() == [trace.rank + 1]
 
 
+@pytest.mark.parametrize("plane", ["/host:CUPTI", "/host:ROCTRACER"])
+def test_api_calls_may_have_a_plane_of_their_own(tmp_path, plane):
+    trace = read(build.write(tmp_path / "a.xplane.pb", api_plane=plane))[0]
+    assert trace.gpu_ops["launch"].tolist() == [0, 1, 2, 3, -1]
+
+
 def test_a_module_that_begins_again_is_another_run(traces):
     ranges = traces[0].ranges
     assert ranges["name"].tolist() == ["jit_train_step"] * 2

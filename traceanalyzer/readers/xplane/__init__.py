@@ -24,7 +24,8 @@ _GPU_PLANE = re.compile(r"^/device:GPU:(\d+)")
 
 _OTHER_DEVICE = re.compile(r"^/device:(?!CUSTOM)(\w+):\d+")
 
-_HOST_PLANE = "/host:CPU"
+_HOST_PLANES = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
+"""Threads and what runs on them; files that the profiler did not finish keep API calls apart."""
 
 _EPOCH_LEAST_NS = 10**18
 """A line whose times begin later is in times of day already."""
@@ -56,8 +57,8 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     devices = {number: ops.reset_index(drop=True) for number, ops in devices.items() if len(ops)}
     if not devices:
         raise NotATraceError(f"{path}: no GPU operations; profile with host_tracer_level ≥ 1 and device tracing on")
-    own = [plane for plane in space.planes if plane.name == _HOST_PLANE]
-    host = host_tables.read_host(own, _offset_ns(own[0], start_ns) if own else 0)
+    own = [(plane, _offset_ns(plane, start_ns)) for plane in space.planes if plane.name in _HOST_PLANES]
+    host = host_tables.read_host(own)
     known = _collectives(space)
     all_ops = pd.concat(devices.values())
     calls = host_tables.api_calls(host)

@@ -16,9 +16,9 @@ _API = re.compile(r"^(?:cuda[A-Z]|cu[A-Z]|hip[A-Z])")
 _FRAME = re.compile(r"^\$(?P<file>.+?):(?P<line>\d+) (?P<function>.+)$")
 
 
-def read_host(planes: list[Any], offset_ns: int) -> pd.DataFrame:
-    """All events of the host's threads; `line` is the thread."""
-    tables = [events(plane, lambda _: True, offset_ns) for plane in planes]
+def read_host(planes: list[tuple[Any, int]]) -> pd.DataFrame:
+    """All events of the host's threads, given planes and their offsets in ns; `line` is the thread."""
+    tables = [events(plane, lambda _: True, offset_ns) for plane, offset_ns in planes]
     found = pd.concat(tables, ignore_index=True) if tables else events_of_none()
     correlation = pd.to_numeric(found["correlation_id"], errors="coerce").fillna(-1).astype("int64")
     return found.assign(
