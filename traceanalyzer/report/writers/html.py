@@ -1,5 +1,6 @@
 """The report as one HTML page that needs no network."""
 
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -101,7 +102,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "chart": charts.add,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
-        "vocabulary": vocabulary.by_key(),
+        "vocabulary": Markup(json.dumps(vocabulary.by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
         "scripts": assets.scripts(),
         "style": Markup(assets.style()),  # noqa: S704 - our own file
     }
