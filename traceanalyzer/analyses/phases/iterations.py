@@ -103,8 +103,7 @@ def told_by(name: str) -> dict[str, object] | None:
         phase = MIXED if counts["prefills"] and counts["decodes"] else PREFILL if counts["prefills"] else DECODE
         return {"phase": phase, **counts}
     phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
-    counts = _of_sglang(name, phase)
-    return {"phase": phase, **dict.fromkeys(_COUNTS), **counts} if phase else None
+    return {"phase": phase, **dict.fromkeys(_COUNTS), **_of_sglang(name, phase)} if phase else None
 
 
 def _of_sglang(name: str, phase: str) -> dict[str, int | None]:

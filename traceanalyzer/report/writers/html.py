@@ -134,10 +134,8 @@ def _head(report: Report) -> list[str]:
 
 def _of_the_host(report: Report, ranks: int) -> list[str]:
     steps = report.results["host_work"].to_frame()["steps"].dropna()
-    return [
-        f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work",
-        _captured(int(steps.max()) if len(steps) else 0, int(steps.max()) if len(steps) else 0),
-    ]
+    most = int(steps.max()) if len(steps) else 0
+    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", _captured(most, most)]
 
 
 def _captured(steps: int, complete: int) -> str:
