@@ -134,16 +134,15 @@ def _head(report: Report) -> list[str]:
 
 def _of_the_host(report: Report, ranks: int) -> list[str]:
     steps = report.results["host_work"].to_frame()["steps"].dropna()
-    return [
-        f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work",
-        f"{steps.max()} steps" if len(steps) else "no steps marked",
-    ]
+    most = int(steps.max()) if len(steps) else 0
+    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", _captured(most, most)]
 
 
 def _captured(steps: int, complete: int) -> str:
     if not steps:
         return "no steps marked"
-    return f"{steps} steps captured{f', {complete} complete' if complete != steps else ''}"
+    what = "1 step" if steps == 1 else f"{steps} steps"
+    return f"{what} captured{f', {complete} complete' if complete != steps else ''}"
 
 
 def _versions(texts: list[str]) -> list[str]:
