@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.vocabulary import DATA
 
 LEAST_ALONE = 3
 """So many runs of a kernel without communication beside it tell its own speed."""
@@ -123,7 +124,7 @@ def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> 
     elif change.to == FASTEST:
         after = peers.fastest_host(rank)
     elif change.part == "data":
-        spent = host["data_ns"].to_numpy()
+        spent = host[DATA.column].to_numpy()
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
     else:
         after = np.round(before * float(change.to)).astype(np.int64)
