@@ -79,3 +79,12 @@ def test_a_trace_without_replays_stays_as_it_is(tmp_path):
     traces = loaded(tmp_path, capture(), [launch(10, 1), kernel(20, 5, correlation=1)])
     assert not traces.ranks[0].meta.notes
     assert traces.ranks[0].gpu_ops["captured_ns"].isna().all()
+
+
+@pytest.mark.parametrize("folder", ["capture_traces", "."])
+def test_a_capture_is_no_run_of_its_own_beside_the_replay(tmp_path, folder):
+    loaded(tmp_path, capture(), replay(2000, 7), folder=folder)
+    traces = ta.load(tmp_path)
+    assert set(gpu_ns(traces)) == {"my::op_0", "my::op_1", "my::op_2"}
+    assert not traces.notes
+    assert not traces.skipped

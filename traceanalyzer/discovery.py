@@ -20,6 +20,7 @@ from traceanalyzer.clustering import (
     runs_of,
 )
 from traceanalyzer.errors import InputError, NotATraceError
+from traceanalyzer.graph_operators import is_capture
 from traceanalyzer.model import Skipped, printable
 from traceanalyzer.readers import Header, RankHint, reader_of
 
@@ -58,15 +59,21 @@ def discover(folder: Path) -> Found:
     captures, skipped = _peeked(list(_candidates(folder)))
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
-    by_folder: dict[Path, list[Capture]] = {}
+    by_folder: dict[tuple[Path, bool], list[Capture]] = {}
     for capture in _told_apart(captures, folder):
-        by_folder.setdefault(_run_folder(capture.path, folder), []).append(capture)
+        by_folder.setdefault((_run_folder(capture.path, folder), is_capture(capture.path)), []).append(capture)
     runs = [
         run
-        for place, members in by_folder.items()
+        for (place, _), members in by_folder.items()
         for run in runs_of(_with_ends(members), _name_below(place, folder), place)
     ]
-    return Found(tuple(sorted(merged(runs), key=lambda run: run.start_ns)), tuple(skipped))
+    # Traces of graphs' captures come first, so that the last run is one that replays them.
+    return Found(tuple(sorted(merged(runs), key=lambda run: (not is_of_captures(run), run.start_ns))), tuple(skipped))
+
+
+def is_of_captures(run: Run) -> bool:
+    """Whether a run is nothing but traces of the capture of CUDA graphs, which give a replay its operators."""
+    return all(is_capture(capture.path) for capture in run.captures)
 
 
 def of_files(paths: Sequence[Path]) -> Found:

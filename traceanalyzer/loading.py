@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
-from traceanalyzer.discovery import Found, discover, of_files
+from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
@@ -220,7 +220,7 @@ def notes_of(
 def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
     """Says which of several runs was taken (the newest unless another is given), and which the others are."""
     taken = taken or found.runs[-1]
-    others = [name_of(run) for run in found.runs if run is not taken]
+    others = [name_of(run) for run in found.runs if run is not taken and not is_of_captures(run)]
     if not others:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"

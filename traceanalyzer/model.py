@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.copy_engine import with_copied_collectives
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.schema import NONE, STEPS, TABLES, conform
 
@@ -181,6 +182,8 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
     frames["gpu_ops"] = frames["gpu_ops"].assign(
         launch=launch_rows(frames["gpu_ops"]["correlation"], frames["api_calls"]["correlation"])
     )
+    parts = (frames[name] for name in ("gpu_ops", "api_calls", "host_ops", "comm_args"))
+    frames["gpu_ops"] = with_copied_collectives(*parts)
     frames["stream_waits"] = _by_time(frames["stream_waits"])
     frames["stream_waits"] = frames["stream_waits"].assign(
         record=launch_rows(frames["stream_waits"]["record_correlation"], frames["api_calls"]["correlation"])

@@ -25,13 +25,15 @@ _AT_ONCE = 1 << 18
 _GZIP = b"\x1f\x8b"
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class PlainUnpickler(pickle.Unpickler):
     """Builds dict, list, tuple, set, str, bytes, int, float, bool and None; whatever names code is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """Refuses: what it would find is code."""
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only plain data is read")
 
     def persistent_load(self, pid: Any) -> Any:
+        """Refuses: it would come from elsewhere."""
         raise pickle.UnpicklingError(f"it refers to something outside itself ({type(pid).__name__})")
 
 
@@ -53,20 +55,23 @@ def read(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def load(file: IO[bytes], name: str) -> Any:
-    """The plain data of a pickle in a file that can be sought; errors as `loads`."""
+def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any:
+    """The plain data of a pickle in a file that can be sought; errors as `loads`.
+
+    Who reads named fields only, at known depths, need not ask how deep the rest is: `most_depth=None`.
+    """
     bounded = _Bounded(unpacked(file))
     source = io.BufferedReader(bounded, _AT_ONCE)
     try:
         with without_collection():
-            found = _PlainUnpickler(source).load()
+            found = PlainUnpickler(source).load()
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
         raise InputError(f"{name}: refused, not a pickle of plain data ({why})") from error
     except Exception as error:  # hostile opcodes end in nearly any error of the C unpickler
         raise InputError(f"{name}: not a pickle that can be read ({type(error).__name__})") from error
-    if depth_exceeds(found, MOST_DEPTH):
-        raise InputError(f"{name}: refused, its containers lie more than {MOST_DEPTH} deep in each other")
+    if most_depth is not None and depth_exceeds(found, most_depth):
+        raise InputError(f"{name}: refused, its containers lie more than {most_depth} deep in each other")
     return found
 
 

@@ -16,7 +16,8 @@ GUESSES = (PROFILER_STEP, "step[_ #:]*[0-9]*", "iter*[_ #:]*[0-9]*", "train_step
 """Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
 
 ITERATIONS = (
-    re.compile(r"^execute_(?:\d+_)?context_\d+\(.*\)_generation_\d+\("),  # vLLM: requests and tokens of each phase
+    re.compile(r"^execute_(?:\d+_)?context_\d+\("),  # vLLM: requests and tokens of each phase
+    re.compile(r"^step\[[A-Z_]+ bs=\d+"),  # SGLang: `step[EXTEND bs=2 toks=64]`
     re.compile(r"^execute_model\b"),
     re.compile(
         r"^(?:forward_|run_batch_)?(?:decode|extend|prefill|mixed|idle)(?:_(?:batch|forward|step))?\b", re.IGNORECASE

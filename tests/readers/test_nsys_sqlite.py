@@ -312,8 +312,18 @@ def test_a_database_of_something_else(tmp_path):
         nsys_sqlite.peek(path)
 
 
-def test_an_export_without_gpu_operations(tmp_path):
+def test_an_export_without_gpu_operations_is_of_the_host_alone(tmp_path):
     tables = {name: rows for name, rows in export().items() if not name.startswith("CUPTI")}
+    path = write_sqlite(tmp_path / "cpu.sqlite", tables)
+    (trace,) = read_all(path)
+    assert (trace.meta.is_host_only, trace.meta.device, len(trace.gpu_ops)) == (True, None, 0)
+    assert len(trace.ranges)
+    assert "--trace=cuda,nvtx" in " ".join(trace.meta.notes)
+    assert nsys_sqlite.peek(path).ranks is None
+
+
+def test_an_export_without_gpu_operations_and_ranges(tmp_path):
+    tables = {name: rows for name, rows in export().items() if not name.startswith(("CUPTI", "NVTX"))}
     path = write_sqlite(tmp_path / "cpu.sqlite", tables)
     with pytest.raises(NotATraceError, match="no GPU operations; capture with --trace=cuda,nvtx"):
         read_all(path)

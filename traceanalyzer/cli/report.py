@@ -13,7 +13,8 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
-from traceanalyzer.errors import InputError, TraceAnalyzerError
+from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
+from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,8 +56,14 @@ def report(folder: Path | None, **options: Any) -> int:
 
     console = Console(quiet=options["quiet"])
     options["gates"] = [gate.parse(text) for text in options["gates"]]
-    found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
-    load = load_options(options)
+    snapshots = snapshots_in(folder, options["trace_dir"])
+    try:
+        found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+    except InputError:
+        if not snapshots:
+            raise
+        return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
+    load, options["snapshots"] = load_options(options), snapshots
     targets = _targets(found, label, options["select"], options["output"])
     done, errors = [], list[tuple[str, TraceAnalyzerError]]()
     for run, name, target in targets:
@@ -76,6 +83,16 @@ def report(folder: Path | None, **options: Any) -> int:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
+
+
+def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
+    """The report of a folder that has memory snapshots and no traces."""
+    if options["gates"]:
+        raise UsageError(f"{place} has memory snapshots and no traces: --fail-on has nothing to look at")
+    page = report_alone(snapshots, place, options["output"], console)
+    if options["open_page"]:
+        click.launch(str(page))
+    return 0
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
@@ -104,7 +121,8 @@ def _one(
         made, outcomes, files, failures = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
-        written = draft.final(files)
+        memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
+        written = draft.final([*files, *memory_files])
     terminal.show(made, console)
     gates.show(outcomes, console)
     for note in draft.notes:
@@ -113,6 +131,7 @@ def _one(
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
+    say(memory, target, console)
     _show_failures(failures, is_verbose=options["verbose"])
     return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
 

@@ -163,7 +163,7 @@ def test_named_ranges_mark_steps():
 @pytest.mark.parametrize(
     ("wanted", "steps", "label"),
     [
-        ("complete", (0, 1), "steps 0 to 1"), ("0,2", (0, 2), "steps 0, 2"), ("1", (1,), "step 1"), ("last", (1,), "step 1"),
+        ("complete", (0, 1), "steps 0 to 1"), ("1,2", (1, 2), "steps 1 to 2"), ("1", (1,), "step 1"), ("last", (1,), "step 1"),
         ("0:1", (0, 1), "steps 0 to 1"),
     ],
 )  # fmt: skip
@@ -175,7 +175,7 @@ def test_selections_of_steps(wanted, steps, label):
 @pytest.mark.parametrize(
     ("wanted", "is_said"),
     [
-        ("0:99", True), ("1,7", True), ("0:2", False), ("1:", False), (":1", False), ("0,2", False), ("2", False),
+        ("0:99", True), ("1,7", True), ("0:2", False), ("1:", False), (":1", False), ("0,1", False), ("2", False),
         ("last", False), ("complete", False), ("all", False),
     ],
 )  # fmt: skip
@@ -183,6 +183,24 @@ def test_steps_that_only_some_are_there_of_are_said(wanted, is_said):
     notes = rank_trace(OPS, steps=STEPS, wanted=wanted).meta.notes
     said = f"--steps {wanted} asks for more than the capture has (steps 0 to 2): what it has of it is used."
     assert notes == ((said,) if is_said else ())
+
+
+def test_steps_with_another_between_them_are_refused():
+    """Its time would be counted as theirs: a window is one stretch."""
+    with pytest.raises(UsageError, match="--steps 0,2: step 1 of rank 0 would be in the window too"):
+        rank_trace(OPS, steps=STEPS, wanted="0,2")
+
+
+def test_a_step_that_is_not_complete_between_complete_ones_is_said():
+    ops = [*OPS, ("compute", 80, 90, 41)]
+    trace = rank_trace(ops, steps=[*STEPS, (40, 50)])
+    lost = trace.api_calls.iloc[[2]].assign(
+        start_ns=25, end_ns=26, correlation=99
+    )  # a launch in step 1 without operation
+    calls = pd.concat([trace.api_calls, lost], ignore_index=True)
+    cut = make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=calls, ranges=trace.ranges)
+    (note,) = select(cut, Selection(steps="complete")).meta.notes
+    assert note.startswith("Step 1 is not complete, and in the window of those that are")
 
 
 def test_complete_steps_of_a_capture_without_any_are_the_whole_capture():

@@ -18,6 +18,7 @@ from tests.samples import sample
 from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
+from traceanalyzer.columns import Column
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
@@ -185,7 +186,7 @@ def check_inert(text):
 class Later(Result):
     title = "A later analysis"
     keys = ("rank",)
-    columns: ClassVar = {"rank": "Global rank.", "queue_ns": "How long it queued."}
+    columns: ClassVar = {"rank": Column.ident("Global rank."), "queue_ns": Column.time("How long it queued.")}
 
 
 def test_a_later_result_has_a_table_without_a_template():

@@ -230,7 +230,8 @@ def _completed(table: pd.DataFrame) -> pd.DataFrame:
     of_name = names.map({name: kinds.kernel_collective(name) for name in names.unique()})
     of_name = of_name.where(~is_copy, "peer_copy")
     table["collective"] = table["collective"].astype("object").fillna(of_name).fillna("unknown")
-    table["size_bytes"] = table["size_bytes"].fillna(table["bytes"].where(is_copy)).astype("Int64")
+    # A copy moves its own bytes: the host's call may carry out its collective by several.
+    table["size_bytes"] = table["bytes"].where(is_copy).fillna(table["size_bytes"]).astype("Int64")
     table["host_operations"] = table["host_operations"].astype("Int64")
     table["is_uneven"] = table["is_uneven"].astype("boolean")
     integers = [name for name, dtype in COMM_ARGS.items() if name in _ARGUMENTS and dtype == "Int64"]

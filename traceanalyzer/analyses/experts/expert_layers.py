@@ -111,7 +111,7 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
         "mean_sent_bytes": round(means["sent_bytes"].mean()),
         "max_sent_bytes": round(means["sent_bytes"].max()),
         "longest_ns": round(means["duration_ns"].max()),
-        "gbps": float(own["gbps"].max()),
+        "gbps": own["gbps"].astype("Float64").max(),  # absent when no exchange takes any time
         "transfer_at_least_ns": round(means["least_transfer_ns"].max()),
         "wait_at_least_ns": round(means.loc[waits, "least_wait_ns"]),
         "wait_at_most_ns": round(means.loc[waits, "most_wait_ns"]),

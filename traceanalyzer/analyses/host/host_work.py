@@ -93,8 +93,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
-    """The ranks' rows under each other."""
-    return HostWork(stack(parts, tuple(HostWork.columns)))
+    """The rows of all ranks, longest first."""
+    rows = stack(parts, tuple(HostWork.columns))
+    return HostWork(rows.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True))
 
 
 def _steps(trace: RankTrace) -> pd.DataFrame:

@@ -18,8 +18,11 @@ PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
 # vLLM: requests of each phase, and in brackets first the tokens that are computed for them (`sq32` or plain `888`).
 _VLLM = re.compile(
     r"^execute_(?:\d+_)?context_(?P<prefills>\d+)\((?:sq)?(?P<prefill_tokens>\d+)[^)]*\)"
-    r"_generation_(?P<decodes>\d+)\((?:sq)?(?P<decode_tokens>\d+)"
+    r"(?:_generation_(?P<decodes>\d+)\((?:sq)?(?P<decode_tokens>\d+))?"
 )
+
+# SGLang: the batch's requests; tokens where they are not one a request.
+_SGLANG = re.compile(r"^step\[(?P<mode>[A-Z_]+) bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?")
 
 _NAMED = (
     (DECODE, re.compile(r"decode", re.IGNORECASE)),
@@ -96,11 +99,22 @@ def told_by(name: str) -> dict[str, object] | None:
     """Phase, requests and tokens that an annotation tells; `None` for one of no inference engine."""
     match = _VLLM.match(name)
     if match:
-        counts = {key: int(match[key]) for key in _COUNTS}
+        counts = {key: int(match[key] or 0) for key in _COUNTS}
         phase = MIXED if counts["prefills"] and counts["decodes"] else PREFILL if counts["prefills"] else DECODE
         return {"phase": phase, **counts}
     phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
-    return {"phase": phase, **dict.fromkeys(_COUNTS)} if phase else None
+    return {"phase": phase, **dict.fromkeys(_COUNTS), **_of_sglang(name, phase)} if phase else None
+
+
+def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
+    """Requests and tokens of a batch of one phase; a decode computes one token a request unless it says otherwise."""
+    match = _SGLANG.match(name)
+    if match is None or phase not in (PREFILL, DECODE):
+        return {}
+    requests = int(match["requests"])
+    tokens = int(match["tokens"]) if match["tokens"] else requests if phase == DECODE else None
+    own, other = ("prefill", "decode") if phase == PREFILL else ("decode", "prefill")
+    return {f"{own}s": requests, f"{own}_tokens": tokens, f"{other}s": 0, f"{other}_tokens": 0}
 
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.array:

@@ -7,7 +7,7 @@ from typing import Any
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.path import composition, path_of
-from traceanalyzer.analyses.replay.replay import BOUND_PCT, Replay
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
 
 
@@ -34,11 +34,6 @@ class Answer:
         """100 · error / step before."""
         return 100 * self.gain.error_ns / self.gain.before_ns if self.gain.before_ns else None
 
-    @property
-    def is_bound(self) -> bool:
-        """The model is too far from the recording for more than a bound."""
-        return self.error_pct is None or self.error_pct > BOUND_PCT
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
         return {
@@ -49,7 +44,8 @@ class Answer:
             "gain_ns": self.gain.gain_ns,
             "error_ns": self.gain.error_ns,
             "error_pct": self.error_pct,
-            "is_bound": self.is_bound,
+            "unmatched_ns": self.gain.unmatched_ns,
+            "is_bound": self.gain.is_bound,
             "path_pct_before": self.path_pct_before,
             "path_pct_after": self.path_pct_after,
         }
@@ -60,12 +56,18 @@ class Answer:
         change_ns = gain.before_ns - gain.after_ns
         said = f"gain {gain.gain_ns / 1e6:,.2f} ms" if change_ns >= 0 else f"{-change_ns / 1e6:,.2f} ms longer"
         error = f"{gain.error_ns / 1e6:,.2f} ms"
-        bound = f" (a bound: the replay misses the recording by {self.error_pct:.1f} %)" if self.is_bound else ""
+        bound = f" (a bound: {self._why_bound()})" if gain.is_bound else ""
         return [
             f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {said} ± {error}{bound}",
             f"critical path before: {_listed(self.path_pct_before)}",
             f"critical path after:  {_listed(self.path_pct_after)}",
         ]
+
+    def _why_bound(self) -> str:
+        gain = self.gain
+        if gain.unmatched_ns > gain.error_ns:
+            return f"{gain.unmatched_ns / 1e6:,.2f} ms are communication whose partners are not known"
+        return f"the replay misses the recording by {self.error_pct:.1f} %"
 
     def __repr__(self) -> str:
         return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from traceanalyzer.errors import UsageError
 
-PEERS, FASTEST, HIDDEN, ALONE = "peers", "fastest", "hidden", "alone"
+PEERS, EVEN, FASTEST, HIDDEN, ALONE = "peers", "even", "fastest", "hidden", "alone"
 
 PARTS: Mapping[str, str] = MappingProxyType(
     {
@@ -30,12 +30,12 @@ NAMED = ("operator", "kernel", "collective")
 
 WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
     {
-        "rank": {PEERS: PEERS},
-        "host": {"none": 0.0, PEERS: PEERS, FASTEST: FASTEST},
+        "rank": {PEERS: PEERS, EVEN: EVEN},
+        "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
         "data": {"ready": 0.0, "none": 0.0},
-        "compute": {"free": 0.0, PEERS: PEERS, ALONE: ALONE},
-        "copy": {"free": 0.0, PEERS: PEERS},
-        "comm": {"free": 0.0, HIDDEN: HIDDEN},
+        "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
+        "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},
+        "comm": {"free": 0.0, EVEN: EVEN, HIDDEN: HIDDEN},
         "waits": {"none": 0.0},
         "sync": {"none": 0.0},
         **{part: {"free": 0.0} for part in NAMED},
@@ -51,8 +51,9 @@ class Change:
     Attributes:
         part: of `PARTS`.
         to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
-            same work of the ranks that do the same and are not changed themselves; `fastest` (hosts): the rank that
-            needs least in a step; `hidden` (communication): nothing on other streams waits for transfers; `alone`
+            same work of the ranks that do the same and are not changed themselves; `even`: its mean over all ranks that
+            do the same (of a transfer the median of those of the same collective and size); `fastest` (hosts): the rank
+            that needs least in a step; `hidden` (communication): nothing on other streams waits for transfers; `alone`
             (compute): the median of the same kernel and grid when no communication runs beside it.
         ranks: only these; `None` is all.
         steps: only these; `None` is all.

@@ -12,6 +12,9 @@ from traceanalyzer.analyses.replay.lengths import changed
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.windows import Windows
 
+BOUND_PCT = 3.0
+"""Gains of a model that is further from the recording are bounds."""
+
 AT_ONCE = 16
 """Replays that are computed together."""
 
@@ -24,16 +27,24 @@ class Gain:
         before_ns: the recorded job's step.
         after_ns: the changed job's.
         error_ns: by how much the replay without a change misses the recording.
+        unmatched_ns: mean over ranks of the time in communication calls whose partners are not known, so that waits in
+            them do not change.
     """
 
     before_ns: int
     after_ns: int
     error_ns: int
+    unmatched_ns: int = 0
 
     @property
     def gain_ns(self) -> int:
         """Before − after; never negative."""
         return max(0, self.before_ns - self.after_ns)
+
+    @property
+    def is_bound(self) -> bool:
+        """What is not known is more than 3 % of the step: the gain is a bound, no forecast."""
+        return max(self.error_ns, self.unmatched_ns) > BOUND_PCT / 100 * self.before_ns
 
 
 class Engine:
@@ -62,6 +73,19 @@ class Engine:
         """Mean distance of a replayed step from the recorded one."""
         return round(float(np.abs(self._steps[:, 0] - self._steps[:, 1]).mean()))
 
+    @cached_property
+    def unmatched_ns(self) -> int:
+        """Time a rank and step in communication calls that are part of no instance."""
+        steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
+        total = 0
+        for rank, nodes in self.job.nodes.items():
+            ops = nodes.piece.ops
+            is_open = nodes.is_comm.copy()
+            is_open[self.job.joins["op"].to_numpy()[(self.job.joins["rank"] == rank).to_numpy()]] = False
+            counted = is_open & (np.isin(ops["step"].to_numpy(), steps) if len(steps) else True)
+            total += int(ops["duration_ns"].to_numpy()[counted].sum())
+        return round(total / max(len(self.windows.table), 1))
+
     def lengths(self, *changes: Change) -> Lengths:
         """The graph's lengths after the changes."""
         return changed(self.job, self.peers, changes)
@@ -77,4 +101,4 @@ class Engine:
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
         after = self.steps_after(scenarios).mean(axis=0)
-        return [Gain(self.before_ns, round(float(each)), self.error_ns) for each in after]
+        return [Gain(self.before_ns, round(float(each)), self.error_ns, self.unmatched_ns) for each in after]

@@ -128,6 +128,9 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
                          {name: np.empty(0, dtype=np.int64) for name in names})  # fmt: skip
     shift = table["rank"].map(job.offset_ns).fillna(0).astype("int64") + job.origin_ns
     table = table.assign(start_ns=table["start_ns"] - shift, end_ns=table["end_ns"] - shift, op=_ops(job, table))
+    for name in ("collective", "size_bytes"):
+        table[name] = held[name].to_numpy(dtype=object, na_value=None) if len(held) else None
+    table = table.astype({"size_bytes": "Float64", "collective": "str"})
     table["synchronises"] = held["transfer_ns"].notna().to_numpy() if len(held) else False
     table["instance"] = pd.factorize(table["instance"])[0]
     ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")

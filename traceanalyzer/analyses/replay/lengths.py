@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.replay.change import ALONE, FASTEST, HIDDEN, PEERS, Change
+from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.vocabulary import DATA
 
 LEAST_ALONE = 3
 """So many runs of a kernel without communication beside it tell its own speed."""
@@ -33,7 +34,9 @@ def _with(job: Job, peers: Peers, lengths: Lengths, change: Change) -> Lengths:
     own = {rank: _timing(job, peers, lengths.timing[rank], rank, change) for rank in ranks}
     has_waits = lengths.has_waits and change.part != "waits"
     transfer = lengths.transfer_ns
-    if change.part in ("comm", "collective") and not isinstance(change.to, str):
+    if change.part == "comm" and change.to == EVEN:
+        transfer = _even_transfers(job, transfer)
+    elif change.part in ("comm", "collective") and not isinstance(change.to, str):
         transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
     return replace(lengths, timing={**lengths.timing, **own}, transfer_ns=transfer,
                    has_waits=has_waits)  # fmt: skip
@@ -79,8 +82,8 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
     if change.part == "sync":
         blocking = job.nodes[rank].piece.segments["step"].to_numpy()
         return replace(timing, is_blocking=timing.is_blocking & ~_in_steps(blocking, change))
-    if change.part == "comm" and change.to == HIDDEN:
-        return replace(timing, is_hidden=True)
+    if change.part == "comm" and isinstance(change.to, str):
+        return replace(timing, is_hidden=True) if change.to == HIDDEN else timing
     if change.part not in ("host", "data"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", "data"):
@@ -90,7 +93,7 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
 
 def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
     before = timing.duration_ns
-    if change.to == PEERS:
+    if change.to in (PEERS, EVEN):
         after = peers.durations(rank, _changed_ranks(job, change))
     elif change.to == ALONE:
         after = np.minimum(before, _alone(job.nodes[rank].piece.ops))
@@ -101,20 +104,35 @@ def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change
 
 def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
     host, before = job.nodes[rank].piece.host, timing.host_ns
-    if change.to == PEERS:
+    if change.to in (PEERS, EVEN):
         after = peers.host(rank, _changed_ranks(job, change))
     elif change.to == FASTEST:
         after = peers.fastest_host(rank)
     elif change.part == "data":
-        spent = host["data_ns"].to_numpy()
+        spent = host[DATA.column].to_numpy()
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
     else:
         after = np.round(before * float(change.to)).astype(np.int64)
     return np.where(_in_steps(host["step"].to_numpy(), change), after, before)
 
 
-def _changed_ranks(job: Job, change: Change) -> frozenset[int]:
+def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
+    """Ranks that are not compared with; `None` where all are put together."""
+    if change.to == EVEN:
+        return None
     return frozenset(job.nodes) if change.ranks is None else change.ranks
+
+
+def _even_transfers(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
+    """Transfers scaled to the median of the instances of the same collective, size and number of ranks."""
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns).groupby("instance")
+    own = table["ns"].min()
+    kind = [table["collective"].min(), table["size_bytes"].max(), table.size()]
+    median = own.groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
+    factor = (median / own.where(own > 0)).fillna(1.0)
+    scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
+    return scaled
 
 
 def _alone(ops: pd.DataFrame) -> np.ndarray:

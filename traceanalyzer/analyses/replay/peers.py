@@ -1,6 +1,6 @@
 """What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -30,15 +30,30 @@ class Peers:
         others = alike & ~np.isin(self.ranks, list(changed))
         return np.flatnonzero(others if others.any() else alike & (len(changed) == len(self.ranks)))
 
-    def durations(self, rank: int, changed: frozenset[int]) -> np.ndarray:
-        """What the rank's operations take on its peers; its own where that cannot be said, 0 where they run none."""
-        own = self.job.nodes[rank].piece.ops["duration_ns"].to_numpy()
-        return self._replaced(own, self._op_keys[rank], self._op_table, self.of(rank, changed))
+    def durations(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
+        """What the rank's operations take on its peers: the median of those that are not changed, else the mean of all.
 
-    def host(self, rank: int, changed: frozenset[int]) -> np.ndarray:
+        Its own where that cannot be said, 0 where they run none.
+        """
+        own = self.job.nodes[rank].piece.ops["duration_ns"].to_numpy()
+        columns, put_together = self._compared(rank, changed)
+        if not len(columns):
+            return np.asarray(own)
+        key = self._op_keys[rank]
+        wanted = put_together(self._op_table[:, columns], axis=1)
+        found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
+        return found
+
+    def host(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
         """The rank's stretches of host work, scaled so that each span takes what it takes on its peers."""
         own = self.job.nodes[rank].piece.host["ns"].to_numpy()
-        return self._scaled(own, rank, self._host_keys, self._host_table, self.of(rank, changed), np.median)
+        return self._scaled(own, rank, self._host_keys, self._host_table, *self._compared(rank, changed))
+
+    def _compared(self, rank: int, changed: frozenset[int] | None) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
+        """Columns of the ranks to compare with, and how they are put together."""
+        if changed is None:
+            return np.flatnonzero(self.alike[self.place[rank]]), np.mean
+        return self.of(rank, changed), np.median
 
     def fastest_host(self, rank: int) -> np.ndarray:
         """The same when each step takes what it takes on the fastest rank that does the same."""
@@ -46,18 +61,11 @@ class Peers:
         columns = np.flatnonzero(self.alike[self.place[rank]])
         return self._scaled(own, rank, self._step_keys, self._step_table, columns, np.min)
 
-    @staticmethod
-    def _replaced(own: np.ndarray, key: np.ndarray, table: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        if not len(columns):
-            return own
-        median = np.median(table[:, columns], axis=1)
-        return np.where(key == NONE, own, np.append(median, 0)[key]).astype(np.int64)
-
     def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: np.ndarray,
-                columns: np.ndarray, of: object) -> np.ndarray:  # fmt: skip
+                columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:  # fmt: skip
         if not len(columns):
             return own
-        wanted = of(table[:, columns], axis=1)  # type: ignore[operator]
+        wanted = of(table[:, columns], axis=1)
         held = table[:, self.place[rank]]
         factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
         key = keys[rank]

@@ -25,9 +25,6 @@ MOST_OPERATIONS = 20_000_000
 
 TOO_LARGE = "the ranks have more operations than are replayed"
 
-BOUND_PCT = 3.0
-"""Gains of a model that is further from the recording are bounds."""
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Replay(Result):

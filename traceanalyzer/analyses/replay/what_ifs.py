@@ -7,7 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.change import ALONE, FASTEST, PEERS, Change
-from traceanalyzer.analyses.replay.replay import BOUND_PCT, Replay, gains_of
+from traceanalyzer.analyses.replay.gains import BOUND_PCT
+from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.columns import Adds, Column
 
 MOST_RANKS = 64
@@ -36,17 +37,21 @@ class WhatIfs(Result):
         "gain_pct": Column.share("100 · gain / before."),
         "error_ns": Column.time("By how much the replay without a change misses the recording.", adds=Adds.DERIVED),
         "error_pct": Column.share("100 · error / before."),
-        "is_bound": Column.flag("The error is above 3 %: the gain is a bound, no forecast."),
+        "unmatched_ns": Column.time(
+            "Time a rank and step in communication calls whose partners are not known: waits in them stay.",
+            adds=Adds.DERIVED,
+        ),
+        "is_bound": Column.flag("The error, or that time, is above 3 % of the step: the gain is a bound, no forecast."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         gain = (table["before_ns"] - table["after_ns"]).clip(lower=0)
-        error_pct = percent(table["error_ns"], table["before_ns"])
+        error_pct, unmatched_pct = (percent(table[name], table["before_ns"]) for name in ("error_ns", "unmatched_ns"))
         return table.assign(
             gain_ns=gain,
             gain_pct=percent(gain, table["before_ns"]),
             error_pct=error_pct,
-            is_bound=error_pct > BOUND_PCT,
+            is_bound=(error_pct > BOUND_PCT) | (unmatched_pct > BOUND_PCT),
         )
 
 
@@ -68,10 +73,11 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
             "before_ns": gain.before_ns,
             "after_ns": gain.after_ns,
             "error_ns": gain.error_ns,
+            "unmatched_ns": gain.unmatched_ns,
         }
         for change, gain in zip(scenarios, gains, strict=False)
     ]
-    columns = ("change", "rank", "before_ns", "after_ns", "error_ns")
+    columns = ("change", "rank", "before_ns", "after_ns", "error_ns", "unmatched_ns")
     table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[1:], "Int64"))
     return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
 

@@ -69,7 +69,8 @@ class GpuOps:
 
     def correlations(self, process: int) -> pd.Series:
         """Correlation ids of one process's operations, on all of its devices."""
-        return pd.Series(_stacked([part.columns["correlation"][part.process == process] for part in self.parts]))
+        own = [part.columns["correlation"][part.process == process] for part in self.parts]
+        return pd.Series(_stacked(own)) if own else pd.Series(dtype="int64")
 
     def of(self, process: int, device: int, offset_ns: int) -> pd.DataFrame:
         """Operations of one process on one device, with the columns of `model.GPU_OPS` that the export has.

@@ -17,11 +17,13 @@ from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
-from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx, read_nvtx
+from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import Source, int_values
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 from traceanalyzer.schema import NONE
+
+_NO_GPU_WORK = "No GPU work was recorded; with --trace=cuda,nvtx it is."
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
 
@@ -45,12 +47,12 @@ def peek(source: Source, path: Path) -> Header:
     """Ranks, world size and start, from the ids of the GPU operations and the NVTX ranges.
 
     Raises:
-        NotATraceError: the export has no GPU operations.
+        NotATraceError: the export has neither GPU operations nor ranges.
     """
-    places = _places_of_tables(source)
+    session, nvtx = read_session(source), read_nvtx(source, RANKS_ARE_NAMED_IN)
+    places = _places_of_tables(source) or _places_of_host(read_nvtx(source))
     if not places:
         raise _no_gpu_ops(source, path)
-    session, nvtx = read_session(source), read_nvtx(source, RANKS_ARE_NAMED_IN)
     members = read_nccl(source, nvtx.ranges).members
     found = identify(source, places, session, members=members, ranges=nvtx.ranges, hint=None)
     return Header(
@@ -71,21 +73,21 @@ def _end_ns(session: Session) -> int | None:
 
 
 def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
-    """Each rank of the export, in order.
+    """Each rank of the export, in order; one for each process with ranges when nothing ran on a GPU.
 
     Raises:
-        NotATraceError: the export has no GPU operations.
+        NotATraceError: the export has neither GPU operations nor ranges.
     """
     gpu_ops = read_gpu_ops(source, rules)
-    if not gpu_ops.parts:
-        raise _no_gpu_ops(source, path)
     session, nvtx = read_session(source), read_nvtx(source)
+    places = sorted(Place(process, device) for process, device in gpu_ops.places) or _places_of_host(nvtx)
+    if not places:
+        raise _no_gpu_ops(source, path)
     nccl = read_nccl(source, nvtx.ranges)
     export = _Export(
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
         notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
-    places = sorted(Place(process, device) for process, device in gpu_ops.places)
     found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
     for identity in found:
         yield _trace(export, path, identity, found)
@@ -99,6 +101,13 @@ def _places_of_tables(source: Source) -> list[Place]:
         distinct = pd.DataFrame({"process": process, "device": device}).drop_duplicates()
         places |= {Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)}
     return sorted(places)
+
+
+def _places_of_host(nvtx: Nvtx) -> list[Place]:
+    """Processes with ranges other than NCCL's, or with operators; no device."""
+    own = nvtx.ranges[(nvtx.ranges["domain"] != NCCL_DOMAIN).to_numpy(dtype=bool)]
+    processes = {*own["process"].unique().tolist(), *nvtx.operators["process"].unique().tolist()}
+    return [Place(process, NONE) for process in sorted(processes)]
 
 
 def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
@@ -116,7 +125,7 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
     gpu = export.session.gpu(process_number(process), place.device)
     counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
     return make_trace(
-        _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops)),
+        _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops) if len(gpu_ops) else ()),
         process_ops=export.gpu_ops.correlations(process),
         gpu_ops=gpu_ops,
         api_calls=_of(export.api_calls, process, offset),
@@ -153,6 +162,7 @@ def _meta(
 ) -> RankMeta:
     session, place = export.session, identity.place
     number = process_number(place.process)
+    is_host_only = place.device == NONE
     shared = sum(one.place.process == place.process for one in all_ranks)
     if shared > 1:
         own_notes += (f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",)
@@ -162,15 +172,16 @@ def _meta(
         files=(str(path),),
         format="nsys",
         world_size=identity.world_size,
-        device=place.device,
+        device=None if is_host_only else place.device,
         device_name=session.gpu_names.get(session.gpu(number, place.device)),
         process=number,
+        is_host_only=is_host_only,
         groups=_groups(export.nccl.members, all_ranks),
         versions=session.versions,
         capture_start_ns=session.offset_ns if session.has_clock else None,
         capture_end_ns=_end_ns(session),
         events_dropped=export.dropped.get(place.process, 0) + export.dropped.get(NONE, 0),
-        notes=own_notes + export.notes,
+        notes=(_NO_GPU_WORK,) if is_host_only else own_notes + export.notes,
     )
 
 

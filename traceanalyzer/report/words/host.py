@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.columns import Unit
+from traceanalyzer.names import short_name
 from traceanalyzer.quantities import text
 
 NO_GPU_WORK = "No GPU work in this capture; here is the host."
@@ -57,7 +58,8 @@ def _over_ranks(own: pd.DataFrame) -> str:
     held = times.loc[times["name"] == name, "time_ns"]
     least, most = text(float(held.min()), Unit.NS), text(float(held.max()), Unit.NS)
     of = " a step" if own["steps"].notna().all() else " in the capture"
-    return f"{name}: {most}{of}" if least == most else f"{name}: {least} to {most}{of}, by rank"
+    shown = short_name(str(name))
+    return f"{shown}: {most}{of}" if least == most else f"{shown}: {least} to {most}{of}, by rank"
 
 
 def _time_ns(table: pd.DataFrame) -> pd.Series:

@@ -1,5 +1,6 @@
 """The report as one HTML page that needs no network."""
 
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from traceanalyzer import quantities
+from traceanalyzer import quantities, vocabulary
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
@@ -101,8 +102,9 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "chart": charts.add,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
+        "vocabulary": Markup(json.dumps(vocabulary.by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
         "scripts": assets.scripts(),
-        "style": Markup(assets.read("styles/report.css")),  # noqa: S704 - our own file
+        "style": Markup(assets.style()),  # noqa: S704 - our own file
     }
 
 
@@ -134,16 +136,15 @@ def _head(report: Report) -> list[str]:
 
 def _of_the_host(report: Report, ranks: int) -> list[str]:
     steps = report.results["host_work"].to_frame()["steps"].dropna()
-    return [
-        f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work",
-        f"{steps.max()} steps" if len(steps) else "no steps marked",
-    ]
+    most = int(steps.max()) if len(steps) else 0
+    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", _captured(most, most)]
 
 
 def _captured(steps: int, complete: int) -> str:
     if not steps:
         return "no steps marked"
-    return f"{steps} steps captured{f', {complete} complete' if complete != steps else ''}"
+    what = "1 step" if steps == 1 else f"{steps} steps"
+    return f"{what} captured{f', {complete} complete' if complete != steps else ''}"
 
 
 def _versions(texts: list[str]) -> list[str]:

@@ -1,0 +1,207 @@
+"""What memory snapshots tell, of histories whose truth is known."""
+
+import gzip
+import json
+import pickle
+
+import pytest
+
+from tests.snapshots.builders import KEEP, STATE, History, write
+from traceanalyzer.cli import run
+from traceanalyzer.errors import InputError
+from traceanalyzer.snapshots import examine_snapshot, find_snapshots, pieces, read_snapshot, reading, sentences
+from traceanalyzer.snapshots.levels import levels, lifetimes, living
+from traceanalyzer.snapshots.sites import category, site
+
+MB = 1 << 20
+
+
+def leak(steps=6, oom=False):
+    """Each step keeps one block of 8 MiB and frees another; the optimizer's state comes in the first."""
+    history = History()
+    history.alloc(4 * MB, STATE)
+    for _ in range(steps):
+        temporary = history.alloc(16 * MB, (("model.py", 9, "forward"), ("train.py", 20, "<module>")))
+        history.alloc(8 * MB)
+        history.free(temporary)
+        history.step()
+    if oom:
+        history.event("oom", 5 * MB, 900 * MB, KEEP)
+    return history
+
+
+def examined(tmp_path, history, name="rank3_snapshot.pickle"):
+    return examine_snapshot(read_snapshot(write(tmp_path / name, history.snapshot())))
+
+
+def test_growth_names_the_line(tmp_path):
+    one = examined(tmp_path, leak())
+    (growth,) = one.growths
+    assert (growth.site, growth.blocks, growth.size_bytes) == (
+        "model.py:7 in forward, from train.py:20 in <module>",
+        6,
+        48 * MB,
+    )
+    assert (growth.steps, growth.of_steps, growth.per_step_bytes, growth.is_by_steps) == (6, 6, 8 * MB, True)
+    assert "Rank 3 keeps what model.py:7 in forward" in sentences([one])[0]
+
+
+def test_what_is_freed_or_made_once_does_not_grow(tmp_path):
+    history = History()
+    for _ in range(6):
+        history.free(history.alloc(8 * MB))
+        history.step()
+    history.alloc(8 * MB, STATE)
+    assert examined(tmp_path, history).growths == ()
+
+
+def test_growth_without_marked_steps(tmp_path):
+    history = leak(steps=40)
+    history.annotations = []
+    (growth,) = examined(tmp_path, history).growths
+    assert (growth.blocks, growth.is_by_steps, growth.of_steps) == (40, False, 8)
+
+
+def test_peak_and_categories_add_up(tmp_path):
+    one = examined(tmp_path, leak())
+    assert (one.peak_bytes, one.end["requested"], one.end["reserved"]) == ((4 + 48 + 16) * MB, 52 * MB, 1 << 30)
+    assert dict(zip(one.peak_categories["category"], one.peak_categories["size_bytes"], strict=True)) == {
+        "optimizer state": 4 * MB, "activations": 64 * MB,
+    }  # fmt: skip
+    assert one.peak_sites["size_bytes"].sum() == one.peak_bytes
+    assert (one.free_bytes, one.free_blocks) == ((1 << 30) - 52 * MB, 1)
+
+
+def test_the_failed_request(tmp_path):
+    one = examined(tmp_path, leak(oom=True))
+    assert (one.oom.requested_bytes, one.oom.device_free_bytes, one.oom.requested_before_bytes) == (
+        900 * MB,
+        5 * MB,
+        52 * MB,
+    )
+    assert "asked for 944 MB in vain at model.py:7 in forward" in sentences([one])[0]
+    assert not any("no out-of-memory event" in sentence for sentence in sentences([one]))
+
+
+def test_what_was_there_before_the_history(tmp_path):
+    history = History()
+    old, kept = history.alloc(2 * MB), history.alloc(4 * MB)
+    history.events.clear()
+    history.alloc(1 * MB)
+    history.free(old)
+    snapshot = read_snapshot(write(tmp_path / "rank0.pickle", history.snapshot()))
+    assert levels(snapshot)["requested_bytes"].tolist() == [7 * MB, 7 * MB, 5 * MB]
+    lives = lifetimes(snapshot)
+    assert living(lives, 0)["size_bytes"].sum() == 7 * MB
+    assert set(lives.loc[lives["born"] < 0, "addr"]) == {old, kept}
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_protocols_and_gzip(tmp_path, protocol):
+    content = pickle.dumps(leak().snapshot(), protocol=protocol)
+    (tmp_path / "rank0_snapshot.pickle.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "rank1_snapshot.pickle").write_bytes(content)
+    paths = find_snapshots(tmp_path)
+    assert [path.name for path in paths] == ["rank0_snapshot.pickle.gz", "rank1_snapshot.pickle"]
+    assert [len(read_snapshot(path).history) for path in paths] == [25, 25]
+
+
+@pytest.mark.parametrize("shares_frames", [True, False])
+def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames):
+    history = leak(steps=6000)
+    if shares_frames:
+        shared = {}
+        for event in history.events:
+            event["frames"] = shared.setdefault(str(event["frames"]), event["frames"])
+    path = write(tmp_path / "rank0.pickle", history.snapshot())
+    whole = read_snapshot(path)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
+    monkeypatch.setattr(reading, "_whole", None)  # it must not fall back
+    cut = read_snapshot(path)
+    assert cut.history.drop(columns="stack").equals(whole.history.drop(columns="stack"))
+    assert [cut.stacks[number] for number in cut.history["stack"]] == [
+        whole.stacks[number] for number in whole.history["stack"]
+    ]
+    assert cut.segments.equals(whole.segments)
+    assert cut.annotations.equals(whole.annotations)
+    assert cut.settings == whole.settings
+
+
+class Evil:
+    def __reduce__(self):
+        return (open, ("evil-was-here", "w"))
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_malicious_snapshot_is_refused_and_nothing_runs(tmp_path, monkeypatch, is_large):
+    monkeypatch.chdir(tmp_path)
+    history = leak(steps=3000)
+    history.events[-7]["frames"] = Evil()
+    if is_large:
+        monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+        monkeypatch.setattr(reading, "LARGE_BYTES", 1)
+    with pytest.raises(InputError):
+        read_snapshot(write(tmp_path / "rank0.pickle", history.snapshot()))
+    assert not (tmp_path / "evil-was-here").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps({"segments": 5}),
+        pickle.dumps([1]),
+        b"\x80\x04}\x94\x8c\x08segments\x94",
+        pickle.dumps({"segments": [{}]}),
+    ],
+)
+def test_garbage_is_one_clear_line(tmp_path, content):
+    (tmp_path / "rank0.pickle").write_bytes(content)
+    with pytest.raises(InputError, match=r"rank0\.pickle") as told:
+        read_snapshot(tmp_path / "rank0.pickle")
+    assert "\n" not in str(told.value)
+
+
+SITES = [
+    ((("torch/a.py", 1, "f"), ("train.py", 2, "g")), "train.py:2 in g", "unknown"),
+    ((("/x/torch/nn/modules/module.py", 1, "_apply"), ("t.py", 2, "g")), "t.py:2 in g", "parameters"),
+    ((("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", 59, "allocate"),), "_fsdp_collectives.py:59 in allocate", "communication"),
+    ((("torch/optim/adam.py", 5, "_multi_tensor_adam"), ("t.py", 1, "m")), "t.py:1 in m", "temporaries"),
+    ((("??", 0, "torch::autograd::Engine::call"), ("??", 0, "torch::autograd::AccumulateGrad::apply")), "unknown", "gradients"),
+    ((), "unknown", "unknown"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stack", "name", "kind"), SITES)
+def test_sites_and_categories(stack, name, kind):
+    assert (site(stack), category(stack)) == (name, kind)
+
+
+def test_a_folder_of_snapshots_gives_a_memory_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for rank in range(2):
+        write(tmp_path / f"rank{rank}_snapshot.pickle", leak(steps=6 + rank).snapshot())
+    assert run(["--trace-dir", str(tmp_path), "--output", "out"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Rank 1 keeps what model.py:7 in forward" in printed
+    assert "Rank 1 decides" in printed
+    told = json.loads((tmp_path / "out" / "memory.json").read_text())
+    assert [one["peak_bytes"] for one in told["snapshots"]] == [68 * MB, 76 * MB]
+    assert "model.py:7 in forward" in (tmp_path / "out" / "memory.html").read_text()
+    assert run(["--trace-dir", str(tmp_path), "--fail-on", "idle_pct > 1"]) == 2
+
+
+def test_snapshots_beside_traces(tmp_path, monkeypatch, capsys):
+    from tests.builders import document, kernel
+    from tests.builders import write as write_trace
+
+    monkeypatch.chdir(tmp_path)
+    write_trace(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    write(tmp_path / "in" / "rank0_snapshot.pickle", leak().snapshot())
+    (tmp_path / "in" / "rank1_snapshot.pickle").write_bytes(b"\x80\x04}\x94\x8c\x08segments\x94")
+    assert run(["--trace-dir", "in", "--output", "out"]) == 0
+    assert "Skipped: in/rank1_snapshot.pickle" in capsys.readouterr().out
+    (tmp_path / "in" / "rank1_snapshot.pickle").unlink()
+    assert run(["--trace-dir", "in", "--output", "out"]) == 0
+    assert "Memory: out/memory.html" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"summary.html", "memory.html", "memory.json"}

@@ -1,0 +1,73 @@
+"""What the report command does with memory snapshots: beside traces, or alone."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from traceanalyzer.snapshots import Examined
+
+
+def snapshots_in(*places: Path | None) -> list[Path]:
+    """Snapshots in the folder, or the file, that was named."""
+    from traceanalyzer.snapshots import find_snapshots
+
+    named = [place for place in places if place is not None]
+    return find_snapshots(named[0]) if len(named) == 1 and named[0].exists() else []
+
+
+def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, console: "Console") -> Path:
+    """Write and print the memory report of a folder that has snapshots only; returns the page."""
+    from traceanalyzer import __version__
+    from traceanalyzer.loading import label_of
+    from traceanalyzer.report.snapshots import terminal
+    from traceanalyzer.report.writers import folder
+    from traceanalyzer.snapshots import examine_snapshots
+
+    label = label_of(place)
+    examined = examine_snapshots(paths)
+    target = output or Path("reports", label)
+    with folder.whole(target, str(place.resolve()), folder.fingerprint(__version__, files=paths)) as draft:
+        page = draft.final(write(examined, draft.path, label))[0]
+    terminal.show(examined, console)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
+    return page
+
+
+def memory_beside(
+    paths: "Sequence[Path]", folder: Path, label: str, console: "Console"
+) -> "tuple[tuple[Examined, ...], list[Path]]":  # fmt: skip
+    """The memory report of snapshots that lie beside traces; what cannot be read is said and leaves no file."""
+    from traceanalyzer.errors import InputError
+    from traceanalyzer.snapshots import examine_snapshots
+
+    if not paths:
+        return (), []
+    try:
+        examined = examine_snapshots(paths)
+    except InputError as error:
+        console.print(f"Skipped: {error}", highlight=False, markup=False)
+        return (), []
+    return examined, write(examined, folder, label)
+
+
+def say(examined: "Sequence[Examined]", target: Path, console: "Console") -> None:
+    """Print what snapshots beside the traces tell."""
+    from traceanalyzer.report.snapshots import terminal
+
+    if examined:
+        terminal.show(examined, console)
+        console.print(f"Memory: {target / 'memory.html'}", highlight=False, soft_wrap=True, markup=False)
+
+
+def write(examined: "Sequence[Examined]", folder: Path, label: str) -> list[Path]:
+    """The page and the JSON."""
+    from traceanalyzer.report.snapshots import as_json, page
+
+    command = shlex.join(["analyze-traces", *sys.argv[1:]])
+    return page.write(examined, folder, label, command) + as_json.write(examined, folder)

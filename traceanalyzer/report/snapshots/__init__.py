@@ -1,0 +1,1 @@
+"""How memory snapshots are reported: terminal, JSON, page."""

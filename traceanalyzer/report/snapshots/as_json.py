@@ -1,0 +1,59 @@
+"""Examined snapshots as JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer import __version__
+from traceanalyzer.snapshots import Examined, sentences
+
+FORMAT_VERSION = 1
+
+
+def write(examined: Sequence[Examined], folder: Path) -> list[Path]:
+    """`memory.json`."""
+    content = {
+        "format_version": FORMAT_VERSION,
+        "version": __version__,
+        "verdict": sentences(examined),
+        "snapshots": [_one(one) for one in examined],
+    }
+    path = folder / "memory.json"
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8", errors="replace")
+    return [path]
+
+
+def _one(one: Examined) -> dict[str, Any]:
+    snapshot = one.snapshot
+    stacks = snapshot.stacks
+    return {
+        "file": snapshot.path.name,
+        "rank": snapshot.rank,
+        "device": snapshot.device,
+        "events": len(snapshot.history),
+        "settings": snapshot.settings,
+        "end_bytes": one.end,
+        "peak_bytes": one.peak_bytes,
+        "peak_ns": int(one.levels["time_ns"].iloc[one.peak_at]) if one.peak_at >= 0 else None,
+        "peak_categories": one.peak_categories.to_dict("records"),
+        "peak_sites": _sites(one.peak_sites, stacks),
+        "end_sites": _sites(one.end_sites, stacks),
+        "growths": [asdict(growth) for growth in one.growths],
+        "oom": None if one.oom is None else asdict(one.oom),
+        "free_bytes": one.free_bytes,
+        "free_blocks": one.free_blocks,
+        "largest_free_bytes": one.largest_free_bytes,
+    }
+
+
+def _sites(sites: Any, stacks: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        row | {"stack": _lines(stacks[row["stack"]] if row["stack"] >= 0 else ())} for row in sites.to_dict("records")
+    ]
+
+
+def _lines(stack: Sequence[Any]) -> list[str]:
+    return [f"{file}:{line} in {name}" for file, line, name in stack]

@@ -1,0 +1,97 @@
+"""Memory snapshots as one HTML page that needs no network, in the report's style."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from traceanalyzer import __version__, quantities
+from traceanalyzer.columns import Unit
+from traceanalyzer.report import assets
+from traceanalyzer.snapshots import Examined, sentences
+
+SCRIPTS = ("page.js", "tables.js")
+
+MOST_SITES = 40
+POINTS = 1200
+"""Places across the picture; of the events in each the most is drawn, so that no peak is lost."""
+_WIDTH, _HEIGHT = 1200, 180
+
+
+def write(examined: Sequence[Examined], folder: Path, label: str, command: str | None = None) -> list[Path]:
+    """`memory.html`."""
+    path = folder / "memory.html"
+    path.write_text(page(examined, label, command), encoding="utf-8", errors="replace")
+    return [path]
+
+
+def page(examined: Sequence[Examined], label: str, command: str | None = None) -> str:
+    """The page's text."""
+    scripts = assets.scripts(SCRIPTS)
+    allowed = " ".join(f"'{script.hash}'" for script in scripts)
+    context: dict[str, Any] = {
+        "label": label,
+        "examined": examined,
+        "verdict": sentences(examined),
+        "pictures": [_picture(one) for one in examined],
+        "most_sites": MOST_SITES,
+        "frames": _frames,
+        "command": command,
+        "version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "style": Markup(_style()),  # noqa: S704 - our own files
+        "scripts": scripts,
+        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'",
+    }
+    return assets.environment().get_template("page/memory.html").render(context)
+
+
+def _style() -> str:
+    return assets.read("styles/report.css") + assets.read("styles/memory.css")
+
+
+def _frames(one: Examined, stack: int) -> list[str]:
+    """Python's frames of a stack, C++ where there are no others."""
+    frames = one.snapshot.stacks[stack] if stack >= 0 else ()
+    python = [frame for frame in frames if frame[0].endswith(".py")]
+    return [f"{file}:{line} in {name}" for file, line, name in (python or frames)]
+
+
+def _picture(one: Examined) -> dict[str, Any] | None:
+    """Paths of both levels over time, and where the peak lies."""
+    table = one.levels
+    if len(table) < 2:
+        return None
+    times = table["time_ns"].to_numpy()
+    span = max(int(times[-1] - times[0]), 1)
+    top = max(int(table["reserved_bytes"].max()), one.peak_bytes, 1)
+    slot = np.minimum((times - times[0]) * POINTS // span, POINTS - 1)
+    return {
+        "requested": _path(slot, table["requested_bytes"].to_numpy(), top),
+        "reserved": _path(slot, table["reserved_bytes"].to_numpy(), top),
+        "peak_x": round(_WIDTH * (int(times[one.peak_at]) - int(times[0])) / span, 1),
+        "peak_y": round(_HEIGHT * (1 - one.peak_bytes / top), 1),
+        "top": quantities.text(top, Unit.BYTES),
+        "span": quantities.text(span, Unit.NS),
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }
+
+
+def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
+    """An area under the most of each slot; slots without an event keep what was."""
+    most = np.full(POINTS, -1, "int64")
+    np.maximum.at(most, slot, values)
+    last = np.maximum.accumulate(np.where(most >= 0, np.arange(POINTS), 0))
+    ends = np.zeros(POINTS, "int64")
+    ends[slot] = values  # the last event of a slot wins
+    heights = np.where(most >= 0, most, ends[last])
+    across, up = _WIDTH / POINTS, _HEIGHT / top
+    points = "".join(
+        f"L{place * across:.0f} {_HEIGHT - value * up:.1f}" for place, value in enumerate(heights.tolist())
+    )
+    return f"M0 {_HEIGHT}{points}L{_WIDTH} {_HEIGHT}z"

@@ -1,0 +1,26 @@
+"""What PyTorch's memory snapshots tell: who holds the memory, what grows, what was asked for in vain.
+
+from pathlib import Path
+from traceanalyzer.snapshots import examine_snapshots, find_snapshots, sentences
+
+for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))):
+print(sentence)
+"""
+
+from traceanalyzer.snapshots.examination import Examined, OutOfMemory, examine_snapshot, examine_snapshots
+from traceanalyzer.snapshots.growth import Growth
+from traceanalyzer.snapshots.reading import Snapshot, find_snapshots, is_snapshot, read_snapshot
+from traceanalyzer.snapshots.words import sentences
+
+__all__ = [
+    "Examined",
+    "Growth",
+    "OutOfMemory",
+    "Snapshot",
+    "examine_snapshot",
+    "examine_snapshots",
+    "find_snapshots",
+    "is_snapshot",
+    "read_snapshot",
+    "sentences",
+]

@@ -1,0 +1,116 @@
+"""What a snapshot tells: peak, who holds it, what grows, what was asked for in vain, how fragmented it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from traceanalyzer.snapshots import levels
+from traceanalyzer.snapshots.growth import Growth, growths
+from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
+from traceanalyzer.snapshots.sites import by_category, by_site, site
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """A request that failed.
+
+    Attributes:
+        time_ns: when.
+        requested_bytes: what was asked for.
+        device_free_bytes: what the GPU had left; `None` where not told.
+        site: who asked.
+        requested_before_bytes: what tensors had requested, then.
+        reserved_bytes: of the allocator, then.
+    """
+
+    time_ns: int
+    requested_bytes: int
+    device_free_bytes: int | None
+    site: str
+    requested_before_bytes: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One snapshot, and what it tells.
+
+    Attributes:
+        snapshot: as it was read.
+        levels: as `traceanalyzer.snapshots.levels.levels` gives them.
+        end: the levels at the time of the snapshot, as `traceanalyzer.snapshots.levels.at_end` gives them.
+        peak_bytes: the most that tensors had requested at once in the history.
+        peak_at: position in the history of the event that reached it; -1 without a history.
+        peak_sites: who held the peak.
+        peak_categories: the same by category; adds up to `peak_bytes`.
+        end_sites: who holds what is in use at the end.
+        growths: what piles up over steps.
+        oom: the last request that failed, where the history has one.
+        free_bytes: reserved but not in use at the end.
+        free_blocks: in how many blocks.
+        largest_free_bytes: the largest of them.
+    """
+
+    snapshot: Snapshot
+    levels: pd.DataFrame
+    end: dict[str, int]
+    peak_bytes: int
+    peak_at: int
+    peak_sites: pd.DataFrame
+    peak_categories: pd.DataFrame
+    end_sites: pd.DataFrame
+    growths: tuple[Growth, ...]
+    oom: OutOfMemory | None
+    free_bytes: int
+    free_blocks: int
+    largest_free_bytes: int
+
+
+def examine_snapshot(snapshot: Snapshot) -> Examined:
+    """All that a snapshot tells by itself."""
+    over_time, end, lives = levels.levels(snapshot), levels.at_end(snapshot), levels.lifetimes(snapshot)
+    peak_at = int(over_time["requested_bytes"].to_numpy().argmax()) if len(over_time) else -1
+    peak = int(over_time["requested_bytes"].iloc[peak_at]) if len(over_time) else end["requested"]
+    at_peak = levels.living(lives, peak_at) if len(over_time) else lives
+    peak_sites = by_site(at_peak, snapshot.stacks)
+    at_end = levels.living(lives, max(len(snapshot.history) - 1, -1))
+    free = snapshot.blocks.loc[snapshot.blocks["state"] == "inactive", "size_bytes"]
+    return Examined(
+        snapshot=snapshot,
+        levels=over_time,
+        end=end,
+        peak_bytes=peak,
+        peak_at=peak_at,
+        peak_sites=peak_sites,
+        peak_categories=by_category(peak_sites),
+        end_sites=by_site(at_end, snapshot.stacks),
+        growths=tuple(growths(snapshot, lives)),
+        oom=_oom(snapshot, over_time),
+        free_bytes=int(free.sum()),
+        free_blocks=len(free),
+        largest_free_bytes=int(free.max()) if len(free) else 0,
+    )
+
+
+def examine_snapshots(paths: Sequence[Path]) -> tuple[Examined, ...]:
+    """The same of several files, one after the other, by rank."""
+    made = [examine_snapshot(read_snapshot(path)) for path in paths]
+    return tuple(sorted(made, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0)))
+
+
+def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:
+    failed = snapshot.history.index[snapshot.history["action"] == "oom"]
+    if failed.empty:
+        return None
+    at = int(failed[-1])
+    event, level = snapshot.history.iloc[at], over_time.iloc[at]
+    return OutOfMemory(
+        time_ns=int(event["time_ns"]),
+        requested_bytes=int(event["size_bytes"]),
+        device_free_bytes=int(event["addr"]),
+        site=site(snapshot.stacks[event["stack"]]),
+        requested_before_bytes=int(level["requested_bytes"]),
+        reserved_bytes=int(level["reserved_bytes"]),
+    )

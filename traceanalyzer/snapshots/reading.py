@@ -1,0 +1,276 @@
+"""A snapshot of PyTorch's allocator (`torch.cuda.memory._dump_snapshot`), read into tables."""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer import safe_pickle
+from traceanalyzer.errors import InputError
+from traceanalyzer.snapshots import pieces
+
+Stack = tuple[tuple[str, int, str], ...]
+"""Frames of a call, innermost first: file, line, function."""
+
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
+_FRAME = itemgetter("filename", "line", "name")
+_COLUMNS = ("action", "addr", "size", "stream", "time_us")
+LARGE_BYTES = 2 * pieces.PIECE_BYTES
+"""Files from this size on are read in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One process' allocator on one GPU.
+
+    Attributes:
+        path: the file.
+        rank: by the file's name, `None` where it does not say.
+        device: the GPU, as the process numbers it.
+        history: one row for each event in order: `action`, `addr`, `size_bytes`, `stream`, `time_ns` (since the epoch),
+            `stack` (number in `stacks`).
+        blocks: one row for each block: `segment` (row in `segments`), `addr`, `size_bytes`, `requested_bytes`, `state`,
+            `stack`.
+        segments: one row for each segment: `addr`, `size_bytes`, `type`, `stream`, `is_expandable`.
+        stacks: Python (and C++) frames, each different stack once.
+        annotations: ranges that PyTorch marked: `name`, `stage`, `time_ns`.
+        settings: the allocator's.
+    """
+
+    path: Path
+    rank: int | None
+    device: int
+    history: pd.DataFrame
+    blocks: pd.DataFrame
+    segments: pd.DataFrame
+    stacks: tuple[Stack, ...]
+    annotations: pd.DataFrame
+    settings: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What to call it."""
+        return f"rank {self.rank}" if self.rank is not None else self.path.name
+
+
+class Stacks:
+    """Numbers different stacks, in order."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Stack, int] = {}
+        self._frames: list[tuple[str, int, str]] = []
+
+    def number(self, frames: Any) -> int:
+        """The stack's number; a stand-in of an earlier piece is one already."""
+        try:
+            stack = tuple(map(_FRAME, frames)) if frames else ()
+        except TypeError:
+            if isinstance(frames, int):
+                return frames
+            stack = tuple(self._frames[frame] if isinstance(frame, int) else _FRAME(frame) for frame in frames)
+        return self.numbers.setdefault(stack, len(self.numbers))
+
+    def stand_in(self, value: Any) -> int:
+        """A number for a list of frames, or for a frame; what is neither is nothing that an event refers to."""
+        if isinstance(value, list) and all(isinstance(frame, int) or _is_frame(frame) for frame in value):
+            return self.number(value)
+        if _is_frame(value):
+            self._frames.append(_FRAME(value))
+            return len(self._frames) - 1
+        return 0
+
+
+def _is_frame(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() >= {"filename", "line", "name"}
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file is a snapshot, by its first bytes: a pickle whose first key is that of a snapshot."""
+    try:
+        with path.open("rb") as file:
+            if not safe_pickle.is_pickle(file.read(2)):
+                return False
+            file.seek(0)
+            head = safe_pickle.unpacked(file).read(4096)
+    except (OSError, EOFError, ValueError):
+        return False
+    return head[:1] == b"\x80" and (b"segments" in head[:200] or b"device_traces" in head[:200])
+
+
+def find_snapshots(folder: Path) -> list[Path]:
+    """Snapshots below a folder, or the file itself."""
+    if folder.is_file():
+        return [folder] if is_snapshot(folder) else []
+    places = sorted(path for path in folder.rglob("*") if path.suffix in {".pickle", ".pkl", ".gz", ".snapshot", ""})
+    return [path for path in places if path.is_file() and is_snapshot(path)]
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read a snapshot, packed with gzip or not; nothing that the pickle names is imported or run.
+
+    Raises:
+        InputError: it cannot be read, or is no snapshot.
+    """
+    try:
+        with safe_pickle.without_collection(), path.open("rb") as file, _plain(file) as content:
+            size = content.seek(0, 2)
+            content.seek(0)
+            return _snapshot(path, content, size)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: not a snapshot as PyTorch writes it ({type(error).__name__}: {error})") from error
+
+
+def _plain(file: IO[bytes]) -> IO[bytes]:
+    """The file, or a temporary one with its unpacked content."""
+    source = safe_pickle.unpacked(file)
+    if source is file:
+        return file
+    unpacked = tempfile.TemporaryFile()  # noqa: SIM115 - its caller closes it
+    left = safe_pickle.MOST_BYTES
+    while block := source.read(1 << 20):
+        unpacked.write(block)
+        left -= len(block)
+        if left < 0:
+            raise OSError(f"larger than {safe_pickle.MOST_BYTES >> 30} GiB when unpacked")
+    return unpacked
+
+
+def _snapshot(path: Path, content: IO[bytes], size: int) -> Snapshot:
+    stacks = Stacks()
+    tables, rest, device = _in_pieces(content, size, stacks) or _whole(path, content, stacks)
+    segments = rest["segments"]
+    if not tables or not len(tables[0]):
+        device = segments[0]["device"] if segments else 0
+    return Snapshot(
+        path=path,
+        rank=int(found[1]) if (found := _RANK.search(path.name) or _RANK.search(path.parent.name)) else None,
+        device=device,
+        history=pd.concat(tables, ignore_index=True),
+        **_state([one for one in segments if one.get("device", device) == device], stacks),
+        annotations=_annotations(rest.get("external_annotations") or (), device),
+        stacks=tuple(stacks.numbers),
+        settings=rest.get("allocator_settings") or {},
+    )
+
+
+Parts = tuple[list[pd.DataFrame], dict[str, Any], int]
+"""Tables of the history, all that is no history, and the GPU that it is of."""
+
+
+def _in_pieces(content: IO[bytes], size: int, stacks: Stacks) -> Parts | None:
+    """A large file, or nothing when it is small, or laid out so that it cannot be cut."""
+    if size < LARGE_BYTES:
+        return None
+    tables: list[pd.DataFrame] = []
+    rest: dict[str, Any] = {}
+    try:
+        for events, told in pieces.events(content, size, stacks.stand_in):
+            tables.append(_history(events, stacks))
+            events.clear()
+            rest |= told
+    except pieces.NotInPieces:
+        return None
+    return tables, rest, int(rest["device"])
+
+
+def _whole(path: Path, content: IO[bytes], stacks: Stacks) -> Parts:
+    content.seek(0)
+    told = safe_pickle.load(content, str(path), most_depth=None)
+    if not isinstance(told, dict) or "segments" not in told or not isinstance(told.get("device_traces", []), list):
+        raise InputError(f"{path}: no memory snapshot: it has no segments")
+    traces = told.get("device_traces") or [[]]
+    device = max(range(len(traces)), key=lambda number: len(traces[number]))
+    return [_history(traces[device], stacks)], told, device
+
+
+def _history(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFrame:
+    count = len(events)
+    columns = {name: [event.get(name, 0) for event in events] for name in _COLUMNS}
+    if any(event.get("action") == "oom" for event in events):  # what is told instead of an address
+        columns["addr"] = [event.get("addr", event.get("device_free", 0)) for event in events]
+    numbers = np.fromiter((stacks.number(event.get("frames")) for event in events), "int32", count)
+    return pd.DataFrame(
+        {
+            "action": pd.Categorical(columns["action"]) if count else pd.Categorical([]),
+            "addr": np.array(columns["addr"], "uint64").view("int64"),
+            "size_bytes": np.array(columns["size"], "int64"),
+            "stream": np.array(columns["stream"], "uint64").view("int64"),
+            "time_ns": np.array(columns["time_us"], "int64") * 1000,
+            "stack": numbers,
+        }
+    ).astype({"action": "str"}).astype({"action": pd.CategoricalDtype(ACTIONS)})  # fmt: skip
+
+
+ACTIONS = (
+    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
+    "oom", "snapshot", "user_defined",
+)  # fmt: skip
+"""What a history may hold."""
+
+
+def _state(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, pd.DataFrame]:
+    """Segments and blocks at the time of the snapshot."""
+    blocks = [(number, block) for number, segment in enumerate(segments) for block in segment["blocks"]]
+    starts = _addresses(segments)
+    return {
+        "segments": pd.DataFrame(
+            {
+                "addr": pd.Series([segment["address"] for segment in segments], dtype="int64"),
+                "size_bytes": pd.Series([segment["total_size"] for segment in segments], dtype="int64"),
+                "type": pd.Series([segment.get("segment_type", "") for segment in segments], dtype="str"),
+                "stream": pd.Series([segment.get("stream", 0) for segment in segments], dtype="int64"),
+                "is_expandable": pd.Series([bool(segment.get("is_expandable")) for segment in segments], dtype="bool"),
+            }
+        ),
+        "blocks": pd.DataFrame(
+            {
+                "segment": pd.Series([number for number, _ in blocks], dtype="int64"),
+                "addr": pd.Series(starts, dtype="int64"),
+                "size_bytes": pd.Series([block["size"] for _, block in blocks], dtype="int64"),
+                "requested_bytes": pd.Series([_requested(block) for _, block in blocks], dtype="int64"),
+                "state": pd.Series([block["state"] for _, block in blocks], dtype="str"),
+                "stack": pd.Series([stacks.number(_frames(block)) for _, block in blocks], dtype="int32"),
+            }
+        ),
+    }
+
+
+def _addresses(segments: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Blocks lie behind each other; versions before 2.1 do not print their addresses."""
+    found = []
+    for segment in segments:
+        at = segment["address"]
+        for block in segment["blocks"]:
+            found.append(block.get("address", at))
+            at += block["size"]
+    return found
+
+
+def _requested(block: Mapping[str, Any]) -> int:
+    """Bytes that were asked for; the block's size where an older version does not tell."""
+    history = block.get("history") or [{}]
+    return int(block.get("requested_size", history[0].get("real_size", block["size"])))
+
+
+def _frames(block: Mapping[str, Any]) -> Any:
+    history = block.get("history") or [{}]
+    return block.get("frames", history[0].get("frames"))
+
+
+def _annotations(told: Sequence[Mapping[str, Any]], device: int) -> pd.DataFrame:
+    own = [one for one in told if one.get("device", device) == device]
+    return pd.DataFrame(
+        {
+            "name": pd.Series([str(one.get("name", "")) for one in own], dtype="str"),
+            "stage": pd.Series([str(one.get("stage", "")) for one in own], dtype="str"),
+            "time_ns": pd.Series([int(one.get("time_us", 0)) * 1000 for one in own], dtype="int64"),
+        }
+    )

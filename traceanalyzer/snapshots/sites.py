@@ -1,0 +1,68 @@
+"""Where blocks were allocated, by file and line of the code that is not PyTorch's."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from traceanalyzer.snapshots.reading import Stack
+
+UNKNOWN = "unknown"
+
+BEFORE = "before the history began"
+
+CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "communication", "temporaries", UNKNOWN)
+"""What a block may be, by the frames that allocated it."""
+
+_COMMUNICATION = ("_fsdp_collectives", "distributed_c10d", "_functional_collectives", "reducer", "flat_param")
+_PARAMETERS = {"_apply", "convert", "reset_parameters", "to_empty", "register_parameter"}
+
+
+def site(stack: Stack) -> str:
+    """`train.py:25 in forward, from train.py:142 in <module>`: innermost and outermost line, PyTorch's left out."""
+    python = [frame for frame in stack if frame[0].endswith(".py")]
+    own = [frame for frame in python if not _is_torch(frame[0])]
+    if not own:
+        return _line(python[0]) if python else UNKNOWN
+    return _line(own[0]) if len(own) == 1 else f"{_line(own[0])}, from {_line(own[-1])}"
+
+
+def category(stack: Stack) -> str:
+    """One of CATEGORIES, as far as the frames tell it."""
+    files = [frame[0].replace("\\", "/") for frame in stack]
+    names = {frame[2] for frame in stack}
+    if any(part in file for file in files for part in _COMMUNICATION):
+        return "communication"
+    if any("torch/optim/" in file for file in files):
+        return "optimizer state" if names & {"_init_group", "_init_state"} else "temporaries"
+    if any("autograd::Engine" in name for name in names) or "backward" in names:
+        return "gradients" if any("AccumulateGrad" in name for name in names) else UNKNOWN
+    if any("torch/nn/modules/" in file and name in _PARAMETERS | {"__init__"} for file, _, name in stack):
+        return "parameters"
+    return "activations" if names & {"forward", "_call_impl"} else UNKNOWN
+
+
+def by_site(blocks: pd.DataFrame, stacks: Sequence[Stack]) -> pd.DataFrame:
+    """`site`, `category`, `blocks`, `size_bytes`, `stack` (one of the site's), largest first."""
+    told = pd.DataFrame({"stack": sorted(set(blocks["stack"]))})
+    told["site"] = [site(stacks[number]) if number >= 0 else BEFORE for number in told["stack"]]
+    told["category"] = [category(stacks[number]) if number >= 0 else UNKNOWN for number in told["stack"]]
+    joined = blocks.merge(told, on="stack")
+    made = joined.groupby(["site", "category"], as_index=False).agg(
+        blocks=("size_bytes", "size"), size_bytes=("size_bytes", "sum"), stack=("stack", "first")
+    )
+    return made.sort_values("size_bytes", ascending=False, ignore_index=True)
+
+
+def by_category(sites: pd.DataFrame) -> pd.DataFrame:
+    """`category`, `blocks`, `size_bytes`: all of CATEGORIES that there are, `unknown` as one of them; an exact sum."""
+    made = sites.groupby("category")[["blocks", "size_bytes"]].sum().reindex(list(CATEGORIES)).dropna()
+    return made.astype("int64").reset_index()
+
+
+def _is_torch(file: str) -> bool:
+    path = file.replace("\\", "/")
+    return path.startswith(("torch/", "<")) or "/torch/" in path
+
+
+def _line(frame: tuple[str, int, str]) -> str:
+    return f"{frame[0].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[1]} in {frame[2]}"
