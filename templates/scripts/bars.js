@@ -19,8 +19,8 @@
       at += width;
     }
   });
-  const IDLE = "idle: ", isIdle = (name) => name.startsWith(IDLE);
-  const size = (row, wanted) => groups(row).filter((g) => (wanted === "idle" ? isIdle(g.dataset.name) : g.dataset.part === wanted)).reduce((sum, g) => sum + Number(g.dataset.ns), 0);
+  const IDLE = "idle: ", isIdle = (kind) => kind.startsWith("idle-");
+  const size = (row, wanted) => groups(row).filter((g) => (wanted === "idle" ? isIdle(g.dataset.kind) : g.dataset.part === wanted)).reduce((sum, g) => sum + Number(g.dataset.ns), 0);
   const sort = (part) => list.append(...[...rows].sort((a, b) => (part === "rank" ? a.dataset.rank - b.dataset.rank : size(b, part) - size(a, part))));
 
   const choice = (label, options, act, more) => {
@@ -30,9 +30,9 @@
     select.addEventListener("change", () => act(select.value));
     holder.append(`${label} `, select); tools.append(holder);
   };
-  const parts = [...new Map(rows.flatMap((row) => groups(row).map((g) => [g.dataset.part, g.dataset.name])))].map(([part, name]) => [name, part]);
-  const causes = parts.filter(([name]) => isIdle(name)).map(([name, part]) => [name.slice(IDLE.length), part]);
+  const parts = [...new Map(rows.flatMap((row) => groups(row).map((g) => [g.dataset.part, [g.dataset.name, g.dataset.kind]])))].map(([part, [name, kind]]) => [name, part, kind]);
+  const causes = parts.filter(([, , kind]) => isIdle(kind)).map(([name, part]) => [name.slice(IDLE.length), part]);
   choice("Show", [["time", "ms"], ["per cent", "%"]], scale);
-  choice("Sort by", [["rank", "rank"], ...parts.filter(([name]) => !isIdle(name)), ...(causes.length ? [["idle", "idle"]] : [])], sort, causes.length > 1 && ["idle by cause", causes]);
+  choice("Sort by", [["rank", "rank"], ...parts.filter(([, , kind]) => !isIdle(kind)).map(([name, part]) => [name, part]), ...(causes.length ? [["idle", "idle"]] : [])], sort, causes.length > 1 && ["idle by cause", causes]);
   tools.hidden = false;
 })();

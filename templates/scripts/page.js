@@ -1,6 +1,8 @@
 "use strict";
 // Theme, full values on hover, everything open on paper.
 (() => {
+  const words = document.getElementById("vocabulary");
+  if (words) (globalThis.TA ??= {}).words = JSON.parse(words.textContent);
   const root = document.documentElement, button = document.getElementById("theme");
   const stored = () => { try { return localStorage.getItem("traceanalyzer-theme"); } catch { return null; } };
   const prefers = matchMedia("(prefers-color-scheme: dark)");

@@ -2,9 +2,8 @@
 // What a reader does with the timeline: zoom, move, fold, search, point at and open an operation.
 (() => {
   const TA = globalThis.TA;
-  const CAUSES = { sync: "host in a synchronising call", data: "host in the data loader", host: "host busy", launch: "launch latency", unknown: "cause unknown" };
+  const WORDS = TA.words;
   const LEAST = 100, byId = (id) => document.getElementById(id);
-  const KIND_NAMES = { compute: "compute", comm: "communication", copy: "copy" };
   let view, canvas, ctx, scroller;
 
   const start = async () => {
@@ -91,7 +90,7 @@
 
   const facts = (rank, op) => {
     const { data } = view, [short, full, kind] = data.names[rank.name[op]], place = rank.place[op];
-    const lines = [["Operation", short], ["Rank", rank.rank], ["Kind", KIND_NAMES[kind]], ["Duration", TA.time(rank.end[op] - rank.start[op])], ["Start", TA.time(rank.start[op])],
+    const lines = [["Operation", short], ["Rank", rank.rank], ["Kind", WORDS.kinds[kind]?.one], ["Duration", TA.time(rank.end[op] - rank.start[op])], ["Start", TA.time(rank.start[op])],
       ["Stream", rank.streams[rank.stream[op]]], ["Step", rank.step[op] ? rank.step[op] - 1 : "none"]];
     if (kind === "comm") {
       if (rank.call[place]) lines.push(["Call", data.calls[rank.call[place] - 1]]);
@@ -140,7 +139,7 @@
     const at = TA.rowAt(rank.busy.s, t), from = at < 0 ? rank.first : rank.busy.e[at], to = rank.busy.s[at + 1];
     if (t < from || to === undefined) return "";
     const i = TA.rowAt(rank.gap.start, t), isGap = i >= 0 && t < rank.gap.start[i] + rank.gap.length[i], doing = isGap && rank.gap.doing[i];
-    return `idle · ${TA.time(to - from)}${isGap ? ` · ${CAUSES[view.data.causes[rank.gap.cause[i]]] ?? ""}${doing ? `: ${view.data.doings[doing - 1]}` : ""}` : ""}`;
+    return `idle · ${TA.time(to - from)}${isGap ? ` · ${WORDS.causes[view.data.causes[rank.gap.cause[i]]]?.short ?? ""}${doing ? `: ${view.data.doings[doing - 1]}` : ""}` : ""}`;
   };
 
   const pointer = () => {
@@ -236,8 +235,8 @@
     return `; in the full name “${from ? "…" : ""}${name.slice(from, to)}${to < name.length ? "…" : ""}”${others}`;
   };
 
-  const PARTS = [["compute", "compute"], ["transfer", "exposed transfer"], ["wait", "exposed wait"], ["comm", ""], ["copy", "exposed copy"], ["idle", "idle"]];
-  const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" ? (view.data.hasWaits ? view.data.unsplit : "exposed communication") : text]);
+  const PARTS = ["compute", "transfer", "wait", "comm", "copy", "idle"].map((kind) => [kind, WORDS.parts[kind]]);
+  const parts = () => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" ? (view.data.hasWaits ? view.data.unsplit : text) : text]);
   const cell = (tag, text, ns) => { const item = document.createElement(tag); item.textContent = text; if (ns !== undefined) { item.className = "n"; item.dataset.v = ns; } return item; };
   // A row for each rank; on a phone a column for each, or nothing would fit.
   const inView = () => {
@@ -279,13 +278,13 @@
 
   const legend = (box) => {
     const list = box.querySelector(".tl-legend"), kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", `communication${view.data.unsplit.replace(/^exposed,?/, ":")}`]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
-    const { causes, knows_causes } = view.data, idle = { sync: "idle: synchronising call", data: "idle: data loader", host: "idle: host", launch: "idle: launch latency", unknown: "idle: unknown cause" };
-    const PATTERNED = ["wait", "unmatched", "idle-sync", "idle-data"];
-    kinds.push(...(knows_causes ? Object.keys(idle).filter((cause) => causes.includes(cause)).map((cause) => [`idle-${cause}`, idle[cause]]).concat([["idle-between", "idle: between kernels"]]) : [["idle"]]));
+    const { causes, knows_causes } = view.data;
+    const isDrawn = (cause) => causes.includes(cause) || cause === WORDS.between;
+    kinds.push(...(knows_causes ? Object.entries(WORDS.causes).filter(([cause]) => isDrawn(cause)).map(([, { kind }]) => [kind, WORDS.parts[kind]]) : [["idle"]]));
     for (const [kind, text = kind] of kinds) {
       const item = document.createElement("li"), from = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       from.setAttribute("class", "swatch"); from.setAttribute("width", 14); from.setAttribute("height", 14); from.setAttribute("aria-hidden", "true");
-      for (const name of PATTERNED.includes(kind) ? [`k-${kind}`, `p-${kind}`] : [`k-${kind}`]) { const r = document.createElementNS("http://www.w3.org/2000/svg", "rect"); r.setAttribute("width", 14); r.setAttribute("height", 14); r.setAttribute("class", name); from.append(r); }
+      for (const name of WORDS.patterns[kind] ? [`k-${kind}`, `p-${kind}`] : [`k-${kind}`]) { const r = document.createElementNS("http://www.w3.org/2000/svg", "rect"); r.setAttribute("width", 14); r.setAttribute("height", 14); r.setAttribute("class", name); from.append(r); }
       item.append(from, ` ${text}`); list.append(item);
     }
   };

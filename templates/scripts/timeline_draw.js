@@ -28,8 +28,8 @@
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(`--${name}`).trim();
     const c = Object.fromEntries(["compute", "transfer", "wait", "copy", "idle", "unknown", "paper", "ink", "quiet", "rule", "soft", "link"].map((n) => [n, of(n)]));
-    const causes = Object.fromEntries(["sync", "data", "host", "launch", "between"].map((cause) => [cause, of(`idle-${cause}`)]));
-    return { ...c, comm: c.transfer, causes: { ...causes, unknown: c.unknown } };
+    const causes = Object.fromEntries(Object.entries(TA.words.causes).map(([cause, { kind }]) => [cause, of(kind)]));
+    return { ...c, comm: c.transfer, causes };
   };
 
   // The page's patterns, on a canvas: what waits, what is not told apart, and two causes of idling.
@@ -46,7 +46,12 @@
     for (const d of [-6, 0, 6]) { pen.moveTo(d, 6); pen.lineTo(d + 6, 0); }
     pen.stroke();
   });
-  const fills = (ctx, c) => ({ ...c, wait: hatch(ctx, c.wait), unsplit: dots(ctx, c.comm), causes: { ...c.causes, sync: lines(ctx, c.causes.sync), data: dots(ctx, c.causes.data) } });
+  const PATTERNS = { hatch, dots, lines };
+  const patterned = (ctx, kind, base) => PATTERNS[TA.words.patterns[kind]]?.(ctx, base) ?? base;
+  const fills = (ctx, c) => {
+    const causes = Object.entries(TA.words.causes).map(([cause, { kind }]) => [cause, patterned(ctx, kind, c.causes[cause])]);
+    return { ...c, wait: patterned(ctx, "wait", c.wait), unsplit: patterned(ctx, "unmatched", c.comm), causes: Object.fromEntries(causes) };
+  };
 
   TA.draw = (ctx, view) => {
     const { width, height, colours: c } = view;
@@ -82,8 +87,8 @@
       ctx.fillText(`${row.part === "folded" ? "▸" : "▾"} rank ${row.rank.rank}`, 2, y + Math.min(row.height, 18) / 2);
     } else if (["compute", "comm", "copy"].includes(row.part) || row.part === "idle") {
       ctx.font = "11px system-ui, sans-serif"; ctx.fillStyle = view.colours.quiet;
-      const wide = { compute: "compute", comm: "communication", copy: "copies", idle: "idle" }, narrow = { compute: "comp", comm: "comm", copy: "copies", idle: "idle" };
-      ctx.fillText((view.left > 80 ? wide : narrow)[row.part], view.left > 80 ? 14 : 6, y + row.height / 2);
+      const kind = TA.words.kinds[row.part] ?? { label: row.part, short: row.part };
+      ctx.fillText(view.left > 80 ? kind.label : kind.short, view.left > 80 ? 14 : 6, y + row.height / 2);
     }
   };
 
@@ -204,7 +209,7 @@
     const [a, b] = clipped(view, rank.first, rank.last);
     if (b <= a) return;
     // Gaps without a cause of their own are the short ones between kernels, where causes are known at all.
-    ctx.fillStyle = view.data.knows_causes ? c.causes.between : c.idle; ctx.fillRect(a, y, b - a, row.height);
+    ctx.fillStyle = view.data.knows_causes ? c.causes[TA.words.between] : c.idle; ctx.fillRect(a, y, b - a, row.height);
     const plain = { ...view, dim: 1 };
     drawShare(ctx, plain, busy, c.paper, y, row.height);
     for (const [cause, u] of rank.idle) drawShare(ctx, plain, u, view.fills.causes[cause] ?? c.idle, y, row.height);

@@ -2,7 +2,7 @@
 // The timeline as a file for Perfetto: the trace events that `analyze-traces export` writes, from the page's own columns.
 (() => {
   const TA = globalThis.TA;
-  const COLOURS = { compute: "rail_response", transfer: "thread_state_runnable", wait: "thread_state_iowait", copy: "rail_load", idle: "generic_work", unknown: "thread_state_uninterruptible", mark: "white" };
+  const COLOURS = TA.words.viewer;
   const us = (ns) => Math.round(ns) / 1000;
 
   // Slices that overlap one of their track go to a track of their own beside it.
@@ -38,7 +38,7 @@
     const depths = [...new Set(rank.bands.map((band) => band[4]))].sort((a, b) => a - b);
     const gaps = [...rank.gap.start].map((start, i) => {
       const cause = data.causes[rank.gap.cause[i]], doing = rank.gap.doing[i];
-      return { name: `idle: ${cause}`, start, end: start + rank.gap.length[i], colour: COLOURS[cause === "unknown" ? "unknown" : "idle"], ...(doing ? { args: { host: data.doings[doing - 1] } } : {}) };
+      return { name: `idle: ${cause}`, start, end: start + rank.gap.length[i], colour: COLOURS[TA.words.causes[cause].kind], ...(doing ? { args: { host: data.doings[doing - 1] } } : {}) };
     });
     return [["steps", mark(rank.steps, (step) => `step ${step[1]}`)],
       ...depths.map((depth) => [depth ? `ranges, ${depth} deep` : "ranges", mark(rank.bands.filter((band) => band[4] === depth), (band) => band[1])]),

@@ -43,7 +43,7 @@ from traceanalyzer.analyses.host import (
 )
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import fusions, graphs, kernels
-from traceanalyzer.analyses.memory import memory
+from traceanalyzer.analyses.memory import memory, memory_peaks, memory_sources, memory_steps
 from traceanalyzer.analyses.operators import (
     categories,
     efficiency,
@@ -124,6 +124,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipelines": Analysis(pipelines.across),
         "pipeline": Analysis(pipeline.across),
         "memory": Analysis(memory.across, memory.per_rank),
+        "memory_peaks": Analysis(memory_peaks.across, memory_peaks.per_rank),
+        "memory_steps": Analysis(memory_steps.across, memory_steps.per_rank),
+        "memory_sources": Analysis(memory_sources.across, memory_sources.per_rank),
         "memory_ops": Analysis(memory_ops.across, memory_ops.per_rank),
         "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank),
         "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank),

@@ -12,6 +12,7 @@ from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
+from traceanalyzer.vocabulary import IDLE_CAUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +189,6 @@ def _share(name: str, definition: str, better: int = -1) -> Metric:
     return Metric(name, definition, _column("headline", name), per_step=False, better=better)
 
 
-_IDLE = {
-    "sync": "the host was inside a synchronising call",
-    "data": "the host was in the data loader",
-    "host": "the host was busy otherwise",
-    "launch": "launch latency",
-    "unknown": "of unknown cause",
-    "between_kernels": "gaps under 5 µs",
-}
-
 METRICS: tuple[Metric, ...] = (
     _time("step_ns", "Length of a step's GPU window (of the capture, without steps).", column="window_ns"),
     Metric(
@@ -214,7 +206,10 @@ METRICS: tuple[Metric, ...] = (
     _time("exposed_copy_ns", "Time in which a copy but no compute or communication runs.", part=True),
     _time("opaque_ns", "Time in which nothing but CUDA graphs recorded whole runs.", part=True),
     _time("idle_ns", "Time in which nothing runs on the GPU.", part=True),
-    *(_time(f"idle_{cause}_ns", f"Idle time: {why}.", "idle", f"{cause}_ns") for cause, why in _IDLE.items()),
+    *(
+        _time(f"idle_{cause.column}", f"Idle time: {cause.label}. {cause.definition}", "idle", cause.column)
+        for cause in IDLE_CAUSES
+    ),
     _share("compute_pct", "100 · compute / window.", better=1),
     _share("exposed_comm_pct", "100 · exposed communication / window."),
     _share("exposed_copy_pct", "100 · exposed copies / window."),

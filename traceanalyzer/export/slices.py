@@ -4,22 +4,21 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer import vocabulary
 from traceanalyzer.names import short_name
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import DATA, HOST, MARK_VIEWER
 
 COLUMNS = ("order", "track", "name", "start_ns", "end_ns", "colour", "args")
 """Of a table of slices; tracks stand in order of `order`, then by name."""
 
-COLOURS = {
-    "compute": "rail_response",
-    "transfer": "thread_state_runnable",
-    "wait": "thread_state_iowait",
-    "copy": "rail_load",
-    "idle": "generic_work",
-    "unknown": "thread_state_uninterruptible",
-    "mark": "white",
+COLOURS: Mapping[str, str] = {
+    **{kind: vocabulary.viewer_colour(kind) for kind in vocabulary.LOOKS},
+    "mark": MARK_VIEWER,
 }
 """Trace-event viewers have fixed colours: those nearest to the kinds'. A viewer that ignores them colours by name."""
+
+_OF_CAUSE = {cause.key: COLOURS[cause.part.kind] for cause in vocabulary.IDLE_CAUSES}
 
 _STEPS, _RANGES, _PATH, _GAPS, _STREAMS = range(5)
 
@@ -58,10 +57,10 @@ def _path(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     """The rank's stretches of the critical path, on its own clock."""
     offset_ns = int(clocks["offset_ns"].fillna(0).sum())
     category = path["category"].astype("str")
-    what = path["operator"].where(category.isin(("host", "data")), path["name"])
+    what = path["operator"].where(category.isin((HOST.key, DATA.key)), path["name"])
     return path.assign(
         order=_PATH, track="critical path", start_ns=path["start_ns"] + offset_ns, end_ns=path["end_ns"] + offset_ns,
-        colour=category.map(COLOURS | {"comm": COLOURS["transfer"], "host": COLOURS["idle"]}).fillna(COLOURS["mark"]),
+        colour=category.map({**COLOURS, HOST.key: COLOURS[HOST.part.kind]}).fillna(COLOURS["mark"]),
         name=[f"{kind}: {short_name(name)}" if isinstance(name, str) else kind
               for kind, name in zip(category, what, strict=True)],
         args=[{"operator": name} if isinstance(name, str) else None for name in path["operator"]],
@@ -74,7 +73,7 @@ def _gaps(gaps: pd.DataFrame) -> pd.DataFrame:
     return gaps.assign(
         order=_GAPS, track="idle", end_ns=gaps["start_ns"] + gaps["length_ns"],
         name=[f"idle: {cause}" for cause in causes], args=[{"host": name} if name else None for name in doing],
-        colour=causes.map({"unknown": COLOURS["unknown"]}).fillna(COLOURS["idle"]),
+        colour=causes.map(_OF_CAUSE),
     )  # fmt: skip
 
 
@@ -95,7 +94,7 @@ def _operations(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
         order=_STREAMS + ops["stream"].rank(method="dense").astype("int64"),
         track=[f"stream {number}" for number in ops["stream"]],
         name=[short_name(name) for name in ops["name"]],
-        colour=ops["kind"].astype("str").map({"comm": "transfer"}).fillna(ops["kind"].astype("str")).map(COLOURS),
+        colour=ops["kind"].astype("str").map(COLOURS),
         args=_contents(ops, own),
     )
     waits = ops.assign(end_ns=ops["start_ns"] + wait_ns, name="wait · " + ops["name"], colour=COLOURS["wait"])

@@ -8,6 +8,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.findings.basis import Basis, about, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
@@ -35,12 +36,12 @@ _PROFILED = (
 
 def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> list[Finding]:
     """The host launches too late on at least one rank: idle by cause host over 10 % of a step."""
-    worst = _worst(headline, steps, idle, "host_ns", HOST_PCT)
+    worst = _worst(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
     own = basis.within(gaps.to_frame())
-    own = own[(own["rank"] == rank) & (own["cause"] == "host")]
+    own = own[(own["rank"] == rank) & (own["cause"] == HOST.key)]
     return [
         Finding(
             rule="host_bound",
@@ -54,15 +55,15 @@ def host_bound(headline: Result, steps: Result, idle: Result, gaps: Result) -> l
             gain_ns=round(cost_ns),
             interval_ns=_longest(own),
             table="gaps",
-            about=about("host", rank),
-            part_of=about("host", rank),
+            about=about(HOST.key, rank),
+            part_of=about(HOST.key, rank),
         )
     ]
 
 
 def short_kernels(headline: Result, steps: Result, idle: Result, launches: Result) -> list[Finding]:
     """Half of the kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
-    worst = _worst(headline, steps, idle, "host_ns", HOST_PCT)
+    worst = _worst(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
         return []
     rank, _, _, basis = worst
@@ -70,7 +71,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
     share = row["kernels_under_10us_pct"]
     if pd.isna(share) or share < SHORT_KERNELS_PCT:
         return []
-    parts = mean_steps(idle, basis, ["launch_ns", "between_kernels_ns"]).loc[rank]
+    parts = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column]).loc[rank]
     return [
         Finding(
             rule="short_kernels",
@@ -82,7 +83,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
             "activations) or replay them as a CUDA graph.",
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
-            part_of=about("host", rank),
+            part_of=about(HOST.key, rank),
         )
     ]
 
@@ -101,12 +102,12 @@ def synchronising_calls(headline: Result, steps: Result, sync_calls: Result) -> 
 
 def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result) -> list[Finding]:
     """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
-    worst = _worst(headline, steps, idle, "data_ns", DATA_PCT)
+    worst = _worst(headline, steps, idle, DATA.column, DATA_PCT)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
     own = basis.within(gaps.to_frame())
-    own = own[(own["rank"] == rank) & (own["data_ns"] > 0)]
+    own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
     return [
         Finding(
             rule="data_loader",
@@ -119,7 +120,7 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result) -> 
             gain_ns=round(cost_ns),
             interval_ns=_longest(own),
             table="gaps",
-            part_of=about("data", rank),
+            part_of=about(DATA.key, rank),
         )
     ]
 
@@ -169,7 +170,7 @@ def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
         caveat="The time after the call counts too: it ends with the next launch, which other work may delay as well.",
         gain_ns=round(cost_ns),
         table="sync_calls",
-        part_of=about("sync", rank),
+        part_of=about(SYNC.key, rank),
     )
 
 

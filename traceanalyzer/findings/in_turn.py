@@ -14,18 +14,19 @@ from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.straggler_words import ADVICE
 from traceanalyzer.findings.stragglers import longest_wait, times_of, turns
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 
 _LATE = {
     "compute": "compute longer than the others",
     "copies": "copy longer than the others",
     "transfer": "spend longer in communication that the others do not have",
     "unmatched": "come late out of communication that could not be matched",
-    "host": "have a late host",
-    "data": "are late with their data",
-    "sync": "are held up in synchronising calls",
-    "launch": "get their launches late",
-    "unknown": "idle for a reason that their traces do not hold",
-    "between_kernels": "lose time between short kernels",
+    HOST.key: "have a late host",
+    DATA.key: "are late with their data",
+    SYNC.key: "are held up in synchronising calls",
+    LAUNCH.key: "get their launches late",
+    UNKNOWN.key: "idle for a reason that their traces do not hold",
+    BETWEEN_KERNELS.key: "lose time between short kernels",
 }
 
 _EVIDENCE = ["rank", "steps_affected", "first_step", "affected_wait_ns", "cost_mean_ns", "waiting_ranks"]

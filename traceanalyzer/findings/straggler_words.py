@@ -7,18 +7,19 @@ import pandas as pd
 
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 
 _LATE = {
     "compute": "Rank {rank} computes longer than the others",
     "copies": "Rank {rank} copies longer than the others",
     "transfer": "Rank {rank} spends longer in communication that the others do not have",
     "unmatched": "Rank {rank} comes late out of communication that could not be matched",
-    "host": "Rank {rank}'s host is late",
-    "data": "Rank {rank} is late with its data",
-    "sync": "Rank {rank}'s host is held up in synchronising calls",
-    "launch": "Rank {rank}'s launches reach the GPU late",
-    "unknown": "Rank {rank}'s GPU is idle for a reason that its trace does not hold",
-    "between_kernels": "Rank {rank} loses time between short kernels",
+    HOST.key: "Rank {rank}'s host is late",
+    DATA.key: "Rank {rank} is late with its data",
+    SYNC.key: "Rank {rank}'s host is held up in synchronising calls",
+    LAUNCH.key: "Rank {rank}'s launches reach the GPU late",
+    UNKNOWN.key: "Rank {rank}'s GPU is idle for a reason that its trace does not hold",
+    BETWEEN_KERNELS.key: "Rank {rank} loses time between short kernels",
 }
 
 ADVICE = {
@@ -28,12 +29,12 @@ ADVICE = {
     "transfer": "Compare this rank's links with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     "unmatched": "It may itself have waited for another rank: have process groups recorded (PyTorch's profiler does; "
     "nsys export --include-blobs=true with NCCL's payloads) and the traces of all ranks.",
-    "host": "See what this rank's host does more than the others': logging, checkpoints, Python hooks, garbage "
+    HOST.key: "See what this rank's host does more than the others': logging, checkpoints, Python hooks, garbage "
     "collection, a busy or slower CPU, wrong NUMA binding. Launching less (compile, CUDA graphs) helps all ranks.",
-    "data": "Use more workers, prefetch and pinned memory on this rank; look for slow storage or longer samples.",
-    "sync": "Remove what waits for the GPU on this rank: .item(), .cpu(), printing tensors, blocking copies.",
-    "launch": "Look at what else runs on this GPU, and at the order of its streams.",
-    "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
+    DATA.key: "Use more workers, prefetch and pinned memory on this rank; look for slow storage or longer samples.",
+    SYNC.key: "Remove what waits for the GPU on this rank: .item(), .cpu(), printing tensors, blocking copies.",
+    LAUNCH.key: "Look at what else runs on this GPU, and at the order of its streams.",
+    BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 SLOW_HOST_ADVICE = (
     "Look at rank {rank}'s CPU first, for its code does what the others' does: its cores' clock, other processes on "
@@ -110,7 +111,7 @@ def _who_waits_at_times(row: Mapping[str, Any], where: str) -> str:
 
 def caveat(row: Mapping[str, Any]) -> str:
     """When the wait is not to be gained, or not all of it."""
-    by_host = row["cause"] in ("host", "sync", "launch", "between_kernels")
+    by_host = row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key)
     if row["collective"] in POINT_TO_POINT:
         won = "Pipeline stages wait for each other by design; only what exceeds the expected bubble can be won."
         return f"{won} {PROFILED}" if by_host else won

@@ -37,6 +37,7 @@ from traceanalyzer.findings.straggler_words import (
 )  # fmt: skip
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import IDLE_CAUSES, UNKNOWN
 
 LEAST_COST_PCT = 2.0
 """Of a step; less is noise."""
@@ -47,7 +48,7 @@ TURNS_COST_PCT = 5.0
 _LEAST_TURNS = 3
 _MOST_FINDINGS = 5
 
-_OWN_DOING = ("copies", "host", "data", "sync", "launch", "between_kernels")
+_OWN_DOING = ("copies", *(cause.key for cause in IDLE_CAUSES if cause is not UNKNOWN))
 """Causes that a rank of a pipeline has of itself; what else makes stages wait, the schedule and their sizes do."""
 
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from traceanalyzer import quantities
 from traceanalyzer.names import short_name
 from traceanalyzer.report.words import wording
+from traceanalyzer.vocabulary import LOOKS
 
 SCRIPTS = (
     "page.js",
@@ -56,6 +57,26 @@ def read(name: str) -> str:
 
 
 @cache
+def style(*more: str) -> str:
+    """A page's style: the vocabulary's colours and patterns, what all pages have, and these files."""
+    return _looks() + "".join(read(f"styles/{name}") for name in ("report.css", *more))
+
+
+def _looks() -> str:
+    """Every look as variables (`--wait`), and as classes for a shape (`k-`), its pattern (`p-`), words on it (`t-`)."""
+    light = " ".join(f"--{kind}: {look.colour};" for kind, look in LOOKS.items())
+    dark = " ".join(f"--{kind}: {look.dark};" for kind, look in LOOKS.items() if look.dark)
+    lines = [f":root {{ {light} }}", f':root[data-theme="dark"] {{ {dark} }}']
+    for kind, look in LOOKS.items():
+        lines.append(f".k-{kind} {{ fill: var(--{kind}); }} .t-{kind} {{ fill: {look.text}; }}")
+        if look.pattern:
+            lines.append(f".p-{kind} {{ fill: url(#{look.pattern}); }}")
+        if look.text_dark:
+            lines.append(f':root[data-theme="dark"] .t-{kind} {{ fill: {look.text_dark}; }}')
+    return "\n".join([*lines, ""])
+
+
+@cache
 def scripts(names: tuple[str, ...] = SCRIPTS) -> tuple[Script, ...]:
     """Scripts of the templates' folder; those of a run's page unless others are named."""
     texts = [read(f"scripts/{name}") for name in names]
@@ -71,6 +92,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    made.globals["looks"] = LOOKS
     made.filters |= {
         "quantity": quantities.text,
         "digits": quantities.digits,

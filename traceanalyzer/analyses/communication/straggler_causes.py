@@ -7,9 +7,9 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.members import UNTIL
-from traceanalyzer.analyses.host.idle_causes import PARTS as IDLE_PARTS
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import IDLE_CAUSES
 
 WAIT = "wait"
 
@@ -18,7 +18,7 @@ CAUSES: Mapping[str, str] = {
     "exposed_copy_ns": "copies",
     "transfer_ns": "transfer",
     "exposed_wait_ns": WAIT,
-    **{part: part.removesuffix("_ns") for part in IDLE_PARTS},
+    **{cause.column: cause.key for cause in IDLE_CAUSES},
 }
 """What each part is called; together they make up all of a rank's time between two moments.
 

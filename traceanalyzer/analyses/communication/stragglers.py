@@ -18,6 +18,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import IDLE_CAUSES
 
 _LEAST_CAUSE = 0.1
 """An excess below this share of the cost explains nothing."""
@@ -62,8 +63,8 @@ class Stragglers(Result):
         ),
         "cause": Column.text(
             "Part of its time that exceeds the others' most: compute, copies, transfer, unmatched (communication "
-            "that may be a wait or a transfer), wait, or idle by cause (host, data, sync, launch, unknown, "
-            "between_kernels); absent when none explains a tenth of the cost."
+            "that may be a wait or a transfer), wait, or idle by cause "
+            f"({', '.join(cause.key for cause in IDLE_CAUSES)}); absent when none explains a tenth of the cost."
         ),
         "cause_ns": Column.time("That excess a step (or in the capture)."),
         "operation": Column.text(

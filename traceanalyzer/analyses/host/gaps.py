@@ -14,6 +14,9 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import GAP_CAUSES
+
+_KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
 
 class GapTable(Result):
@@ -29,14 +32,8 @@ class GapTable(Result):
         "start_ns": Column.moment("End of the operation before it."),
         "end_ns": Column.moment("Start of the operation after it."),
         "length_ns": Column.time("End − start."),
-        "cause": Column.text("The cause with the largest part: sync, data, host, launch or unknown."),
-        "sync_ns": Column.time("Before the launch, inside a synchronising call."),
-        "data_ns": Column.time("Before the launch, in the data loader or a data range."),
-        "host_ns": Column.time("Before the launch, in anything else: Python, operators, other API calls."),
-        "launch_ns": Column.time("After the launch call returned: launch latency and ordering, up to 50 µs."),
-        "unknown_ns": Column.time(
-            "After that, or with no recorded launch: it waited for something outside these records."
-        ),
+        "cause": Column.text(f"The cause with the largest part: {', '.join(cause.key for cause in GAP_CAUSES)}."),
+        **{cause.column: Column.time(cause.definition) for cause in GAP_CAUSES},
         "doing": Column.text(
             "What the launching thread did for longest before the launch: the innermost recorded call, operator "
             "or range; absent when the operation was already launched.",
@@ -72,7 +69,7 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             "step": step_of_time(trace, starts),
             "start_ns": starts,
             "end_ns": np.minimum(gaps.ends, window.end_ns),
-            "cause": causes[list(CAUSES)].idxmax(axis=1).str.removesuffix("_ns").to_numpy(),
+            "cause": causes[list(CAUSES)].idxmax(axis=1).map(_KEYS).to_numpy(),
         }
     )
     table = pd.concat([table, causes[list(CAUSES)], _doing(trace, gaps)], axis=1)

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
 from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.vocabulary import IDLE_CAUSES
 
 
 class Idle(Result):
@@ -23,14 +24,7 @@ class Idle(Result):
         "step": Column.ident("Step; absent for the whole window."),
         "window_ns": Column.time("Length of the window.", better=Better.LESS),
         "idle_ns": Column.time("Time in which nothing runs on the GPU.", is_news_when_zero=True, better=Better.LESS),
-        "sync_ns": Column.time("Host inside a synchronising call before it launched the next operation."),
-        "data_ns": Column.time("Host in the data loader or a data range before it launched the next operation."),
-        "host_ns": Column.time(
-            "Host in anything else before it launched the next operation: Python, operators, API calls."
-        ),
-        "launch_ns": Column.time("Next operation already launched: latency and ordering, up to 50 µs a gap."),
-        "unknown_ns": Column.time("Longer than that, or the operation has no launch in the trace."),
-        "between_kernels_ns": Column.time("Gaps shorter than 5 µs, whatever their cause."),
+        **{cause.column: Column.time(cause.definition) for cause in IDLE_CAUSES},
         "gaps": Column.count("Gaps of 5 µs and more that begin in the window.", is_compared=False),
         "longest_ns": Column.time(
             "The longest part of a gap inside the window; absent without gaps.", adds=Adds.EXTREME

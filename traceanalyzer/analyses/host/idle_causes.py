@@ -9,10 +9,11 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
 
-CAUSES = ("sync_ns", "data_ns", "host_ns", "launch_ns", "unknown_ns")
+CAUSES = tuple(cause.column for cause in GAP_CAUSES)
 
-PARTS = (*CAUSES, "between_kernels_ns")
+PARTS = tuple(cause.column for cause in IDLE_CAUSES)
 """Columns that add up to idle time."""
 
 SHORT_NS = 5_000
@@ -104,15 +105,15 @@ def parts(
     sync, data = _before_launch(trace, gaps, starts, launched)
     table = pd.DataFrame(
         {
-            "sync_ns": sync,
-            "data_ns": data,
-            "host_ns": launched - starts - sync - data,
-            "launch_ns": np.where(has_launch, latest - launched, 0),
-            "unknown_ns": np.where(has_launch, ends - latest, ends - starts),
+            SYNC.column: sync,
+            DATA.column: data,
+            HOST.column: launched - starts - sync - data,
+            LAUNCH.column: np.where(has_launch, latest - launched, 0),
+            UNKNOWN.column: np.where(has_launch, ends - latest, ends - starts),
         }
     )
     is_short = gaps.lengths < short_ns
-    table = table.mul(~is_short, axis=0).assign(between_kernels_ns=np.where(is_short, ends - starts, 0))
+    table = table.mul(~is_short, axis=0).assign(**{BETWEEN_KERNELS.column: np.where(is_short, ends - starts, 0)})
     assert (table.sum(axis=1).to_numpy() == ends - starts).all(), "the causes must add up to the gap"
     return table
 

@@ -22,8 +22,11 @@ from traceanalyzer.analyses.replay.nodes import (
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, KINDS, LAUNCH, SYNC, UNKNOWN
 
-CATEGORIES = ("compute", "comm", "copy", "host", "data", "launch", "sync", "between_kernels", "unknown", "before")
+CATEGORIES = (
+    *(kind.key for kind in KINDS), HOST.key, DATA.key, LAUNCH.key, SYNC.key, BETWEEN_KERNELS.key, UNKNOWN.key, "before",
+)  # fmt: skip
 """What a stretch of the path is: an operation by kind (`comm`: the transfer; nothing waits on the path), the host's
 work, launch latency, a blocking call's own time and return, turnaround between operations, what the model does not
 explain, and what began before the capture."""
@@ -126,13 +129,13 @@ def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int)
     elif kind == RELEASED:
         head = _columns([(int(known.release_ns[row]) - since_ns, "before", NONE, NONE)])
     elif kind == FOLLOWS:
-        head = _columns([(int(known.turnaround_ns[row]), "between_kernels", row, NONE)])
+        head = _columns([(int(known.turnaround_ns[row]), BETWEEN_KERNELS.key, row, NONE)])
     else:
         wait = edge - int(np.searchsorted(nodes.kind, WAITS))
         source = int(nodes.piece.waits["source"].to_numpy()[wait])
         hidden = int(timing.duration_ns[source]) if timing.is_hidden and nodes.is_comm[source] else 0
-        head = _columns([(int(known.wait_ns[wait]) - hidden, "between_kernels", row, NONE)])
-    head = _joined(head, _columns([(int(sums.lag_ns[row]), "unknown", row, NONE)]))
+        head = _columns([(int(known.wait_ns[wait]) - hidden, BETWEEN_KERNELS.key, row, NONE)])
+    head = _joined(head, _columns([(int(sums.lag_ns[row]), UNKNOWN.key, row, NONE)]))
     return head if nodes.is_single[row] else _joined(head, _operations(nodes, timing, sums, row, last))
 
 
@@ -160,14 +163,16 @@ def _operations(nodes: Nodes, timing: Timing, sums: Sums, first: int, last: int)
     length = np.stack([between, lag, timing.duration_ns[first : last + 1]], axis=1).ravel()
     kind = nodes.piece.ops["kind"].cat
     kinds = np.array([_CODE[name] for name in kind.categories])[kind.codes.to_numpy()[first : last + 1]]
-    code = np.stack([np.full(count, _CODE["between_kernels"]), np.full(count, _CODE["unknown"]), kinds], axis=1).ravel()
+    code = np.stack(
+        [np.full(count, _CODE[BETWEEN_KERNELS.key]), np.full(count, _CODE[UNKNOWN.key]), kinds], axis=1
+    ).ravel()
     return length, code, np.repeat(ops, 3), np.full(3 * count, NONE)
 
 
 def _launch(nodes: Nodes, timing: Timing, op: int) -> Columns:
     """From a segment's begin through the host's work to the launch, and its latency."""
     last = int(nodes.piece.ops["launch"].to_numpy()[op])
-    latency = _columns([(int(nodes.known.latency_ns[op]), "launch", op, NONE)])
+    latency = _columns([(int(nodes.known.latency_ns[op]), LAUNCH.key, op, NONE)])
     return _joined(_work(nodes, timing, last), latency)
 
 
@@ -178,9 +183,9 @@ def _work(nodes: Nodes, timing: Timing, last: int) -> Columns:
     first = int(np.searchsorted(segment, segment[last]))
     rows = np.arange(first, last + 1)
     ns = timing.host_ns[rows]
-    data = np.minimum(host["data_ns"].to_numpy()[rows], ns)
+    data = np.minimum(host[DATA.column].to_numpy()[rows], ns)
     length = np.stack([data, ns - data], axis=1).ravel()
-    code = np.tile([_CODE["data"], _CODE["host"]], len(rows))
+    code = np.tile([_CODE[DATA.key], _CODE[HOST.key]], len(rows))
     return length, code, np.full(2 * len(rows), NONE), np.repeat(rows, 2)
 
 
@@ -191,11 +196,11 @@ def _of_host(nodes: Nodes, timing: Timing, edge: int, segment: int, since_ns: in
         return _columns([(int(segments["begin_ns"].iloc[segment]) - since_ns, "before", NONE, NONE)])
     returns, lag = nodes.returns
     kept = int(lag[segment]) if timing.has_lag and timing.is_blocking[segment] else 0
-    unknown = _columns([(kept, "unknown", NONE, NONE)])
+    unknown = _columns([(kept, UNKNOWN.key, NONE, NONE)])
     if kind == BLOCKS:
         block = edge - int(np.searchsorted(nodes.kind, BLOCKS))
-        return _joined(_columns([(int(returns[block]), "sync", NONE, NONE)]), unknown)
-    call = _columns([(int(segments["own_ns"].iloc[segment]), "sync", NONE, NONE)])
+        return _joined(_columns([(int(returns[block]), SYNC.key, NONE, NONE)]), unknown)
+    call = _columns([(int(segments["own_ns"].iloc[segment]), SYNC.key, NONE, NONE)])
     return _joined(_work(nodes, timing, int(nodes.cut_of_segment[segment])), call, unknown)
 
 

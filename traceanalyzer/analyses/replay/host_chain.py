@@ -11,6 +11,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
+from traceanalyzer.vocabulary import DATA
 
 SHARED_TIME = 0.2
 """Threads that are busy at the same time for more than this share of the less busy one do not take turns."""
@@ -68,7 +69,7 @@ def host_chain(trace: RankTrace, ops: pd.DataFrame) -> HostChain:
 
 
 def _empty() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    integers = (("segment", "ns", "data_ns", "step"), ("begin_ns", "before", "own_ns", "step"), ("op", "segment"))
+    integers = (("segment", "ns", DATA.column, "step"), ("begin_ns", "before", "own_ns", "step"), ("op", "segment"))
     host, segments, blocks = (pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names}) for names in integers)
     return host.assign(is_launch=False), segments.assign(call=pd.Series(dtype="str")), blocks
 
@@ -124,7 +125,7 @@ def _one_chain(
         {
             "segment": segment,
             "ns": np.maximum(times - since, 0),
-            "data_ns": _data(trace, threads).covered_ns(since, np.maximum(times, since)),
+            DATA.column: _data(trace, threads).covered_ns(since, np.maximum(times, since)),
             "step": _steps(trace, times),
             "is_launch": ~is_cut,
         }

@@ -9,10 +9,9 @@ from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.comparison.verdict import per
-from traceanalyzer.report.words.parts import UNSPLIT
+from traceanalyzer.vocabulary import UNMATCHED, UNSPLIT
 
 POINTS = "pp"
-_UNMATCHED = "exposed_unmatched_ns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def rows(comparison: Comparison) -> list[Row]:
     return [
         _row(comparison, str(name), own.set_index("run"))
         for name, own in comparison.metrics.groupby("metric", sort=False)
-        if name != _UNMATCHED or own["value"].any()
+        if name != UNMATCHED.column or own["value"].any()
     ]
 
 
@@ -64,8 +63,8 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
 
 
 def _label(name: str) -> str:
-    if name == _UNMATCHED:
-        return UNSPLIT
+    if name == UNMATCHED.column:
+        return UNSPLIT.label
     return stem(name).replace("_", " ")
 
 

@@ -13,13 +13,12 @@ from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
+from traceanalyzer.vocabulary import KINDS
 
 SCRIPTS = ("page.js", "tables.js", "diff.js")
 
 MOST_ROWS = 400
 """Rows of one table on the page; the CSV beside it has all."""
-
-_COLOURS = {"compute": "compute", "comm": "transfer", "copy": "copy"}
 
 
 def write(report: DiffReport, folder: Path) -> list[Path]:
@@ -46,7 +45,7 @@ def page(report: DiffReport) -> str:
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "lanes": _lanes(comparison),
         "DIFFERS": fairness.DIFFERS,
-        "style": Markup(assets.read("styles/report.css") + assets.read("styles/diff.css")),  # noqa: S704 - our own files
+        "style": Markup(assets.style("diff.css")),  # noqa: S704 - our own files
         "scripts": scripts,
         "policy": _policy(scripts),
     }
@@ -111,8 +110,8 @@ def _lanes(comparison: Comparison) -> list[dict[str, Any]]:
             "step": None if pd.isna(own["step"].iloc[0]) else int(own["step"].iloc[0]),
             "width": 100 * int(own["window_ns"].iloc[0]) / longest,
             "kinds": [
-                {"kind": _COLOURS[kind], "name": kind, "path": _path(own[own["kind"] == kind], longest)}
-                for kind in _COLOURS
+                {"kind": kind.key, "name": kind.key, "path": _path(own[own["kind"] == kind.key], longest)}
+                for kind in KINDS
             ],
         }
         for label, lanes in drawn

@@ -3,21 +3,11 @@
 from dataclasses import dataclass
 
 from traceanalyzer.diff import Comparison, metrics
-from traceanalyzer.report.words.parts import UNSPLIT
+from traceanalyzer.vocabulary import COMM, COMM_PARTS, PARTS, TRANSFER, UNSPLIT, WAIT
 
-SPLIT = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+SPLIT = tuple(part.column for part in COMM_PARTS)
 
-_LOOKS = {
-    "compute_ns": ("compute", "compute"),
-    "exposed_transfer_ns": ("exposed transfer", "transfer"),
-    "exposed_wait_ns": ("exposed wait", "wait"),
-    "exposed_unmatched_ns": (UNSPLIT, "unmatched"),
-    "exposed_comm_ns": ("exposed communication", "comm"),
-    "exposed_copy_ns": ("exposed copy", "copy"),
-    "opaque_ns": ("in CUDA graphs, unknown", "unknown"),
-    "idle_ns": ("idle", "idle"),
-}
-"""Label and colour of each part."""
+_LOOKS = {part.column: part for part in (*PARTS, TRANSFER, WAIT, UNSPLIT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +37,9 @@ def parts(comparison: Comparison, run: str) -> list[Part]:
     for name in names:
         base, other = (metrics.value(comparison.metrics, name, one) for one in (comparison.base.label, run))
         if base is not None and other is not None:
-            found[name] = Part(name, *_LOOKS[name], float(base), float(other))
+            found[name] = Part(name, _LOOKS[name].label, _LOOKS[name].kind, float(base), float(other))
     steps = [metrics.value(comparison.metrics, "step_ns", one) for one in (comparison.base.label, run)]
-    for left_out in (("exposed_comm_ns",), SPLIT):
+    for left_out in ((COMM.column,), SPLIT):
         chosen = [part for name, part in found.items() if name not in left_out]
         sums = (sum(part.base_ns for part in chosen), sum(part.other_ns for part in chosen))
         # Means over ranks of whole nanoseconds: less than one nanosecond of rounding.

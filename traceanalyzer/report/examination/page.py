@@ -57,7 +57,7 @@ def page(examination: Examination, command: str | None = None) -> str:
         "command": command,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "style": Markup(assets.read("styles/report.css") + assets.read("styles/doctor.css")),  # noqa: S704 - our own files
+        "style": Markup(assets.style("doctor.css")),  # noqa: S704 - our own files
         "scripts": scripts,
         "policy": _policy(scripts),
     }

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.report.words.parts import Part, Split
+from traceanalyzer.report.words.parts import Split
+from traceanalyzer.vocabulary import Part
 
 MANY_RANKS = 32
 """From here on the page shows a heat map, and bars only of ranks unlike the others and of one in the middle."""

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-KINDS: Mapping[str, str] = MappingProxyType({"compute": "#0072B2", "comm": "#56B4E9", "copy": "#009E73"})
+from traceanalyzer import vocabulary
+from traceanalyzer.vocabulary import LOOKS
 
-WAIT = "#D55E00"
+KINDS: Mapping[str, str] = MappingProxyType({kind.key: LOOKS[kind.key].colour for kind in vocabulary.KINDS})
+
+WAIT = LOOKS[vocabulary.WAIT.kind].colour
 
 SERIES = ("#8A6FD6", "#C99700", "#A8324A", "#7C8A1F", "#8A5A3C", "#5F7488", "#B79AE8", "#D8C06A")
 """For ranks and families: far from the kinds' blue, sky blue, vermilion, green, grey and pink, in both themes."""

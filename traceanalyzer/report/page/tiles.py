@@ -10,6 +10,7 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
 from traceanalyzer.report.words.parts import Split
 from traceanalyzer.run_info import RunInfo
+from traceanalyzer.vocabulary import COMM, COMPUTE, IDLE
 
 APART = 0.2
 """Ranks whose work differs by this share do not do the same."""
@@ -53,12 +54,12 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
 def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
     return [
         _length(frame, split, report.run_info),
-        _share(frame, "compute", "Compute", "compute", "Share of the time in which a compute kernel runs.",
+        _share(frame, COMPUTE.share, "Compute", "compute", "Share of the time in which a compute kernel runs.",
                _fused(frame)),
-        replace(_share(frame, "exposed_comm", "Exposed communication", _larger_part(split),
+        replace(_share(frame, COMM.share, "Exposed communication", _larger_part(split),
                        "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
                 sources=("headline", "exposed_comm")),
-        _share(frame, "idle", "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
+        _share(frame, IDLE.share, "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
         _overlap(frame),
         *_speed(report.run_info),
         *_mfu(report),
@@ -87,8 +88,8 @@ def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
     return Tile(name, "plain", text(each.mean(), Unit.NS), detail, _spread(each, Unit.NS), (), definition)
 
 
-def _share(frame: pd.DataFrame, part: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
-    share = frame[f"{part}_pct"]
+def _share(frame: pd.DataFrame, column: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
+    share = frame[column]
     if share.isna().all():
         return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
@@ -106,7 +107,7 @@ def _overlap(frame: pd.DataFrame) -> Tile:
     if frame["overlap_pct"].isna().all():
         why = _IN_GRAPHS if frame["comm_ns"].isna().any() else "no communication"
         return Tile("Overlap", "plain", ABSENT, why, (), (), definition)
-    return _share(frame, "overlap", "Overlap", "plain", definition)
+    return _share(frame, "overlap_pct", "Overlap", "plain", definition)
 
 
 def _speed(info: RunInfo | None) -> list[Tile]:

@@ -8,9 +8,9 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.columns import Unit
 from traceanalyzer.quantities import text
+from traceanalyzer.vocabulary import IDLE, PARTS
 
-KINDS = (("compute_ns", "compute"), ("exposed_comm_ns", "comm"), ("exposed_copy_ns", "copy"),
-         ("opaque_ns", "unknown"))  # fmt: skip
+KINDS = tuple((part.column, part.kind) for part in PARTS if part is not IDLE)
 """From the bottom: column and colour; what is left of a stretch is idle."""
 
 HEIGHT = 100

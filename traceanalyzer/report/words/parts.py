@@ -1,66 +1,26 @@
 """The parts that each rank's time is split into, as the bars, tiles and verdict show them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.analyses.time.headline import shared_steps
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a rank's time; `kind` is its colour."""
-
-    column: str
-    label: str
-    kind: str
-    definition: str
-
-
-COMPUTE = Part("compute_ns", "compute", "compute", "At least one compute kernel runs.")
-COPY = Part("exposed_copy_ns", "exposed copy", "copy", "A copy or memset runs, but no compute or communication.")
-COMM = Part(
-    "exposed_comm_ns", "exposed communication", "comm",
-    "Communication runs, but no compute: transfer and waiting for other ranks together.",
-)  # fmt: skip
-IDLE = Part("idle_ns", "idle", "idle", "Nothing runs on the GPU.")
-
-UNKNOWN = Part(
-    "opaque_ns", "in CUDA graphs, unknown", "unknown",
-    "CUDA graphs run that were recorded as one operation each: compute, communication or copies.",
-)  # fmt: skip
-
-COMM_PARTS = (
-    Part("exposed_transfer_ns", "exposed transfer", "transfer", "Data moves between ranks and no compute hides it."),
-    Part("exposed_wait_ns", "exposed wait", "wait", "A communication kernel waits for a later rank; no compute runs."),
-    Part(
-        "exposed_unmatched_ns", "exposed, unmatched", "unmatched",
-        "Exposed communication whose calls could not be matched between ranks.",
-    ),
-)  # fmt: skip
-
-INSEPARABLE = "transfer + wait, not separable"
-_INSEPARABLE_PART = replace(
-    COMM_PARTS[-1], label=f"exposed {INSEPARABLE}",
-    definition="Exposed communication whose ranks do not wait alike: collectives with one root, uneven all-to-alls.",
-)  # fmt: skip
-UNSPLIT = "exposed, unmatched or not separable"
-"""What exposed communication that is neither transfer nor wait is called where its calls are not at hand."""
-_EITHER_PART = replace(
-    COMM_PARTS[-1], label=UNSPLIT,
-    definition=f"{COMM_PARTS[-1].definition} Or: {_INSEPARABLE_PART.definition}",
-)  # fmt: skip
-
-IDLE_PARTS = (
-    Part("sync_ns", "idle: synchronising call", "idle-sync", "The host was inside a synchronising call."),
-    Part("data_ns", "idle: data loader", "idle-data", "The host was in the data loader."),
-    Part("host_ns", "idle: host", "idle-host", "The host was busy otherwise: Python, operators, other API calls."),
-    Part("launch_ns", "idle: launch latency", "idle-launch", "The next operation was launched and about to start."),
-    Part("unknown_ns", "idle: unknown cause", "idle-unknown", "The capture does not say why nothing ran."),
-    Part("between_kernels_ns", "idle: between kernels", "idle-between", "Gaps under 5 µs."),
+from traceanalyzer.vocabulary import (
+    COMM,
+    COMM_PARTS,
+    COMPUTE,
+    COPY,
+    IDLE,
+    IDLE_PARTS,
+    INSEPARABLE,
+    OPAQUE,
+    UNMATCHED,
+    UNSPLIT,
+    WAIT,
+    Part,
 )
 
 
@@ -93,7 +53,7 @@ class Split:
     @property
     def has_wait(self) -> bool:
         """Whether exposed communication is told apart into transfer and wait."""
-        return any(part.kind == "wait" for part in self.parts)
+        return any(part is WAIT for part in self.parts)
 
 
 def split(results: Mapping[str, Result]) -> Split | None:
@@ -113,7 +73,7 @@ def split(results: Mapping[str, Result]) -> Split | None:
     steps = headline["steps"].iloc[0]
     return Split(
         str(headline["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
-        (COMPUTE, *comm, COPY, UNKNOWN, *idle), table.reset_index(drop=True),
+        (COMPUTE, *comm, COPY, OPAQUE, *idle), table.reset_index(drop=True),
     )  # fmt: skip
 
 
@@ -130,8 +90,8 @@ def unsplit_part(calls: pd.DataFrame) -> Part:
     """What exposed communication that is neither transfer nor wait is called, by the calls that it can be of."""
     is_matched = calls["is_matched"].astype(bool)
     if is_matched.empty or not is_matched.any():
-        return COMM_PARTS[-1]
-    return _INSEPARABLE_PART if is_matched.all() else _EITHER_PART
+        return UNMATCHED
+    return INSEPARABLE if is_matched.all() else UNSPLIT
 
 
 def headline_steps(results: Mapping[str, Result]) -> list[int]:

@@ -1,5 +1,6 @@
 """The report as one HTML page that needs no network."""
 
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from traceanalyzer import quantities
+from traceanalyzer import quantities, vocabulary
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
@@ -101,8 +102,9 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "chart": charts.add,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
+        "vocabulary": Markup(json.dumps(vocabulary.by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
         "scripts": assets.scripts(),
-        "style": Markup(assets.read("styles/report.css")),  # noqa: S704 - our own file
+        "style": Markup(assets.style()),  # noqa: S704 - our own file
     }
 
 

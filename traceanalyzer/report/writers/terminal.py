@@ -1,6 +1,6 @@
 """The short summary that the command line prints: where each rank's time went, in colour when it can."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rich import box
@@ -11,26 +11,12 @@ from rich.table import Table
 from traceanalyzer.names import short_name
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care, host, parts, verdict
+from traceanalyzer.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 
-COLOURS: Mapping[str, str] = {
-    "compute": "#0072B2",
-    "fused": "#0072B2",
-    "exposed_comm": "#56B4E9",
-    "exposed_copy": "#009E73",
-    "opaque": "#CC79A7",
-    "idle": "#999999",
-}
+_PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 
-_HEADINGS = {
-    "compute": "Compute",
-    "fused": "Of it fused",
-    "exposed_comm": "Exposed comm",
-    "exposed_copy": "Exposed copy",
-    "idle": "Idle",
-}
-
-_OPAQUE = {"opaque": "Unknown"}
-"""Only where it is not 0: CUDA graphs that were recorded whole."""
+_RARE = (FUSED, OPAQUE)
+"""Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
 _MOST_RANKS = 16
 
@@ -73,12 +59,12 @@ def _table(label: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
     table.add_column("Rank", justify="right")
     table.add_column("Step ms" if _has_steps(rows) else "Window ms", justify="right")
-    headings = _headings(rows)
-    for part, heading in headings.items():
-        table.add_column(f"{heading} %", justify="right", style=COLOURS[part])
+    shown = _shown_parts(rows)
+    for part in shown:
+        table.add_column(f"{part.short.capitalize()} %", justify="right", style=_colour(part))
     table.add_column("Overlap %", justify="right")
     for row in _shown(rows):
-        shares = [_percent(row[f"{part}_pct"]) for part in headings]
+        shares = [_percent(row[part.share]) for part in shown]
         table.add_row(str(row["rank"]), f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(rows) > _MOST_RANKS:
         table.caption = _left_out(rows)
@@ -100,9 +86,9 @@ def _host_table(report: Report) -> Table:
 def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
-    headings = _headings(rows)
+    shown = _shown_parts(rows)
     for row in _shown(rows):
-        shares = ", ".join(f"{heading.lower()} {_percent(row[f'{part}_pct'])} %" for part, heading in headings.items())
+        shares = ", ".join(f"{part.short} {_percent(row[part.share])} %" for part in shown)
         overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
         yield f"rank {row['rank']}: {time}, {shares}, overlap {overlap}"
@@ -110,16 +96,20 @@ def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
         yield _left_out(rows)
 
 
-def _headings(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """The parts that have a column: fused kernels and graphs of unknown content only where there are any."""
-    rare = {"fused": any(row["fused_ns"] for row in rows), "opaque": any(row["opaque_ns"] for row in rows)}
-    return {part: heading for part, heading in {**_HEADINGS, **_OPAQUE}.items() if rare.get(part, True)}
+def _shown_parts(rows: list[dict[str, Any]]) -> list[Part]:
+    """The parts that have a column: the rare ones only where there are any."""
+    return [part for part in _PARTS if part not in _RARE or any(row[part.column] for row in rows)]
+
+
+def _colour(part: Part) -> str:
+    """Terminals are dark, mostly."""
+    return LOOKS[part.kind].dark or LOOKS[part.kind].colour
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(rows) <= _MOST_RANKS:
         return rows
-    return sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:_MOST_RANKS]
+    return sorted(rows, key=lambda row: -(row[COMM.column] or 0))[:_MOST_RANKS]
 
 
 def _basis(rows: list[dict[str, Any]]) -> str:
