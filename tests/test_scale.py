@@ -65,3 +65,12 @@ def test_missing_ranks_are_named_once(folder, tmp_path):
 
 def test_one_rank_is_kept_whatever_its_size(folder):
     assert of(folder, most_operations=1)["timeline"].table["rank"].nunique() == 1
+
+
+def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
+    kineto.write(capture(run(scenarios.ddp(2, steps=2))), tmp_path)
+    found = discover(tmp_path)
+    for most, has_graph in ((10, False), (10_000, True)):
+        summary = summarise(found, found.runs[-1], LoadOptions(), names=("replay", "what_ifs"), most_replayed=most)
+        assert (summary.results["replay"].engine is not None) == has_graph
+        assert bool(len(summary.results["what_ifs"])) == has_graph

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
+from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
@@ -99,7 +101,8 @@ def summarise(
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
     files = _each(work, run.captures, _processes(run, jobs), progress)
-    ordered = sorted(_thinned(files, most_operations), key=_order(run))
+    replayed = thresholds.get("most_replayed", MOST_REPLAYED)
+    ordered = sorted(_without_graphs(_thinned(files, most_operations), replayed), key=_order(run))
     for done in ordered:
         skipped += done.skipped
         failures += done.failures
@@ -172,6 +175,22 @@ def _thinned(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
             del lost[least]
             total -= len(tables["timeline"])
             tables["timeline"] = pd.DataFrame()
+        yield done
+
+
+def _without_graphs(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
+    """The files as they come; once there are more operations than are replayed, no rank keeps its graph."""
+    held: list[dict[str, pd.DataFrame]] = []
+    total = 0
+    for done in done_files:
+        for _, tables in done.ranks:
+            if len(tables.get("replay", ())):
+                held.append(tables)
+                total += int(tables["replay"]["operations"].iloc[0])
+        if total > most:
+            for tables in held:
+                tables["replay"] = let_go(tables["replay"])
+            held = []
         yield done
 
 

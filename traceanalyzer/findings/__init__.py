@@ -18,6 +18,7 @@ from traceanalyzer.findings import (
     idle,
     inference,
     lateness,
+    memory,
     pipeline,
     slow_hosts,
 )
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     efficiency.tensor_cores_unused,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
+    memory.memory_growth,
 )
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 

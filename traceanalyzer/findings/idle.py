@@ -10,6 +10,7 @@ from traceanalyzer.findings.hosts import HOST_PCT, HOSTS
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, longest, worst_rank
 from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH
 
 SYNC_PCT = 1.0
 DATA_PCT = 2.0
@@ -29,7 +30,7 @@ _SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_n
 
 def short_kernels(headline: Result, steps: Result, idle: Result, launches: Result, episodes: Episodes) -> list[Finding]:
     """Half of the kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
-    worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
+    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
         return []
     rank, _, _, basis = worst
@@ -37,7 +38,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
     share = row["kernels_under_10us_pct"]
     if pd.isna(share) or share < SHORT_KERNELS_PCT:
         return []
-    parts = mean_steps(idle, basis, ["launch_ns", "between_kernels_ns"]).loc[rank]
+    parts = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column]).loc[rank]
     return [
         Finding(
             rule="short_kernels",
@@ -49,7 +50,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
             "activations) or replay them as a CUDA graph.",
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
-            part_of=late_by(episodes, rank, "host") or HOSTS,
+            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
         )
     ]
 
@@ -71,12 +72,12 @@ def synchronising_calls(headline: Result, steps: Result, sync_calls: Result) -> 
 
 def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result, episodes: Episodes) -> list[Finding]:
     """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
-    worst = worst_rank(headline, steps, idle, "data_ns", DATA_PCT)
+    worst = worst_rank(headline, steps, idle, DATA.column, DATA_PCT)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
     own = basis.within(gaps.to_frame())
-    own = own[(own["rank"] == rank) & (own["data_ns"] > 0)]
+    own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
     return [
         Finding(
             rule="data_loader",
@@ -89,7 +90,7 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result, epi
             gain_ns=round(cost_ns),
             interval_ns=longest(own),
             table="gaps",
-            part_of=late_by(episodes, rank, "data"),
+            part_of=late_by(episodes, rank, DATA.key),
         )
     ]
 

@@ -6,6 +6,7 @@ from typing import Any
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 _MOST_LISTED = 8
 
@@ -19,17 +20,17 @@ ADVICE = {
     "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     "host": "Look at this host's CPU: its cores' clock, other processes on them, binding to cores and to the GPU's "
     "NUMA node.",
-    "data": "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage or long samples.",
-    "sync": "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
+    DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage or long samples.",
+    SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
     "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
     "unknown": "Record these ranks' hosts, and what else runs on their GPUs: the traces do not say what they wait for.",
-    "between_kernels": "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
+    BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
-    "data": "{name} on {who}: load ahead with more workers, prefetch and pinned memory; look for slow storage or long "
+    DATA.key: "{name} on {who}: load ahead with more workers, prefetch and pinned memory; look for slow storage or long "
     "samples.",
     "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
 }
@@ -60,7 +61,7 @@ def caveat(row: Mapping[str, Any]) -> str | None:
         said.append("No step that means are taken of has it, so that its gain is not known.")
     elif row["gain_is_bound"]:
         said.append("The gain is the most that can be won.")
-    if row["cause"] in ("host", "sync", "launch", "between_kernels"):
+    if row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key):
         said.append(PROFILED)
     return " ".join(said) or None
 
@@ -124,11 +125,11 @@ _VERBS: Mapping[str, Sequence[str]] = {
     "compute": ("computes", "compute"),
     "copies": ("copies for", "copy for"),
     "transfer": ("moves data for", "move data for"),
-    "data": ("waits for its data", "wait for their data"),
+    DATA.key: ("waits for its data", "wait for their data"),
     "host": ("launches", "launch"),
-    "sync": ("is held up in synchronising calls", "are held up in synchronising calls"),
+    SYNC.key: ("is held up in synchronising calls", "are held up in synchronising calls"),
     "launch": ("waits for launched work to start", "wait for launched work to start"),
-    "between_kernels": ("idles between short kernels", "idle between short kernels"),
+    BETWEEN_KERNELS.key: ("idles between short kernels", "idle between short kernels"),
 }
 _UNKNOWN = ("idles for a reason that its trace does not hold,", "idle for a reason that their traces do not hold,")
 _KEEPS = ("stays on its host", "stay on their hosts")

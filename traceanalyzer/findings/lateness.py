@@ -11,6 +11,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late_words import advice, caveat, numbers, title
+from traceanalyzer.vocabulary import IDLE_CAUSES
 
 LEAST_GAIN_PCT = 1.0
 """Of a step; mending what gains less is not advised."""
@@ -85,7 +86,7 @@ def _of_steps(row: Mapping[str, Any], needs: pd.DataFrame) -> pd.DataFrame:
     return needs[needs["step"].isin(steps)] if steps else needs
 
 
-_SHOWN = ["step", "rank", "compute_ns", "exposed_copy_ns", "host_ns", "data_ns", "sync_ns", "exposed_wait_ns",
+_SHOWN = ["step", "rank", "compute_ns", "exposed_copy_ns", *(cause.column for cause in IDLE_CAUSES), "exposed_wait_ns",
           "exposed_unmatched_ns"]  # fmt: skip
 _MOST_ROWS = 12
 

@@ -8,11 +8,12 @@ import pandas as pd
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.vocabulary import IDLE_CAUSES, UNKNOWN
 
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",
     "exposed_copy_ns": "copy",
-    **dict.fromkeys(("host_ns", "data_ns", "sync_ns", "launch_ns", "between_kernels_ns"), "host"),
+    **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "host"),
 }
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 

@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.vocabulary import COPY, DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
@@ -20,7 +21,7 @@ _NAMED = 0.5
 
 _WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
 
-_HOST_PARTS = ("sync_ns", "data_ns", "host_ns", "exposed_copy_ns")
+_HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
 
 _WHOLE_PHASES = ("forward", "backward")

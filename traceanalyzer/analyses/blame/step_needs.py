@@ -15,6 +15,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import IDLE_CAUSES
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -38,12 +39,7 @@ class StepNeeds(Result):
         "is_open": Column.flag("The capture's last step."),
         "compute_ns": Column.time("Time in which a compute kernel runs."),
         "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
-        "sync_ns": Column.time("Idle: the host inside a synchronising call."),
-        "data_ns": Column.time("Idle: the host in the data loader."),
-        "host_ns": Column.time("Idle: the host in anything else."),
-        "launch_ns": Column.time("Idle: launched already, up to 50 µs a gap."),
-        "unknown_ns": Column.time("Idle for longer than that, or without a launch."),
-        "between_kernels_ns": Column.time("Gaps under 5 µs."),
+        **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
         "transfer_ns": Column.time("Time in which a call moves data, hidden by compute or not; it is nobody's own."),
         "exposed_wait_ns": Column.time(
             "Time in which a call waits for another rank and no compute runs, beside a transfer or not."

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import DATA, HOST, SYNC
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
@@ -140,10 +141,10 @@ def _of_thread(
     is_data = np.array(
         [_is_data(outer) or _is_data(inner) for outer, inner in zip(inside, operators, strict=True)], bool
     )
-    part = np.select([is_sync, is_data], ["sync_ns", "data_ns"], "host_ns")
+    part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
     table = pd.DataFrame({"step": steps[query], "part": part, "total_ns": shared, "name": names, "range": inside})
     for own_part, rows in table.groupby("part"):
-        if own_part != "data_ns":
+        if own_part != DATA.column:
             yield _summed(rows, str(own_part), DOING)
         named = rows[rows["range"].notna() & ~rows["range"].isin(trace.steps["name"])]
         yield _summed(named.assign(name=named["range"]), str(own_part), RANGE)

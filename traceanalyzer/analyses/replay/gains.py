@@ -8,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.lengths import changed
+from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.windows import Windows
 
@@ -53,6 +53,7 @@ class Engine:
     def __init__(self, job: Job, windows: Windows) -> None:
         self.job, self.windows = job, windows
         self.peers = Peers(job)
+        self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
 
     @cached_property
     def unchanged(self) -> np.ndarray:
@@ -94,9 +95,20 @@ class Engine:
         """Length of every step of the job (rows) after each set of changes (columns)."""
         found = []
         for begin in range(0, len(scenarios), AT_ONCE):
-            lengths = [self.lengths(*changes) for changes in scenarios[begin : begin + AT_ONCE]]
-            found.append(self.windows.of_job(self.job.replay(*lengths)))
+            weights = [self._weights(changes) for changes in scenarios[begin : begin + AT_ONCE]]
+            found.append(self.windows.of_job(self.job.order.latest(np.stack(weights, axis=1))))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
+
+    def _weights(self, changes: Sequence[Change]) -> np.ndarray:
+        """Length of every edge after the changes; what many sets do to a rank alike is computed once."""
+        own = []
+        for rank in self.job.nodes:
+            key = (rank, concerning(rank, changes))
+            if key not in self._known:
+                timing = timing_after(self.job, self.peers, *key)
+                self._known[key] = self.job.own_weights(rank, timing)
+            own.append(self._known[key])
+        return self.job.joined(own, transfers_after(self.job, changes), has_waits=keeps_waits(changes))
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""

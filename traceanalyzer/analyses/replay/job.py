@@ -98,9 +98,10 @@ class Job:
 
     @cached_property
     def _recorded_weights(self) -> dict[int, np.ndarray]:
-        return {rank: self._own_weights(rank, timing) for rank, timing in self.recorded.timing.items()}
+        return {rank: self.own_weights(rank, timing) for rank, timing in self.recorded.timing.items()}
 
-    def _own_weights(self, rank: int, timing: Timing) -> np.ndarray:
+    def own_weights(self, rank: int, timing: Timing) -> np.ndarray:
+        """Length of the edges of one rank."""
         weights = self.nodes[rank].weights(timing)
         shift = self.origin_ns + self.offset_ns[rank]
         return np.where(self.nodes[rank].source == SOURCE, weights - shift, weights)
@@ -109,10 +110,14 @@ class Job:
         """Length of every edge."""
         known = self.recorded.timing
         own = [
-            self._recorded_weights[rank] if timing is known[rank] else self._own_weights(rank, timing)
+            self._recorded_weights[rank] if timing is known[rank] else self.own_weights(rank, timing)
             for rank, timing in lengths.timing.items()
         ]
-        transfer = lengths.transfer_ns[self.waiting] if lengths.has_waits else np.full(len(self.waiting), NEVER)
+        return self.joined(own, lengths.transfer_ns, has_waits=lengths.has_waits)
+
+    def joined(self, own: list[np.ndarray], transfer_ns: np.ndarray, *, has_waits: bool) -> np.ndarray:
+        """Lengths of the ranks' own edges, and of those between them."""
+        transfer = transfer_ns[self.waiting] if has_waits else np.full(len(self.waiting), NEVER)
         return np.concatenate([*own, np.zeros(len(self.joins), dtype=np.int64), transfer])
 
     def replay(self, *lengths: Lengths) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The graph's lengths after some changes."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,25 +21,40 @@ BESIDE = 0.5
 """A kernel runs beside communication for at least this share of its time, or it doesn't."""
 
 
-def changed(job: Job, peers: Peers, changes: Iterable[Change]) -> Lengths:
+def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
     """The recorded lengths with all these changes."""
-    lengths = job.recorded
+    timing = {rank: timing_after(job, peers, rank, concerning(rank, changes)) for rank in job.nodes}
+    return Lengths(timing, transfers_after(job, changes), keeps_waits(changes))
+
+
+def concerning(rank: int, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes of what a rank does itself; two that do the same to it are equal, whatever other ranks they name."""
+    own = (change for change in changes if change.part != "waits" and (change.ranks is None or rank in change.ranks))
+    return tuple(change if change.to == PEERS else replace(change, ranks=None) for change in own)
+
+
+def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -> Timing:
+    """What the rank's operations and host take after changes that concern it."""
+    timing = job.recorded.timing[rank]
     for change in changes:
-        lengths = _with(job, peers, lengths, change)
-    return lengths
+        timing = _timing(job, peers, timing, rank, change)
+    return timing
 
 
-def _with(job: Job, peers: Peers, lengths: Lengths, change: Change) -> Lengths:
-    ranks = [rank for rank in job.nodes if change.ranks is None or rank in change.ranks]
-    own = {rank: _timing(job, peers, lengths.timing[rank], rank, change) for rank in ranks}
-    has_waits = lengths.has_waits and change.part != "waits"
-    transfer = lengths.transfer_ns
-    if change.part == "comm" and change.to == EVEN:
-        transfer = _even_transfers(job, transfer)
-    elif change.part in ("comm", "collective") and not isinstance(change.to, str):
-        transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
-    return replace(lengths, timing={**lengths.timing, **own}, transfer_ns=transfer,
-                   has_waits=has_waits)  # fmt: skip
+def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
+    """What follows once each matched call's partners are there."""
+    transfer = job.recorded.transfer_ns
+    for change in changes:
+        if change.part == "comm" and change.to == EVEN:
+            transfer = _even_transfers(job, transfer)
+        elif change.part in ("comm", "collective") and not isinstance(change.to, str):
+            transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
+    return transfer
+
+
+def keeps_waits(changes: Sequence[Change]) -> bool:
+    """Whether calls still wait for their partners."""
+    return all(change.part != "waits" for change in changes)
 
 
 def _chosen_joins(job: Job, change: Change) -> np.ndarray:

@@ -23,6 +23,7 @@ class Peers:
         self.job = job
         self.ranks = list(job.nodes)
         self.place = {rank: column for column, rank in enumerate(self.ranks)}
+        self._means: dict[tuple[int, ...], np.ndarray] = {}
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left."""
@@ -40,7 +41,13 @@ class Peers:
         if not len(columns):
             return np.asarray(own)
         key = self._op_keys[rank]
-        wanted = put_together(self._op_table[:, columns], axis=1)
+        if changed is not None:
+            wanted = put_together(self._op_table[:, columns], axis=1)
+        else:  # one answer for all ranks that do the same
+            group = tuple(columns.tolist())
+            if group not in self._means:
+                self._means[group] = put_together(self._op_table[:, columns], axis=1)
+            wanted = self._means[group]
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
 

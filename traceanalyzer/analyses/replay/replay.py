@@ -20,7 +20,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 
-MOST_OPERATIONS = 20_000_000
+MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
 
 TOO_LARGE = "the ranks have more operations than are replayed"
@@ -60,7 +60,12 @@ def per_rank(trace: RankTrace, members: pd.DataFrame, tree: OperatorTree, phase_
     """The rank's piece of the graph, of the whole capture, in one row."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    return pd.DataFrame({"piece": [piece_of(trace, members, tree, phase_of_op)]})
+    return pd.DataFrame({"operations": [len(trace.gpu_ops)], "piece": [piece_of(trace, members, tree, phase_of_op)]})
+
+
+def let_go(part: pd.DataFrame) -> pd.DataFrame:
+    """The rank's row without its piece, for runs that are too large to replay."""
+    return part.assign(piece=None)
 
 
 def across(
@@ -71,10 +76,12 @@ def across(
     most_replayed: int = MOST_OPERATIONS,
 ) -> Replay:
     """Join the pieces, replay them, and compare each step with the recording."""
-    pieces = {rank: part["piece"].iloc[0] for rank, part in parts.items() if len(part)}
+    held = {rank: part for rank, part in parts.items() if len(part)}
+    is_large = sum(int(part["operations"].iloc[0]) for part in held.values()) > most_replayed
     empty = pd.DataFrame(columns=["rank", "step", "recorded_ns", "replayed_ns"])
-    if not pieces or sum(map(len, pieces.values())) > most_replayed:
-        return Replay(empty, why_not=TOO_LARGE if pieces else "no GPU operations")
+    if not held or is_large:
+        return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
+    pieces = {rank: part["piece"].iloc[0] for rank, part in held.items()}
     known = clocks.table[clocks.table["offset_ns"].notna()]
     job = Job(pieces, members.table, dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True)))
     windows = windows_of(job, steps)
