@@ -20,7 +20,7 @@ ADVICE = {
     "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     "host": "Look at this host's CPU: its cores' clock, other processes on them, binding to cores and to the GPU's "
     "NUMA node.",
-    DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage or long samples.",
+    DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
     SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
     "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
     "unknown": "Record these ranks' hosts, and what else runs on their GPUs: the traces do not say what they wait for.",
@@ -30,7 +30,7 @@ ADVICE = {
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
-    DATA.key: "{name} on {who}: load ahead with more workers, prefetch and pinned memory; look for slow storage or long "
+    DATA.key: "{name} on {who}: load ahead with more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
     "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
 }

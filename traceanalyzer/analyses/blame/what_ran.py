@@ -67,6 +67,7 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
         return pd.DataFrame(columns=list(COLUMNS))
     tables = [*_on_gpu(trace, tree), *_on_host(trace, windows)]
     table = pd.concat(tables, ignore_index=True)
+    table = table[table["step"].isin(windows["step"])]
     # Several threads may do the same.
     table = table.groupby(["step", "part", "what", "name"], sort=False)["total_ns"].sum().reset_index()
     table = table[table["total_ns"] > 0].sort_values("total_ns", ascending=False, kind="stable")
