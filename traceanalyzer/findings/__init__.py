@@ -18,6 +18,7 @@ from traceanalyzer.findings import (
     in_turn,
     inference,
     late_ranks,
+    memory,
     pipeline,
     stragglers,
 )
@@ -52,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     efficiency.tensor_cores_unused,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
+    memory.memory_growth,
 )
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 

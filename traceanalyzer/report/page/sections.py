@@ -66,7 +66,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
         "pipeline": ("pipeline_schedule", "pipelines", "pipeline"),
-        "memory": ("memory", "gpu_metrics"),
+        "memory": ("memory", "memory_peaks", "memory_steps", "memory_sources", "gpu_metrics"),
         "about": ("integrity", "ranks", "clocks"),
     }
 )
