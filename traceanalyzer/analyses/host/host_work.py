@@ -93,9 +93,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
-    """The rows of all ranks, longest first."""
-    rows = stack(parts, tuple(HostWork.columns))
-    return HostWork(rows.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True))
+    """The ranks' rows, longest first."""
+    table = stack(parts, tuple(HostWork.columns))
+    return HostWork(table.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True))
 
 
 def _steps(trace: RankTrace) -> pd.DataFrame:
