@@ -89,6 +89,8 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+    sees_all: str = ""
+    """Why `per_rank` reads operations outside the chosen steps too; all others count those of `trace.counted`."""
 
     @property
     def result(self) -> type[Result]:
@@ -96,6 +98,10 @@ class Analysis:
         made: type[Result] = inspect.signature(self.across).return_annotation
         return made
 
+
+_MATCHED = "calls are matched between ranks over the whole capture"
+_REPLAYED = "the job is replayed from its beginning"
+_ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
@@ -113,7 +119,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank),
-        "host_work": Analysis(host_work.across, host_work.per_rank),
+        "host_work": Analysis(host_work.across, host_work.per_rank, sees_all=_ON_THE_GPU),
         "launches": Analysis(launches.across, launches.per_rank),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
@@ -146,7 +152,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "calls": Analysis(calls.across, calls.per_rank),
         "call_phases": Analysis(call_phases.across, call_phases.per_rank),
         "exposed_calls": Analysis(exposed_calls.across, exposed_calls.per_rank),
-        "gaps": Analysis(gaps.across, gaps.per_rank),
+        "gaps": Analysis(gaps.across, gaps.per_rank, sees_all=_ON_THE_GPU),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
         "expert_layers": Analysis(expert_layers.across),
@@ -156,10 +162,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
-        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
-        "stragglers": Analysis(stragglers.across, stragglers.per_rank),
+        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
+        "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
         "collectives": Analysis(collectives.across),
-        "replay": Analysis(replay.across, replay.per_rank),
+        "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
         "what_ifs": Analysis(what_ifs.across),
         "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),
@@ -167,9 +173,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(instances.across),
-        "members": Analysis(members.across, members.per_rank),
+        "members": Analysis(members.across, members.per_rank, sees_all=_MATCHED),
         "call_waits": Analysis(call_waits.across),
-        "waits": Analysis(waits.across, waits.per_rank),
+        "waits": Analysis(waits.across, waits.per_rank, sees_all=_MATCHED),
     }
 )
 """In the order in which reports show them."""
