@@ -11,6 +11,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
     {
         "time": "Where each rank’s time goes",
         "findings": "Findings",
+        "what_if": "What if",
         "communication": "Communication",
         "idle": "Idle and launches",
         "kernels": "Kernels and operators",
@@ -26,6 +27,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
+        "what_if": ("what_ifs", "critical_path", "slowdown", "replay"),
         "communication": (
             "nccl",
             "calls",
