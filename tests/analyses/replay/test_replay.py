@@ -145,3 +145,13 @@ def test_where_partners_are_not_known_a_gain_is_a_bound(case, by):
     gain = gain_of(results["replay"], change)
     assert gain.is_bound
     assert gain.unmatched_ns > gain.error_ns
+
+
+def test_the_table_of_every_report_says_what_each_change_gains():
+    _, results = analysed(scenarios.ddp(3, slow_compute_ns={2: 500_000}), "what_ifs")
+    table = results["what_ifs"].to_frame()
+    first = table.iloc[0]
+    assert (first["change"], first["option"], first["rank"]) == ("rank as its peers", "--rank 2=peers", 2)
+    floors = table[(table["change"] == "rank as its peers") & (table["rank"] != 2)]
+    assert (floors["gain_pct"] < 1).all(), "what the others need is a floor"
+    assert not table["is_bound"].any()
