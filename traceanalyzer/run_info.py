@@ -54,6 +54,9 @@ class RunInfo(msgspec.Struct, frozen=True):
     memory: tuple[dict[str, Any] | None, ...] | None = None
     gpu: dict[str, Any] | None = None
     versions: dict[str, str | None] | None = None
+    parallel: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
+    topology: str | None = None
 
     @property
     def tokens_per_step(self) -> int | None:

@@ -118,7 +118,9 @@ STREAM_WAITS: Mapping[str, str] = MappingProxyType(
 )
 """Calls that make a stream wait for an event (`cudaStreamWaitEvent`), sorted by start; empty when not recorded."""
 
-COUNTERS: Mapping[str, str] = MappingProxyType({"time_ns": _NS, "name": _CATEGORY, "value": "float64"})
+COUNTERS: Mapping[str, str] = MappingProxyType(
+    {"time_ns": _NS, "name": _CATEGORY, "value": "float64", "thread": _INT}  # of the host, -1 where none
+)
 """Sampled quantities: `memory_allocated_bytes`, `memory_reserved_bytes`, GPU metrics."""
 
 TABLES: Mapping[str, Mapping[str, str]] = MappingProxyType(

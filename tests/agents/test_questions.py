@@ -45,6 +45,8 @@ QUESTIONS = [
     ("Can ddp and ddp_straggler be compared?", "compare", {"base": "ddp", "other": "ddp_straggler"}, "why~", "did not do the same work"),
     ("Does a run differ from itself?", "compare", {"base": "ddp", "other": "ddp"}, "said~", "No figure differs"),
     ("Why is the GPU of rank 0 idle?", "table", {"folder": "ddp", "name": "idle", "where": ["rank=0"]}, "text~", "host"),
+    ("What if rank 1 of ddp_straggler were as fast as rank 0?", "what_if", {"folder": "ddp_straggler", "changes": ["rank 1=peers"]}, "rows.0.of", "step"),
+    ("Is an unknown change refused by name?", "what_if", {"folder": "ddp_straggler", "changes": ["rnak 1=peers"]}, "why~", "rank"),
     ("Has a column with a typo a clear answer?", "table", {"folder": "ddp", "name": "idle", "where": ["rnak=0"]}, "why~", "no column 'rnak'"),
 ]  # fmt: skip
 

@@ -135,3 +135,35 @@ def test_other_states_of_the_recorder(tmp_path, what):
     ranks = (0, 1, 2) if what == "ranks_without_dump" else (0, 1)
     folder = write_dumps(tmp_path / "dumps", {rank: dump([entry(1), entry(2, state=state)], ranks) for rank in (0, 1)})
     assert what in {one.rule for one in examine(flight_recorder=folder).diagnoses}
+
+
+@pytest.mark.parametrize(("other", "said"), [
+    (None, "rank 5 has no open send for it"),
+    ("nccl:send 0->1", "rank 5 has called its half too"),
+])  # fmt: skip
+def test_a_receive_that_waits(tmp_path, other, said):
+    """Ranks count in their group: its second rank is 7."""
+    recv = entry(0, "nccl:recv 1<-0", "started", p2p_seq_id=4, is_p2p=True, group=("pp", "pp"))
+    send = (
+        []
+        if other is None
+        else [
+            entry(
+                0,
+                other,
+                "started",
+                p2p_seq_id=4,
+                is_p2p=True,
+                group=("pp", "pp"),
+                time_created_ns=1_800_000_000_000_000_000,
+            )
+        ]
+    )
+    dumps = {
+        5: dump([entry(1, group=("pp", "pp")), *send], (5, 7), "pp", "pp"),
+        7: dump([entry(1, group=("pp", "pp")), recv], (5, 7), "pp", "pp"),
+    }
+    found = examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps))
+    (one,) = [one for one in found.diagnoses if one.rule == "open_send_recv"]
+    assert one.diagnosis.startswith("Rank 7 waits in a receive from rank 5 of process group pp (pp) since")
+    assert said in one.diagnosis

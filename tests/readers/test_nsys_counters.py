@@ -29,7 +29,9 @@ def metrics():
 
 
 def plain(trace):
-    return [(time - EPOCH_NS, name, value) for time, name, value in trace.counters.itertuples(index=False, name=None)]
+    return [
+        (time - EPOCH_NS, name, value) for time, name, value, _ in trace.counters.itertuples(index=False, name=None)
+    ]
 
 
 def test_gpu_metrics(tmp_path):

@@ -12,6 +12,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "steps": "Each step of each rank: its window, split into compute, exposed communication, copies and idle.",
         "why-waiting": "For whom a rank waited inside communication, longest first, and what made those ranks late.",
         "inspect": "GPU operations of a rank whose kernel or operator name contains a text, longest first.",
+        "what-if": "A mean step replayed with changes, such as rank 7=peers, host none, operator aten::mm=2x.",
         "compare": "What differs between two runs, a step: sentences first, then a row for each figure.",
         "memory": "Device memory by rank: peaks of what was allocated and reserved.",
     }

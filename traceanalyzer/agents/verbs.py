@@ -12,6 +12,9 @@ from traceanalyzer.agents.answer import Answer, could_not, of_rows
 from traceanalyzer.agents.operations import operations
 from traceanalyzer.agents.workspace import Workspace
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.answer import answer as answered
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.words import care, verdict
@@ -31,6 +34,22 @@ FINDING_COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+
+WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "id": "The changes, made together.",
+        "of": "What the times are of: a mean complete step, else the capture.",
+        "before_ns": "As recorded, ns.",
+        "after_ns": "Replayed with the changes, ns.",
+        "gain_ns": "Before − after, never negative, ns.",
+        "error_ns": "By how much the replay without a change misses the recording, ns.",
+        "error_pct": "The same in per cent of before.",
+        "unmatched_ns": "Communication in it whose partners are not known, ns.",
+        "is_bound": "The gain is a bound, no forecast.",
+        "path_pct_before": "Per cent of the critical path by category, as recorded.",
+        "path_pct_after": "The same after the changes.",
+    }
+)
 
 _OF_LATENESS = ("stragglers", "in_turn", "slow_hosts")
 
@@ -141,6 +160,15 @@ def inspect(
     return operations(workspace.traces(folder, rank), rank, operation, step=step, top=top, cursor=cursor)
 
 
+def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer:
+    """The mean step before and after changes that are made together; see docs/replay.md for how they are written."""
+    replay = workspace.report(folder).results["replay"]
+    assert isinstance(replay, Replay)
+    made = answered(replay, [read_change(text) for text in changes])
+    row = {key: value for key, value in made.to_dict().items() if not isinstance(value, list)}
+    return of_rows([{"id": ", ".join(map(str, made.changes)), **row}], WHAT_IF_COLUMNS, said=made.lines())
+
+
 def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Answer:
     """The comparison's sentences and its `metrics`."""
     from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
@@ -169,7 +197,7 @@ Verb = Callable[..., Answer]
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
         verb.__name__.replace("_", "-"): verb
-        for verb in (summary, findings, tables, table, steps, why_waiting, inspect, compare, memory)
+        for verb in (summary, findings, tables, table, steps, why_waiting, inspect, what_if, compare, memory)
     }
 )
 """By the name that the command line and MCP give them."""

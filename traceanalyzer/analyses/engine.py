@@ -49,6 +49,16 @@ def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
+@cache
+def of_events() -> tuple[str, ...]:
+    """Analyses whose figures come from events, directly or by others; not those that say what is here and is wrong."""
+    told = ("integrity", "ranks")
+    return tuple(
+        name for name in ANALYSES
+        if name not in told and any(ANALYSES[one].per_rank for one in _with_needed([name]) if one not in told)
+    )  # fmt: skip
+
+
 def reduce_rank(
     trace: RankTrace, names: Iterable[str] = ANALYSES, failures: list[Failure] | None = None, **options: Any
 ) -> dict[str, pd.DataFrame]:

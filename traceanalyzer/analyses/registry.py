@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.blame import episodes, step_needs, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -43,7 +44,7 @@ from traceanalyzer.analyses.host import (
 )
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import fusions, graphs, kernels
-from traceanalyzer.analyses.memory import memory
+from traceanalyzer.analyses.memory import memory, memory_peaks, memory_sources, memory_steps
 from traceanalyzer.analyses.operators import (
     categories,
     efficiency,
@@ -89,6 +90,8 @@ class Analysis:
 
     across: Callable[..., Result]
     per_rank: Callable[..., pd.DataFrame] | None = None
+    sees_all: str = ""
+    """Why `per_rank` reads operations outside the chosen steps too; all others count those of `trace.counted`."""
 
     @property
     def result(self) -> type[Result]:
@@ -96,6 +99,10 @@ class Analysis:
         made: type[Result] = inspect.signature(self.across).return_annotation
         return made
 
+
+_MATCHED = "calls are matched between ranks over the whole capture"
+_REPLAYED = "the job is replayed from its beginning"
+_ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
@@ -113,7 +120,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "groups": Analysis(groups.across, groups.per_rank),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank),
-        "host_work": Analysis(host_work.across, host_work.per_rank),
+        "host_work": Analysis(host_work.across, host_work.per_rank, sees_all=_ON_THE_GPU),
         "launches": Analysis(launches.across, launches.per_rank),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank),
         "kernels": Analysis(kernels.across, kernels.per_rank),
@@ -124,6 +131,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipelines": Analysis(pipelines.across),
         "pipeline": Analysis(pipeline.across),
         "memory": Analysis(memory.across, memory.per_rank),
+        "memory_peaks": Analysis(memory_peaks.across, memory_peaks.per_rank),
+        "memory_steps": Analysis(memory_steps.across, memory_steps.per_rank),
+        "memory_sources": Analysis(memory_sources.across, memory_sources.per_rank),
         "memory_ops": Analysis(memory_ops.across, memory_ops.per_rank),
         "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank),
         "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank),
@@ -143,7 +153,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "calls": Analysis(calls.across, calls.per_rank),
         "call_phases": Analysis(call_phases.across, call_phases.per_rank),
         "exposed_calls": Analysis(exposed_calls.across, exposed_calls.per_rank),
-        "gaps": Analysis(gaps.across, gaps.per_rank),
+        "gaps": Analysis(gaps.across, gaps.per_rank, sees_all=_ON_THE_GPU),
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank),
         "blocks": Analysis(blocks.across, blocks.per_rank),
         "expert_layers": Analysis(expert_layers.across),
@@ -153,10 +163,13 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
-        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank),
-        "stragglers": Analysis(stragglers.across, stragglers.per_rank),
+        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
+        "episodes": Analysis(episodes.across),
+        "what_ran": Analysis(what_ran.across, what_ran.per_rank, sees_all=_ON_THE_GPU),
+        "step_needs": Analysis(step_needs.across, step_needs.per_rank, sees_all=_ON_THE_GPU),
+        "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
         "collectives": Analysis(collectives.across),
-        "replay": Analysis(replay.across, replay.per_rank),
+        "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
         "what_ifs": Analysis(what_ifs.across),
         "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),
@@ -164,9 +177,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),
         "instances": Analysis(instances.across),
-        "members": Analysis(members.across, members.per_rank),
+        "members": Analysis(members.across, members.per_rank, sees_all=_MATCHED),
         "call_waits": Analysis(call_waits.across),
-        "waits": Analysis(waits.across, waits.per_rank),
+        "waits": Analysis(waits.across, waits.per_rank, sees_all=_MATCHED),
     }
 )
 """In the order in which reports show them."""

@@ -144,4 +144,7 @@ def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     server(Workspace(roots or (Path.cwd(),), jobs)).run()
 
 
-COMMANDS = (*map(Question, QUESTIONS), mcp)
+_ELSEWHERE = "what-if"
+"""A command of its own, with an option for each part of a job."""
+
+COMMANDS = (*(Question(name) for name in QUESTIONS if name != _ELSEWHERE), mcp)

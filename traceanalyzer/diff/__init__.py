@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.diff import fairness, joins, metrics
+from traceanalyzer.diff import different, fairness, joins, metrics
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.fairness import Fairness
 from traceanalyzer.diff.joins import TableDiff
@@ -54,6 +54,16 @@ class Comparison:
         """Runs by step time (or time per token), shortest first."""
         steps = self.metrics[self.metrics["metric"] == "step_ns"].set_index("run")["value"]
         return sorted(self.runs, key=lambda run: (pd.isna(steps[run]), steps[run]) if run in steps else (True, 0.0))
+
+    @property
+    def different(self) -> str:
+        """In what the runs differ besides their times, and what follows: the first line of every report of it."""
+        own_times = self.metrics[self.metrics["metric"] == "unprofiled_step_ns"]["value"]
+        return different.line(
+            self.fairness.facts,
+            is_fair=self.fairness.is_fair,
+            has_own_times=len(own_times) == len(self.sides) and bool(own_times.notna().all()),
+        )
 
     @property
     def is_empty(self) -> bool:

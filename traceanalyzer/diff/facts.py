@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from traceanalyzer.diff import matrix_shapes, model_flops
+from traceanalyzer.diff import matrix_shapes, model_flops, surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import tokens_per_step, world_size
 
@@ -110,12 +110,6 @@ def _of_info(name: str) -> Callable[[Capture], str | None]:
     return read
 
 
-def _versions(capture: Capture) -> str | None:
-    stated = capture.info.versions if capture.info and capture.info.versions else {}
-    ours = [f"{name} {version}" for name, version in stated.items() if version]
-    return ", ".join(ours) or _distinct("versions")(capture)
-
-
 def _captured(capture: Capture) -> str:
     return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
 
@@ -160,8 +154,16 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("steps compared", NOTE, "figures are per step.", _captured),
     ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),
     ("activation checkpointing", NOTE, "the forward pass runs twice.", _of_info("activation_checkpointing")),
-    ("software", NOTE, "versions decide which kernels run.", _versions),
-    ("trace format", NOTE, "profilers slow the host by different amounts.", _distinct("format")),
+    ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
+    ("strategy", NOTE, "what is compared.", _of_info("strategy")),
+    ("parallel sizes", NOTE, "ranks share the work in another way.", surroundings.parallel),
+    *(
+        (name, NOTE, "versions decide which kernels run.", surroundings.version_of(name))
+        for name in surroundings.PACKAGES
+    ),
+    ("links", NOTE, "collectives and copies run at another speed.", surroundings.links),
+    ("profiler", NOTE, "profilers slow the host by different amounts.", surroundings.profiler),
+    ("profiler's options", NOTE, "what is recorded besides slows the host.", surroundings.profiler_options),
     ("host", NOTE, "links and CPUs may differ.", _distinct("host")),
 )
 """In the order in which they are shown."""

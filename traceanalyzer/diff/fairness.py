@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses.communication.mesh import mesh_of
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.facts import (
     DIFFERS,
@@ -23,6 +24,7 @@ from traceanalyzer.diff.facts import (
     micro_steps,
 )
 from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
+from traceanalyzer.diff.surroundings import parallel_sizes
 
 _WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
 
@@ -128,11 +130,29 @@ def _without_exchange(sides: Sequence[Side]) -> list[str]:
     calls = {side.label: _gradient_calls(side.first) for side in sides}
     some = any(count for count in calls.values())
     return [
-        f"{label} launched no all-reduce or reduce-scatter in its {basis}, and another run did: it may not have "
-        "synchronised its gradients in what was captured."
-        for (label, count), basis in zip(calls.items(), (side.first.basis for side in sides), strict=True)
-        if some and count == 0 and _has_micro_steps(sides)
+        f"{side.label} launched no all-reduce or reduce-scatter in its {side.first.basis}, and another run did: it may "
+        "not have synchronised its gradients in what was captured."
+        for side in sides
+        if some and calls[side.label] == 0 and _has_micro_steps(sides) and must_exchange(side.first) is not False
     ]
+
+
+def must_exchange(capture: Capture) -> bool | None:
+    """Whether the run has replicas that must exchange gradients: by its parallel sizes, else by its groups.
+
+    `None` where neither tells: groups whose use is not known, or none at all.
+    """
+    sizes = parallel_sizes(capture)
+    if "dp" in sizes:
+        return sizes["dp"] > 1
+    groups = capture.table("groups")
+    roles = groups["role"] if groups is not None and "role" in groups else None
+    if roles is None or roles.isna().any():
+        return None
+    spanned = mesh_of(groups, world_size(capture))
+    if spanned is None:
+        return None
+    return any(name in spanned for name in ("data parallel", "HSDP"))
 
 
 def _has_micro_steps(sides: Sequence[Side]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.columns import Unit, unit_of
 from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
@@ -114,8 +115,14 @@ def _change(metric: Metric, values: list[float], base: list[float]) -> dict[str,
     }
 
 
+def _require(analysis: str, column: str) -> None:
+    """A figure of a column that no Result has would be absent without a word."""
+    assert column in ANALYSES[analysis].result.columns, f"{analysis} has no column {column}"
+
+
 def _column(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]:
     """A column of a Result with one row a rank."""
+    _require(analysis, column)
 
     def read(capture: Capture) -> pd.Series | None:
         frame = capture.table(analysis)
@@ -126,6 +133,7 @@ def _column(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]
 
 def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | None]:
     """The sum over the compared steps of a Result with a row for each step (the whole capture's row without steps)."""
+    _require(analysis, column)
 
     def read(capture: Capture) -> pd.Series | None:
         frame = capture.table(analysis)
@@ -139,6 +147,7 @@ def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | Non
 
 def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
     """A sum over the rank's rows of communication; 0 for ranks without any."""
+    _require("nccl", column)
 
     def read(capture: Capture) -> pd.Series | None:
         frame, ranks = capture.tables.get("nccl"), capture.table("breakdown")

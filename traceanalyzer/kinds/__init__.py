@@ -10,6 +10,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, POINT_TO_POINT, ROOTED, collective
 from traceanalyzer.kinds.dtypes import dtype_bytes
 from traceanalyzer.kinds.kernels import (
+    CALL,
     PEERS,
     WAIT_ONLY,
     CommKernel,
@@ -22,7 +23,7 @@ from traceanalyzer.kinds.kernels import (
 from traceanalyzer.kinds.operators import OperatorBytes, is_comm_operator, operator_bytes, operator_collective
 
 __all__ = [
-    "ACTIVITIES", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "PEERS",
+    "ACTIVITIES", "CALL", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "PEERS",
     "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
     "is_comm_operator", "is_fused", "kernel_collective", "libraries", "operator_bytes", "operator_collective",

@@ -15,6 +15,10 @@ WAIT_ONLY, PEERS, NEVER = "only", "peers", "no"
 """What a kernel's duration holds: nothing but waiting, waiting and transfer, transfer."""
 
 
+CALL = "call"
+"""What tells a kernel's bytes and group: arguments of the host's call into the library."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommKernel:
     """A kernel that communicates.

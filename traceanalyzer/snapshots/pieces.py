@@ -6,7 +6,7 @@ the reader counts as many objects as came before, and knows those that the piece
 
 import io
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import IO, Any
 
@@ -25,6 +25,10 @@ _CUT = b"ue(}\x94("
 """End of an event, of a batch of events; start of a batch, of an event. No text holds it: it is not UTF-8."""
 _OTHER_LIST = b"ue]\x94"
 _FRAME = 0x95
+_CACHED = 1 << 19
+"""Bytes that are looked through at once: what a processor keeps near."""
+_FEW = 100_000
+"""Objects that are sooner all named to a piece than looked for in it."""
 _NOTHING = b"N0N0N0K\x000"
 """As long as the opcode of a frame, and without effect."""
 
@@ -104,8 +108,11 @@ class _Pieces:
         """Opcodes that count the objects before the piece, and name those that it refers to."""
         if not self._count:
             return b""
-        wanted = np.unique(np.concatenate([np.arange(256), _references(np.frombuffer(piece, "uint8"), self._count)]))
-        told = [_put(index, self._known[index]) for index in wanted.tolist() if index in self._known]
+        wanted: Iterable[int] = self._known
+        if len(self._known) > _FEW:
+            found = _references(np.frombuffer(piece, "uint8"), self._count)
+            wanted = np.unique(np.concatenate([np.arange(256), found])).tolist()
+        told = [_put(index, self._known[index]) for index in wanted if index in self._known]
         return b"".join((b"N", b"\x94" * self._count, b"0", *told))
 
     def _remember(self, unpickler: PlainUnpickler, source: "_Fed") -> None:
@@ -199,7 +206,7 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
     for start in range(0, size, PIECE_BYTES):
         file.seek(start)
         block = file.read(PIECE_BYTES + overlap)
-        referred.append(np.unique(_references(np.frombuffer(block, "uint8"), size)))
+        referred.append(_references(np.frombuffer(block, "uint8"), size))
         at = 0
         if not is_started:
             at = block.find(_KEY)
@@ -219,8 +226,13 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
 
 def _references(content: np.ndarray, below: int) -> np.ndarray:
     """Object numbers below a bound that LONG_BINGET opcodes in the content ask for, and what looks like such."""
-    at = np.flatnonzero(content[:-4] == ord("j")) + 1
-    numbers = np.zeros(len(at), "int64")
-    for byte in range(4):
-        numbers |= content[at + byte].astype("int64") << (8 * byte)
-    return numbers[numbers < below]
+    found = [np.array([], "int64")]
+    for start in range(0, len(content), _CACHED):
+        block = content[start : start + _CACHED + 4]
+        at = np.flatnonzero(block[:-4] == ord("j")) + 1
+        at = at[block[at + 3] <= min(below >> 24, 255)]
+        numbers = np.zeros(len(at), "int64")
+        for byte in range(4):
+            numbers |= block[at + byte].astype("int64") << (8 * byte)
+        found.append(np.unique(numbers[numbers < below]))
+    return np.unique(np.concatenate(found))

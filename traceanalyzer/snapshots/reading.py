@@ -4,6 +4,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,14 @@ Stack = tuple[tuple[str, int, str], ...]
 
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
 _FRAME = itemgetter("filename", "line", "name")
-_COLUMNS = ("action", "addr", "size", "stream", "time_us")
+_COLUMNS = ("action", "addr", "size", "stream", "time_us", "frames")
+_FIELDS = itemgetter(*_COLUMNS)
+ACTIONS = (
+    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
+    "oom", "snapshot", "user_defined",
+)  # fmt: skip
+"""What a history may hold."""
+_CODES = {name: code for code, name in enumerate(ACTIONS)}
 LARGE_BYTES = 2 * pieces.PIECE_BYTES
 """Files from this size on are read in pieces."""
 
@@ -192,28 +200,27 @@ def _whole(path: Path, content: IO[bytes], stacks: Stacks) -> Parts:
 
 
 def _history(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFrame:
-    count = len(events)
-    columns = {name: [event.get(name, 0) for event in events] for name in _COLUMNS}
-    if any(event.get("action") == "oom" for event in events):  # what is told instead of an address
-        columns["addr"] = [event.get("addr", event.get("device_free", 0)) for event in events]
-    numbers = np.fromiter((stacks.number(event.get("frames")) for event in events), "int32", count)
+    try:
+        told = list(zip(*map(_FIELDS, events), strict=True))
+    except KeyError:  # an out-of-memory event tells what the GPU has left instead of an address
+        told = list(zip(*map(_fields, events), strict=True))
+    columns = dict(zip(_COLUMNS, told or [()] * len(_COLUMNS), strict=True))
+    codes = np.fromiter(map(_CODES.get, columns["action"], repeat(-1)), "int8", len(events))
     return pd.DataFrame(
         {
-            "action": pd.Categorical(columns["action"]) if count else pd.Categorical([]),
+            "action": pd.Categorical.from_codes(codes, ACTIONS),
             "addr": np.array(columns["addr"], "uint64").view("int64"),
             "size_bytes": np.array(columns["size"], "int64"),
             "stream": np.array(columns["stream"], "uint64").view("int64"),
             "time_ns": np.array(columns["time_us"], "int64") * 1000,
-            "stack": numbers,
+            "stack": np.fromiter(map(stacks.number, columns["frames"]), "int32", len(events)),
         }
-    ).astype({"action": "str"}).astype({"action": pd.CategoricalDtype(ACTIONS)})  # fmt: skip
+    )
 
 
-ACTIONS = (
-    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
-    "oom", "snapshot", "user_defined",
-)  # fmt: skip
-"""What a history may hold."""
+def _fields(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    absent = {"addr": event.get("device_free", 0), "frames": ()}
+    return tuple(event.get(name, absent.get(name, 0)) for name in _COLUMNS)
 
 
 def _state(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, pd.DataFrame]:

@@ -65,6 +65,12 @@ def test_groups_of_the_size_in_the_name_are_those_that_other_calls_name():
     assert [found[number, 1][:2] for number in range(4)] == [(70, 1), (0, None), (10, 3), (0, None)]
 
 
+def test_without_any_named_group_it_is_inferred_too():
+    parts = of_job(2, rank((20, 100, spin())), rank((90, 100, spin())))
+    assert analysis.across(parts).to_frame()["matched_by"].tolist() == ["step and position; group inferred"] * 2
+    assert waits(present=of_job(8, *parts.values()))[0, 0] == (None, None, "a rank of its group has no trace")
+
+
 def test_without_such_groups_it_cannot_be_told():
     calls = [rank(FIRST, (20, 100, spin(PAIR, group_size=2))) for _ in range(4)]
     found = waits(present=of_job(4, *calls))

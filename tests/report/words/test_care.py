@@ -83,3 +83,21 @@ def test_notes_that_all_ranks_share_are_said_once():
     traces = [replace(one, meta=replace(one.meta, notes=(text,))) for one, text in zip(noted, texts, strict=True)]
     assert care.sentences(report_of(*traces)) == ["Ranks 0, 1: Same.", "Rank 2: Other."]
     assert care.sentences(report_of(*traces[:2])) == ["Same."]
+
+
+def test_a_file_that_is_cut_off_marks_all_that_is_computed_from_events():
+    trace = rank_trace([("compute", 0, 10, 1), ("comm", 5, 20, 2)], steps=[(0, 30)])
+    marked = set(care.doubted(run([replace(trace, meta=replace(trace.meta, is_truncated=True))])))
+    assert {
+        "kernels",
+        "operators",
+        "categories",
+        "copies",
+        "mfu",
+        "streams",
+        "modules",
+        "headline",
+        "stragglers",
+    } <= marked
+    assert not {"ranks", "integrity"} & marked
+    assert "kernels" not in care.doubted(run([trace]))

@@ -37,6 +37,7 @@ class Groups(Result):
             label="process group",
             is_aside_when_one=True,
         ),
+        "role": Column.text("What the group is for, alone; absent where that is not known.", is_secondary=True),
         "how_known": Column.text("What tells so: the description that its maker gave it, or what runs in it."),
         "group_size": Column.number("Number of ranks.", is_aside=True),
         "stride": Column.number("Distance between neighbouring ranks; absent where it is not always the same."),
@@ -68,7 +69,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Groups:
     """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks."""
     uses = with_marks(stack(parts, group_uses.COLUMNS))
     if uses.empty:
-        return Groups(pd.DataFrame(columns=[*Groups.columns, "role", "users"]))
+        return Groups(pd.DataFrame(columns=[*Groups.columns, "users"]))
     keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
     table = keyed.groupby("code").apply(_facts, include_groups=False).reset_index()
     table = table.assign(family=_families(table))
@@ -79,7 +80,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Groups:
     table = table.assign(group_label=_labels(table))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
-    return Groups(table[[*Groups.columns, "role", "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
+    return Groups(table[[*Groups.columns, "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:

@@ -22,6 +22,15 @@ def spinning_without_group(calls: pd.DataFrame, mask: np.ndarray) -> np.ndarray:
     return rows
 
 
+def never_names_group(calls: pd.DataFrame) -> np.ndarray:
+    """Calls of kernels that are launched by no host call with arguments: those of NCCL's rivals."""
+    names = calls["name"].astype("object")
+    known = {name: kinds.comm_kernel(str(name)) for name in names.unique()}
+    is_bare = {name: kernel is not None and kernel.sizes != kinds.CALL for name, kernel in known.items()}
+    mask: np.ndarray = names.map(is_bare).to_numpy(dtype=bool)
+    return mask
+
+
 def by_template_size(
     calls: pd.DataFrame, rows: np.ndarray, present: frozenset[int]
 ) -> Iterator[tuple[np.ndarray, frozenset[int] | None]]:

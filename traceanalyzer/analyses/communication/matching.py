@@ -17,7 +17,11 @@ from traceanalyzer.analyses.communication.call_lists import (
     CallLists,
     is_peer_copy,
 )
-from traceanalyzer.analyses.communication.inferred_groups import by_template_size, spinning_without_group
+from traceanalyzer.analyses.communication.inferred_groups import (
+    by_template_size,
+    never_names_group,
+    spinning_without_group,
+)
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
 from traceanalyzer.schema import NONE
 
@@ -68,11 +72,12 @@ def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
 def _scopes(calls: pd.DataFrame) -> np.ndarray:
     """Code of each call's process group (name and ranks); -1 where the trace does not say.
 
-    Where it never does, on any call of any rank, all calls are taken for one group: ends decide.
+    Where it never does, on any call of any rank, all calls are taken for one group: ends decide. Not so kernels that
+    never name one: their group is inferred.
     """
     held = calls["group"].notna().to_numpy()
     if not held.any():
-        return np.zeros(len(calls), dtype=np.int64)
+        return np.where(never_names_group(calls), NONE, 0)
     key = calls["group"].astype("object").fillna("") + "\n" + calls["group_ranks"].astype("object").fillna("")
     return np.where(held, pd.factorize(key)[0], NONE)
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
 
+import pandas as pd
+
 from traceanalyzer.analyses.base import Result
 
 Axis = tuple[int, int, tuple[str, ...]]
@@ -11,12 +13,17 @@ Axis = tuple[int, int, tuple[str, ...]]
 
 
 def mesh(groups: Result, world_size: int | None) -> str | None:
+    """As `mesh_of`, of a Result."""
+    return mesh_of(groups.table, world_size)
+
+
+def mesh_of(groups: pd.DataFrame, world_size: int | None) -> str | None:
     """`data parallel 2 × tensor parallel 4`, outermost first; `None` where the groups span no mesh of all ranks.
 
     Axes multiply: each one's stride is the product of the sizes of those inside it, and all sizes make the world's. A
     group of all ranks is the mesh only when there is no other.
     """
-    rows = groups.table[["stride", "group_size", "role"]].dropna(subset=["stride", "group_size"])
+    rows = groups[["stride", "group_size", "role"]].dropna(subset=["stride", "group_size"])
     found: dict[tuple[int, int], list[str]] = {}
     for stride, size, role in rows.itertuples(index=False):
         held = found.setdefault((int(stride), int(size)), [])

@@ -93,15 +93,22 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
-    """The rows of all ranks, longest first."""
-    rows = stack(parts, tuple(HostWork.columns))
-    return HostWork(rows.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True))
+    """The ranks' rows, longest first."""
+    table = stack(parts, tuple(HostWork.columns))
+    return HostWork(table.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True))
 
 
 def _steps(trace: RankTrace) -> pd.DataFrame:
-    """Complete steps; without GPU work no step has a GPU window, and all that are not cut count."""
+    """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
+
+    Of chosen steps of which none is complete, all of them.
+    """
     steps = trace.steps[~trace.steps["is_partial"]]
-    return steps if trace.gpu_ops.empty else steps[~steps["is_open"] & steps["start_ns"].notna()]
+    steps = steps if trace.gpu_ops.empty else steps[~steps["is_open"] & steps["start_ns"].notna()]
+    if trace.window.steps is None:
+        return steps
+    complete = steps[steps["step"].isin(trace.window.steps)]
+    return complete if len(complete) else trace.steps[trace.steps["step"].isin(trace.window.steps)]
 
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:

@@ -42,7 +42,10 @@ class Integrity(Result):
         "count": Column.count("How many events, steps or ranks."),
         "total": Column.count("Of how many; absent where that says nothing.", is_compared=False),
         "sentence": Column.text("What it is."),
-        "affects": Column.text("Results whose figures it makes unreliable, by name.", written=Written.OURS),
+        "affects": Column.text(
+            "Results whose figures it makes unreliable, by name; events: all that are computed from events.",
+            written=Written.OURS,
+        ),
     }
 
 

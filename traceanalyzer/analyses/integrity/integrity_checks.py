@@ -25,6 +25,10 @@ _COMMUNICATION = ("nccl", "collectives", "exposed_comm", "stragglers", "pipeline
 _CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
 
 
+EVENTS = "events"
+"""Stands for every Result that is computed from events, directly or not: the registry knows which those are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """One thing that is wrong.
@@ -35,7 +39,7 @@ class Defect:
         count: how many events it concerns.
         total: of how many; `None` where that says nothing.
         sentence: what it is, for people.
-        affects: Results whose figures it makes unreliable.
+        affects: Results whose figures it makes unreliable, or `EVENTS`.
     """
 
     check: str
@@ -54,12 +58,11 @@ def file_damage(trace: RankTrace) -> list[Defect]:
             "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can "
             "be shown to be complete, so that headlines are of all that is left."
         )
-        found.append(Defect("truncated", HIGH, 1, None, text, (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")))
+        found.append(Defect("truncated", HIGH, 1, None, text, (EVENTS,)))
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
         text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."
-        affects = (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")
-        found.append(Defect("unreadable_events", MEDIUM, count, None, text, affects))
+        found.append(Defect("unreadable_events", MEDIUM, count, None, text, (EVENTS,)))
     return found
 
 
@@ -72,8 +75,7 @@ def dropped_events(trace: RankTrace) -> list[Defect]:
         text += ": launches without an operation say where."
         return [Defect("dropped_events", INFO, count, None, text, ("breakdown", "kernels"))] if count else []
     text += f", of which {_many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
-    affects = (*_HEADLINE, *_COMMUNICATION, *_CAUSES, "kernels")
-    return [Defect("dropped_events", MEDIUM, count, None, text, affects)]
+    return [Defect("dropped_events", MEDIUM, count, None, text, (EVENTS,))]
 
 
 def launches_without_operation(trace: RankTrace) -> list[Defect]:

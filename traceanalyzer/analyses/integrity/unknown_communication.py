@@ -45,15 +45,24 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())
-    what = "names speak" if speaking.any() else "operators' names speak"
-    many = "1 kernel is" if len(found) == 1 else f"{len(found)} kernels are"
+    said = _one_said if len(found) == 1 else _many_said
+    who, whose, they = said(len(found), by_name=bool(speaking.any()))
     text = (
-        f"{many} known by no rule and {'counts' if len(found) == 1 else 'count'} as compute ({share:.1f} % of its "
-        f"kernel time), though {what} of communication: {_largest(found)}.{_streams(ops[is_kernel], found)} If they "
-        f"communicate, say {_option(found)}."
+        f"{who} as compute ({share:.1f} % of its kernel time), though {whose} of communication: {_largest(found)}."
+        f"{_streams(ops[is_kernel], found)} If {they}, say {_option(found)}."
     )
     severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
     return [Defect(UNKNOWN, severity, len(found), len(by_name), text, _AFFECTS)]
+
+
+def _one_said(_count: int, *, by_name: bool) -> tuple[str, str, str]:
+    whose = "its name speaks" if by_name else "the name of its operator speaks"
+    return "1 kernel is known by no rule and counts", whose, "it communicates"
+
+
+def _many_said(count: int, *, by_name: bool) -> tuple[str, str, str]:
+    whose = "their names speak" if by_name else "the names of their operators speak"
+    return f"{count} kernels are known by no rule and count", whose, "they communicate"
 
 
 def no_communication(trace: RankTrace) -> list[Defect]:
@@ -105,7 +114,9 @@ WITHOUT_MATCH = "kind_without_match"
 def _by_name(ops: pd.DataFrame) -> pd.Series:
     """Total time of each distinct name, longest first."""
     durations = ops["end_ns"] - ops["start_ns"]
-    return durations.groupby(ops["name"].astype("str")).sum().sort_values(ascending=False, kind="stable")
+    total = durations.groupby(ops["name"], observed=True).sum()
+    total.index = pd.Index(total.index.astype("str"))
+    return total.sort_values(ascending=False, kind="stable")
 
 
 def _speaks(trace: RankTrace, name: str) -> bool:
@@ -159,4 +170,5 @@ def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
     streams = [str(stream) for stream in alone.index[alone.to_numpy(dtype=bool)]]
     if not streams:
         return ""
-    return f" They alone run on stream{'' if len(streams) == 1 else 's'} {', '.join(streams[:_MOST_NAMED])}."
+    who = "It alone runs" if len(found) == 1 else "They alone run"
+    return f" {who} on stream{'' if len(streams) == 1 else 's'} {', '.join(streams[:_MOST_NAMED])}."

@@ -41,7 +41,11 @@ def op_phases(trace: RankTrace) -> np.ndarray:
 def phases_of_calls(trace: RankTrace, calls: np.ndarray) -> np.ndarray:
     """The same for rows of `api_calls`."""
     times = trace.api_calls["start_ns"].to_numpy()[calls]
-    threads = trace.api_calls["thread"].to_numpy()[calls]
+    return phases_of_moments(trace, trace.api_calls["thread"].to_numpy()[calls], times)
+
+
+def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The same for moments on the host, each with its thread."""
     named = _phase_ranges(trace)
     phase = _of_own_thread(trace, named, threads, times)
     open_calls = np.flatnonzero(phase == UNKNOWN)

@@ -1,7 +1,7 @@
 """What may be changed about a job, and how it is written."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from traceanalyzer.errors import UsageError
@@ -76,11 +76,6 @@ class Change:
             raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
         if not isinstance(self.to, str) and self.to < 0:
             raise UsageError(f"{self.part} cannot take {self.to} times as long")
-
-    @property
-    def anywhere(self) -> "Change":
-        """The same change of all ranks and steps."""
-        return replace(self, ranks=None, steps=None)
 
     def __str__(self) -> str:
         word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceanalyzer.analyses.host.idle_causes import SHORT_NS
+from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, SHORT_NS
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.schema import NONE
 
@@ -26,7 +26,7 @@ class Explained:
         latency_ns: after its launching call's start.
         wait_ns: for each row of `waits`, after its source's end.
         lag_ns: what is left when the latest of these had come.
-        release_ns: recorded start of operations that nothing recorded comes before, else -1.
+        release_ns: recorded start of operations that nothing recorded comes before or explains, else -1.
     """
 
     turnaround_ns: np.ndarray
@@ -59,7 +59,9 @@ def explained(piece: Piece) -> Explained:
     waits = np.minimum(starts[target] - ends[source], np.where(by_wait[target], SHORT_NS, turnaround))
     ready = np.maximum(previous + turnarounds, launched + latencies)
     np.maximum.at(ready, target, ends[source] + waits)
-    has_reason = ready > _LONG_AGO // 2
+    # What was launched before the capture, and began late for no reason, was launched late: nothing moves that.
+    is_untold = (piece.ops["launch"] == NONE).to_numpy() & (starts - ready > LAUNCH_NS) & (not piece.why_no_host)
+    has_reason = (ready > _LONG_AGO // 2) & ~is_untold
     return Explained(turnarounds, latencies, waits, np.where(has_reason, starts - ready, 0),
                      np.where(has_reason, NONE, starts))  # fmt: skip
 

@@ -116,7 +116,7 @@ class Nodes:
         begins[piece.waits["target"].to_numpy()] = True
         awaited = np.concatenate([piece.waits["source"], piece.blocks["op"], np.flatnonzero(self.is_single)]) + 1
         begins[awaited[awaited < len(begins)]] = True
-        begins[self.is_single] = True
+        begins[self.is_single | (self.known.release_ns != NONE)] = True
         return begins
 
     def _link(self) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.schema import NONE
 
 ALIKE = 0.5
@@ -26,9 +27,14 @@ class Peers:
         self._means: dict[tuple[int, ...], np.ndarray] = {}
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
-        """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left."""
+        """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
+
+        Of ranks in pipelines those of the same stage speak; stages are compared only where there is one pipeline.
+        """
         alike = self.alike[self.place[rank]]
         others = alike & ~np.isin(self.ranks, list(changed))
+        same_stage = others & (self.stages == self.stages[self.place[rank]])
+        others = same_stage if same_stage.any() else others
         return np.flatnonzero(others if others.any() else alike & (len(changed) == len(self.ranks)))
 
     def durations(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
@@ -89,6 +95,20 @@ class Peers:
             for own in counts
         ]
         return np.stack(rows)
+
+    @cached_property
+    def stages(self) -> np.ndarray:
+        """Of each rank its place among those that it exchanges messages with, directly or not; 0 for those without."""
+        joins = self.job.joins
+        of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+        pairs = of_message.groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
+        linked = np.eye(len(self.ranks), dtype=bool)
+        one, other = (pairs[end].map(self.place).to_numpy(dtype=np.int64) for end in ("min", "max"))
+        linked[one, other] = linked[other, one] = True
+        for _ in range(len(self.ranks).bit_length()):
+            linked = (linked.astype(np.float32) @ linked) > 0
+        stages: np.ndarray = np.tril(linked, -1).sum(axis=1)
+        return stages
 
     @cached_property
     def _name_codes(self) -> dict[int, np.ndarray]:

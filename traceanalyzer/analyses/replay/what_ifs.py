@@ -1,12 +1,13 @@
 """What the job would gain if one thing were different: the table that stands in every report."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.replay.change import ALONE, FASTEST, PEERS, Change
+from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.columns import Adds, Column
@@ -22,10 +23,10 @@ class WhatIfs(Result):
     keys: ClassVar[tuple[str, ...]] = ("change", "rank")
     columns: ClassVar[Mapping[str, Column]] = {
         "change": Column.text(
-            "What is different: `rank peers` is one rank's compute, copies and host work as long as on the ranks "
-            "that do the same (absent where no other does); `compute alone` is kernels at the speed that they have "
-            "without communication beside them."
+            "What is different; `rank as its peers` is one rank's compute, copies and host work as long as on the "
+            "ranks that do the same (absent where no other does)."
         ),
+        "option": Column.text("The same, as `analyze-traces what-if` takes it.", is_secondary=True),
         "rank": Column.ident("The rank that is changed; absent for all."),
         "before_ns": Column.time(
             "Mean length of the job's complete steps, of the capture without any, as recorded: from when the "
@@ -55,11 +56,22 @@ class WhatIfs(Result):
         )
 
 
-STANDARD = (
-    Change("waits"), Change("comm"), Change("comm", "hidden"), Change("host"), Change("host", FASTEST), Change("sync"),
-    Change("data"), Change("compute", ALONE),
-)  # fmt: skip
+STANDARD: Mapping[Change, str] = MappingProxyType(
+    {
+        Change("waits"): "no waits for other ranks",
+        Change("comm"): "transfers take no time",
+        Change("comm", HIDDEN): "transfers hidden behind compute",
+        Change("host"): "hosts take no time",
+        Change("host", FASTEST): "hosts as fast as the fastest",
+        Change("sync"): "no blocking of hosts by the GPU",
+        Change("data"): "data ready",
+        Change("compute", ALONE): "kernels as fast as without communication beside them",
+        Change("compute", EVEN): "compute even over ranks",
+    }
+)
 """Changes to the whole job that every report answers."""
+
+AS_PEERS = "rank as its peers"
 
 
 def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
@@ -68,7 +80,8 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
     gains = gains_of(replay, [(change,) for change in scenarios]) or []
     rows = [
         {
-            "change": str(change.anywhere),
+            "change": STANDARD.get(change, AS_PEERS),
+            "option": f"--{change.part} {str(change).removeprefix(change.part).strip()}",
             "rank": min(change.ranks) if change.ranks else None,
             "before_ns": gain.before_ns,
             "after_ns": gain.after_ns,
@@ -77,8 +90,8 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
         }
         for change, gain in zip(scenarios, gains, strict=False)
     ]
-    columns = ("change", "rank", "before_ns", "after_ns", "error_ns", "unmatched_ns")
-    table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[1:], "Int64"))
+    columns = ("change", "option", "rank", "before_ns", "after_ns", "error_ns", "unmatched_ns")
+    table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[2:], "Int64"))
     return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
 
 

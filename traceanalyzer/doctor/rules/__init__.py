@@ -9,6 +9,7 @@ from traceanalyzer.doctor.rules import health, hours, hung, job, network, paths
 RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
     hung.rank_never_came,
     hung.mismatched_calls,
+    hung.open_send_recv,
     hung.ranks_without_dump,
     hung.open_everywhere,
     paths.suspected_p2p_failure,

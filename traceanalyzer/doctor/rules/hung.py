@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from traceanalyzer.doctor import hang
 from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.send_recv import open_calls
 
 _TORCH = ("torch/", "distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
@@ -78,6 +79,42 @@ def _mismatch(one: hang.Mismatch) -> Diagnosis:
         caveat=caveat + " Numbers count calls of each rank: after one call too many or too few all later ones differ.",
         ranks=ranks,
     )
+
+
+def open_send_recv(case: Case) -> list[Diagnosis]:
+    """A send or receive that waits for an end that was never called, or that both ends called in vain."""
+    if case.recorder is None:
+        return []
+    calls = open_calls(case.recorder)
+    if not calls:
+        return []
+    first = calls[0]
+    kind, other = ("send to", "receive") if first.is_send else ("receive from", "send")
+    since = "" if first.since_ns is None else f" since {_time(first.since_ns)}"
+    if not first.peer_left_dump:
+        why = f"rank {first.peer} left no dump"
+    elif first.peer_is_open:
+        why = f"rank {first.peer} has called its half too, and neither completes"
+    else:
+        why = f"rank {first.peer} has no open {other} for it: it never came to it, or it is done with it already"
+    where = f" It is called at {_user_frame(first.frames)}." if first.frames else ""
+    waiting = [one.rank for one in calls]
+    return [
+        Diagnosis(
+            rule="open_send_recv",
+            severity="high",
+            diagnosis=f"Rank {first.rank} waits in a {kind} rank {first.peer} of {first.group.label}{since}: "
+            f"{why}.{where}",
+            signal=f"Sends or receives that are not complete on {ranks_in_words(waiting)}; of each rank the first: "
+            + "; ".join(f"rank {one.rank} {'to' if one.is_send else 'from'} {one.peer}" for one in calls[:8])
+            + ".",
+            recommendation=f"Look at rank {first.peer} first: what it does instead, and whether both sides agree on "
+            "the order of sends and receives (a schedule's microbatches, a send that needs its receive posted).",
+            caveat="Stages further down wait for what these hold up: the first in time is where to look, and it is by "
+            "the ranks' own clocks.",
+            ranks=(first.rank, first.peer),
+        )
+    ]
 
 
 def ranks_without_dump(case: Case) -> list[Diagnosis]:

@@ -96,6 +96,7 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 
     ts: Time = 0.0
     name: str = ""
+    tid: Int | str = -1
     args: MemoryArgs | None = None
 
 

@@ -208,6 +208,7 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
         if known:
             table = builder.table("counters")
             table.instants(known)
+            table.integers("thread", _threads(known))
             table.texts("name", [f"memory_{name}_bytes"] * len(known))
             table.integers("value", [getattr(event.args, name) for event in known])
             table.integers("device", [event.args.device for event in known if event.args])

@@ -22,7 +22,7 @@ def as_markdown(report: DiffReport) -> str:
     """Warnings, verdict, gates, figures, and what is new, removed or changed."""
     comparison = report.comparison
     judged = comparison.fairness
-    lines = [f"## {cell(report.title)}", ""]
+    lines = [f"## {cell(report.title)}", "", f"**{cell(comparison.different)}**", ""]
     lines += [f"> **NOT COMPARABLE, forced:** {cell(reason)}" for reason in judged.refusals]
     lines.append("")
     lines += [f"- {cell(sentence)}" for sentence in verdict.sentences(comparison)]

@@ -46,6 +46,7 @@ def as_json(report: DiffReport) -> dict[str, Any]:
         "created": report.created,
         "version": report.version,
         "command": report.command,
+        "different": comparison.different,
         "base": comparison.base.label,
         "runs": comparison.runs,
         "ranking": comparison.ranking,

@@ -16,8 +16,9 @@ _SHOWN = (
 
 
 def show(report: DiffReport, console: Console) -> None:
-    """Print warnings, the main figures side by side, and the verdict."""
+    """Print what differs, warnings, the main figures side by side, and the verdict."""
     comparison = report.comparison
+    console.print(f"[bold]{escape(comparison.different)}[/]", highlight=False)
     for reason in comparison.fairness.refusals:
         console.print(f"[bold red]NOT COMPARABLE, forced:[/] {escape(reason)}", highlight=False)
     console.print(_table(report))

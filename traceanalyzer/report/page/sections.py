@@ -11,6 +11,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
     {
         "time": "Where each rank’s time goes",
         "findings": "Findings",
+        "what_if": "What if",
         "communication": "Communication",
         "idle": "Idle and launches",
         "kernels": "Kernels and operators",
@@ -26,9 +27,11 @@ PARTS: Mapping[str, str] = MappingProxyType(
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
+        "what_if": ("what_ifs", "critical_path", "slowdown", "replay"),
         "communication": (
             "nccl",
             "calls",
+            "episodes",
             "stragglers",
             "expert_layers",
             "exchange_sends",
@@ -64,7 +67,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
         "pipeline": ("pipeline_schedule", "pipelines", "pipeline"),
-        "memory": ("memory", "gpu_metrics"),
+        "memory": ("memory", "memory_peaks", "memory_steps", "memory_sources", "gpu_metrics"),
         "about": ("integrity", "ranks", "clocks"),
     }
 )

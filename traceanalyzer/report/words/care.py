@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, of_events
+from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import Report
 
@@ -68,7 +69,8 @@ def _by_check(integrity: Result) -> list[tuple[str, list[str]]]:
         sentence = str(worst["sentence"]) if pd.isna(worst["rank"]) else f"Rank {worst['rank']}: {worst['sentence']}"
         if len(rows) > 1:
             sentence += f" The same is found on {len(rows) - 1:,} other rank{'s' if len(rows) > 2 else ''}."
-        affects = sorted({name for text in rows["affects"] for name in str(text).split(", ")})
+        named = {name for text in rows["affects"] for name in str(text).split(", ")}
+        affects = sorted({*named, *of_events()} - {EVENTS} if EVENTS in named else named)
         made.append((sentence, affects))
     return made
 

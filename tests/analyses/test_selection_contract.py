@@ -1,0 +1,66 @@
+"""No analysis forgets `--steps`: what other steps ran changes nothing, unless it says that it reads them too."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.samples import sample
+from traceanalyzer.analyses import ANALYSES, reduce_rank
+from traceanalyzer.selection import Selection, select
+
+OF_EVENTS = [name for name, analysis in ANALYSES.items() if analysis.per_rank is not None]
+
+
+@cache
+def tables(run_name, *, is_altered):
+    """The small tables of one rank's last step, as it is and with all operations of other steps altered."""
+    trace = select(sample(run_name).ranks[0], Selection(steps="last"))
+    other = ~trace.counted
+    assert other.any()
+    assert trace.counted.any()
+    return reduce_rank(altered(trace, other) if is_altered else trace)
+
+
+def altered(trace, other):
+    """Other names and sizes; those outside the window take half of their time."""
+    ops = trace.gpu_ops
+    is_outside = (
+        other & ((ops["end_ns"] <= trace.window.start_ns) | (ops["start_ns"] >= trace.window.end_ns)).to_numpy()
+    )
+    names = ops["name"].astype("str")
+    half = ops["start_ns"] + (ops["end_ns"] - ops["start_ns"]) // 2
+    changed = ops.assign(
+        name=names.where(~other, "altered " + names).astype("category"),
+        end_ns=np.where(is_outside, half, ops["end_ns"]),
+        bytes=ops["bytes"].where(~other, ops["bytes"] + 1000),
+    )
+    return replace(trace, gpu_ops=changed)
+
+
+def plain(table):
+    return pd.DataFrame({name: table[name].astype(object).where(table[name].notna(), None) for name in table})
+
+
+def differs(name):
+    before, after = (plain(tables("ddp", is_altered=is_altered)[name]) for is_altered in (False, True))
+    try:
+        return not before.equals(after)
+    except TypeError:  # cells that hold tables of other names
+        return True
+
+
+@pytest.mark.parametrize("name", OF_EVENTS)
+def test_other_steps_change_nothing_unless_the_analysis_says_that_it_reads_them(name):
+    assert differs(name) == bool(ANALYSES[name].sees_all)
+
+
+def test_an_analysis_without_the_mask_is_found():
+    """The alteration reaches what a forgotten `trace.counted` lets through: names, times and sizes."""
+    trace = select(sample("ddp").ranks[0], Selection(steps="last"))
+    changed = altered(trace, ~trace.counted)
+    assert not trace.gpu_ops["name"].equals(changed.gpu_ops["name"])
+    assert (trace.gpu_ops["end_ns"] != changed.gpu_ops["end_ns"]).any()
+    assert trace.gpu_ops.loc[trace.counted, "end_ns"].equals(changed.gpu_ops.loc[trace.counted, "end_ns"])

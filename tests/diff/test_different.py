@@ -1,0 +1,109 @@
+"""The first line of a comparison: what differs besides the times, and what may be concluded."""
+
+import dataclasses
+
+import msgspec
+import pandas as pd
+import pytest
+
+from tests.diff.captured import capture, side, steady
+from tests.samples import sample
+from traceanalyzer import analyses
+from traceanalyzer.diff import compare, fairness
+from traceanalyzer.diff.captures import of_results
+from traceanalyzer.run_info import Batch, RunInfo, StepTime, StepTimes
+
+TOPOLOGY = (
+    "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{0}\t0-63\nGPU1\t{0}\t X \t0-63\n\nLegend:\n  SYS  = crossing sockets\n"
+)
+
+INFO = RunInfo(
+    strategy="ddp", world_size=2, model={"layers": 2}, batch=Batch(tokens_per_step=64), dtype="bf16", compile=False,
+    gpu={"name": "NVIDIA H200"}, versions={"torch": "2.11.0", "nccl": "2.28.9", "driver": "580.1"},
+    parallel={"dp": 2, "tp": 1, "pp": 1}, profile={"profiler": "torch", "record_shapes": True},
+    topology=TOPOLOGY.format("NV18"),
+)  # fmt: skip
+
+
+def run(label="run", **more):
+    return capture(steady(10, 5), label, info=msgspec.structs.replace(INFO, **more))
+
+
+def line(**more):
+    return compare([side("base", run("base")), side("other", run("other", **more))], force=True).different
+
+
+CASES = {
+    "nothing": ({}, "Different: nothing that the runs tell. A difference of times is the code's, or noise."),
+    "another driver": (
+        {"versions": INFO.versions | {"driver": "590.2"}},
+        "Different: driver 580.1 | 590.2. A difference of times may come from the surroundings and not from the code."),
+    "other links": (
+        {"topology": TOPOLOGY.format("SYS")},
+        "Different: links NV18 | SYS. A difference of times may come from the surroundings and not from the code."),
+    "another strategy": (
+        {"strategy": "zero3"}, "Different: strategy ddp | zero3. A difference of times may come from it."),
+    "compiled, with other software": (
+        {"compile": True, "versions": INFO.versions | {"torch": "2.12.0", "nccl": "2.29.1"}},
+        ("Different: compiled False | True; PyTorch 2.11.0 | 2.12.0; NCCL 2.28.9 | 2.29.1. "
+        "What the surroundings and what the settings do to the times cannot be told apart.")),
+    "the profiler's options": (
+        {"profile": {"profiler": "torch", "record_shapes": True, "with_stack": True}},
+        ("Different: profiler's options record_shapes | record_shapes, with_stack. Profilers slow hosts by different "
+        "amounts: step times, idle and waits are not comparable, kernels' durations are.")),
+    "another model": (
+        {"model": {"layers": 9}},
+        "Different: model layers 2 | layers 9. They did not do the same work: their times say nothing of each other."),
+    "a batch twice as large": (
+        {"batch": Batch(tokens_per_step=128)},
+        "Different: tokens a step 64 | 128. Figures are of unequal steps, made comparable as said below."),
+    "parallel sizes": (
+        {"parallel": {"dp": 1, "tp": 2, "pp": 1}},
+        "Different: parallel sizes data parallel 2 | tensor parallel 2. A difference of times may come from it."),
+    "not known": (
+        {"topology": None, "versions": None},
+        ("Different: nothing that the runs tell. Not known of every run: PyTorch, NCCL, driver, links. "
+        "Where those are the same, a difference of times is the code's, or noise.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "expected"), CASES.values(), ids=CASES)
+def test_what_differs(more, expected):
+    assert line(**more) == expected
+
+
+def test_own_step_times_remain_comparable_under_different_profilers():
+    own = StepTimes(unprofiled=StepTime(mean=100, n=1, values=(100,)))
+    sides = [
+        side(name, run(name, step_time_ns=own, profile={"profiler": "torch", "with_stack": name == "other"}))
+        for name in ("base", "other")
+    ]
+    assert compare(sides).different.endswith("are not comparable, the step times without a profiler are.")
+
+
+def groups(*roles, ranks=2):
+    return pd.DataFrame({"role": roles, "stride": 1, "group_size": ranks})
+
+
+@pytest.mark.parametrize(
+    ("parallel", "roles", "expected"),
+    [
+        ({"dp": 1, "pp": 2}, (), False),
+        ({"dp": 2}, (), True),
+        (None, ("pipeline",), False),
+        (None, ("sharded data parallel",), True),
+        (None, (None,), None),
+        (None, (), None),
+        ({}, ("HSDP shard", None), None),
+    ],
+)
+def test_whether_gradients_must_be_exchanged(parallel, roles, expected):
+    made = run(parallel=parallel)
+    made = dataclasses.replace(made, tables={**made.tables, "groups": groups(*roles)})
+    assert fairness.must_exchange(made) is expected
+
+
+def test_a_pipeline_need_not_exchange_gradients():
+    tables = [of_results(analyses.run(sample(name).ranks, ["groups", "ranks"])) for name in ("pp", "ddp")]
+    made = [dataclasses.replace(run(), info=None, tables=own) for own in tables]
+    assert [fairness.must_exchange(one) for one in made] == [False, True]

@@ -1,0 +1,76 @@
+"""The line that stands first in every comparison: in what the runs differ besides their times, and what follows."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from traceanalyzer.diff import surroundings
+from traceanalyzer.diff.facts import (
+    DIFFERS,
+    DIMENSIONS,
+    ELEMENT_TYPE,
+    MODEL_FLOPS,
+    UNKNOWN,
+    Fact,
+)
+
+SURROUNDINGS, RECORDING, SETTING, WORK = "surroundings", "recording", "setting", "work"
+"""What a run stands in, what it was recorded with, what was chosen for it, and what a step computes."""
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("GPU", "links", "host", *surroundings.PACKAGES), SURROUNDINGS),
+        **dict.fromkeys(("profiler", "profiler's options"), RECORDING),
+        "Nsight Systems": RECORDING,
+        **dict.fromkeys(
+            ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
+             "activation checkpointing", "micro-steps a step"), SETTING),
+        **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), WORK),
+    }
+)  # fmt: skip
+"""Facts that the line names; others are told further down."""
+
+NOTHING = "A difference of times is the code's, or noise."
+"""What follows where nothing differs."""
+
+_ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a step")
+"""Facts whose being unknown the line says."""
+
+
+def line(facts: Sequence[Fact], *, is_fair: bool, has_own_times: bool) -> str:
+    """`Different: driver 570 | 580; links NV18 | SYS.` and what may then be concluded.
+
+    Args:
+        facts: of the runs.
+        is_fair: whether their times may be compared.
+        has_own_times: whether every run tells its step time without a profiler.
+    """
+    known = [fact for fact in facts if fact.name in KINDS]
+    differing = [fact for fact in known if fact.state == DIFFERS]
+    listed = "; ".join(f"{fact.name} {' | '.join(told or 'not known' for told in fact.told)}" for fact in differing)
+    unknown = [fact.name for fact in known if fact.state == UNKNOWN and fact.name in _ASKED_FOR]
+    asked = f" Not known of every run: {', '.join(unknown)}." if unknown else ""
+    kinds = {KINDS[fact.name] for fact in differing}
+    follows = _conclusion(kinds, len(differing), is_fair=is_fair, has_own_times=has_own_times)
+    if unknown and follows == NOTHING:
+        follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
+    return f"Different: {listed or 'nothing that the runs tell'}.{asked} {follows}"
+
+
+def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bool) -> str:
+    if not is_fair:
+        return "They did not do the same work: their times say nothing of each other."
+    said = []
+    if RECORDING in kinds:
+        own = "the step times without a profiler are" if has_own_times else "kernels' durations are"
+        said.append(f"Profilers slow hosts by different amounts: step times, idle and waits are not comparable, {own}.")
+    if SURROUNDINGS in kinds:
+        said.append(
+            "What the surroundings and what the settings do to the times cannot be told apart."
+            if SETTING in kinds or WORK in kinds
+            else "A difference of times may come from the surroundings and not from the code."
+        )
+    if not said and SETTING in kinds:
+        said.append(f"A difference of times may come from {'it' if count == 1 else 'any of them'}.")
+    if not said and WORK in kinds:
+        said.append("Figures are of unequal steps, made comparable as said below.")
+    return " ".join(said) or NOTHING

@@ -1,0 +1,114 @@
+"""What a run ran on and was recorded with, one thing at a time: software, driver, links, profiler, parallel sizes."""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from traceanalyzer.analyses.communication.mesh import mesh_of
+from traceanalyzer.diff.captures import Capture
+from traceanalyzer.diff.scales import world_size
+
+_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "PyTorch": ("torch", "pytorch"),
+        "CUDA": ("cuda", "cuda_runtime"),
+        "NCCL": ("nccl",),
+        "driver": ("driver",),
+        "CUDA driver": ("cuda_driver",),
+        "Python": ("python",),
+        "Nsight Systems": ("nsys",),
+    }
+)
+"""Names under which run.json and traces give versions."""
+
+PACKAGES = tuple(_ALIASES)
+
+_PROFILERS = {"kineto": "PyTorch's profiler", "torch": "PyTorch's profiler", "nsys": "Nsight Systems"}
+
+_OPTIONS = ("record_shapes", "with_stack", "profile_memory", "nvtx_ops", "stream_waits")
+"""What a profiler was asked to record besides: each slows the host."""
+
+_PARALLEL = (("dp", "data parallel"), ("tp", "tensor parallel"), ("pp", "pipeline"), ("cp", "context parallel"),
+             ("ep", "expert parallel"))  # fmt: skip
+
+_LINK = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS")
+
+
+def version_of(package: str) -> Callable[[Capture], str | None]:
+    """Version of a package, by run.json, else by the traces; `None` where neither tells or ranks differ."""
+
+    def read(capture: Capture) -> str | None:
+        stated = {name: value for name, value in _stated(capture).items() if value}
+        known = _recorded(capture) | stated
+        return next((known[name] for name in _ALIASES[package] if name in known), None)
+
+    return read
+
+
+def links(capture: Capture) -> str | None:
+    """Kinds of links between the host's GPUs, most frequent first: `NV18`, `NV4, SYS`; by run.json's topology."""
+    topology = capture.info.topology if capture.info else None
+    cells = [
+        cell
+        for line in (topology or "").splitlines()
+        if re.match(r"\s*GPU\d+\s", line)
+        for cell in line.split()[1:]
+        if _LINK.fullmatch(cell)
+    ]
+    return ", ".join(sorted(set(cells), key=lambda kind: (-cells.count(kind), kind))) or None
+
+
+def profiler(capture: Capture) -> str | None:
+    """`PyTorch's profiler` or `Nsight Systems`, by the traces, else by run.json."""
+    frame = capture.table("ranks")
+    formats = sorted(frame["format"].dropna().astype("str").unique()) if frame is not None and "format" in frame else []
+    stated = (capture.info.profile or {}).get("profiler") if capture.info else None
+    named = formats or ([str(stated)] if stated else [])
+    return " and ".join(_PROFILERS.get(name, name) for name in named) or None
+
+
+def profiler_options(capture: Capture) -> str | None:
+    """What the profiler recorded besides, by run.json: `record_shapes, stream_waits`; `none` for nothing."""
+    stated = capture.info.profile if capture.info else None
+    if not stated:
+        return None
+    return ", ".join(name for name in _OPTIONS if stated.get(name)) or "none"
+
+
+def parallel(capture: Capture) -> str | None:
+    """`data parallel 2 × pipeline 2`, by run.json, else as the traces' process groups span it."""
+    stated = parallel_sizes(capture)
+    if stated:
+        return " × ".join(f"{name} {stated[key]}" for key, name in _PARALLEL if stated.get(key, 1) > 1) or "none"
+    frame = capture.table("groups")
+    if frame is None or "role" not in frame:
+        return None
+    return mesh_of(frame, world_size(capture))
+
+
+def parallel_sizes(capture: Capture) -> dict[str, int]:
+    """Sizes by axis (`dp`, `tp`, `pp`) as run.json has them; empty where it does not."""
+    stated = (capture.info.parallel or {}) if capture.info else {}
+    return {key: value for key, _ in _PARALLEL if isinstance(value := stated.get(key), int)}
+
+
+def kernels_made(capture: Capture) -> str | None:
+    """Whether a compiler made some of the kernels (Triton's names)."""
+    frame = capture.table("kernels")
+    if frame is None or "name" not in frame:
+        return None
+    return "some" if frame["name"].astype("str").str.startswith("triton_").any() else "none"
+
+
+def _stated(capture: Capture) -> Mapping[str, str | None]:
+    return (capture.info.versions if capture.info else None) or {}
+
+
+def _recorded(capture: Capture) -> dict[str, str]:
+    """Versions that all ranks' traces name alike."""
+    frame = capture.table("ranks")
+    texts = frame["versions"].dropna().unique() if frame is not None and "versions" in frame else []
+    if len(texts) != 1:
+        return {}
+    pairs = (part.rpartition(" ") for part in str(texts[0]).split(", "))
+    return {name: version for name, _, version in pairs if name}
