@@ -77,7 +77,8 @@ def _ends_with_their_calls(trace: RankTrace) -> np.ndarray:
     is_blocking[blocking(trace)[0]] = True
     returned = np.append(calls["end_ns"].to_numpy(), 0)[launch]
     is_early = is_blocking[launch] & (launch != NONE) & (returned < ends) & (ends - returned <= RETURNS_BEFORE_NS)
-    return np.where(is_early & (returned > ops["start_ns"].to_numpy()), returned, ends)
+    made: np.ndarray = np.where(is_early & (returned > ops["start_ns"].to_numpy()), returned, ends)
+    return made
 
 
 def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.DataFrame:
