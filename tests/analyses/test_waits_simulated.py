@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.simulator import Capture, Group, Job, Program, run, scenarios
+from tests.simulator import Capture, Group, Job, Program, meshes, run, scenarios
 from tests.simulator.analysed import analysed, true_waits
 
 MS = 1_000_000
@@ -167,3 +167,20 @@ def test_chains_beat_direct_blame():
 def test_equal_ranks_make_no_finding():
     _, results = analysed(scenarios.ddp(4), "stragglers")
     assert (results["stragglers"].to_frame()["cost_pct"] < 2).all()
+
+
+@pytest.mark.parametrize("slow", [{5: 60_000}, {5: 150_000, 1: 20_000}])
+def test_a_mesh_without_process_groups_is_ambiguous_and_not_guessed(slow):
+    # Tensor parallel rows beside each other: their calls look alike, and end together by chance.
+    how = Capture(arguments="none")
+    job = meshes.tensor_by_data(4, 2, slow_compute_ns=slow)
+    truth, results = analysed(job, "call_waits", "clocks", how=how, by="nsys")
+    frame = results["call_waits"].to_frame()
+    assert frame.loc[frame["instance"].notna(), "is_ambiguous"].all()
+    assert frame["wait_ns"].isna().all()
+    assert results["clocks"].to_frame()["offset_ns"].isna().all()
+    # With groups every wait is known, and right.
+    truth, results = analysed(job, "call_waits")
+    waits = true_waits(truth, results["call_waits"].table)
+    assert waits["wait_ns"].notna().all()
+    assert ((waits["wait_ns"] - waits["true_wait_ns"]).abs() < 10_000).all()

@@ -1,8 +1,12 @@
 """Jobs whose ranks form a mesh: rings of context parallelism, keys and values gathered, tensor beside data parallel."""
 
+from collections.abc import Mapping
+
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
 
 _LAYERS = 4
+
+_NONE: Mapping[int, int] = {}
 
 
 def context_parallel(ranks: int = 4, steps: int = 3, *, is_ring: bool = True) -> Job:
@@ -42,8 +46,9 @@ def _attend(program: Program, world: Group, pass_ns: int, after: int, *, is_ring
         held = max(held, sent)
 
 
-def tensor_by_data(tensor: int = 4, data: int = 2, steps: int = 3, *, describes: bool = False) -> Job:
-    """Tensor parallel ranks next to each other, data parallel ones every `tensor`."""
+def tensor_by_data(tensor: int = 4, data: int = 2, steps: int = 3, *, describes: bool = False,
+                   slow_compute_ns: Mapping[int, int] = _NONE) -> Job:  # fmt: skip
+    """Tensor parallel ranks next to each other, data parallel ones every `tensor`; a rank's layers may take longer."""
     rows = [
         Group(f"{row:040x}", tuple(range(row * tensor, (row + 1) * tensor)), "mesh_tp" if describes else "undefined")
         for row in range(data)
@@ -67,7 +72,7 @@ def tensor_by_data(tensor: int = 4, data: int = 2, steps: int = 3, *, describes:
                     with program.range(phase):
                         for _ in range(_LAYERS):
                             program.host(15_000)
-                            done = program.kernel(f"{phase}_gemm", 200_000)
+                            done = program.kernel(f"{phase}_gemm", 200_000 + slow_compute_ns.get(rank, 0))
                             done = program.collective("all_reduce", row, 1_000_000, 50_000, after=(done,))
                             done = program.kernel(f"{phase}_gemm", 200_000, after=(done,))
                             if phase == "backward":

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.blame import episodes, step_needs, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -163,6 +164,9 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
+        "episodes": Analysis(episodes.across),
+        "what_ran": Analysis(what_ran.across, what_ran.per_rank, sees_all=_ON_THE_GPU),
+        "step_needs": Analysis(step_needs.across, step_needs.per_rank, sees_all=_ON_THE_GPU),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.columns import Better, Column, Written
 
+AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
 ONE_ROOT = "has one root: its ranks do not wait alike"
 UNEVEN = "uneven all-to-all: its ranks do not wait alike"
 MAYBE_UNEVEN = "all-to-all that may be uneven: the trace leaves out some of its sizes"
@@ -75,6 +76,7 @@ def _why(table: pd.DataFrame) -> pd.Series:
     # One rank's uneven splits, or splits that are not known, are those of the whole instance.
     is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
     reasons = {
+        AMBIGUOUS: table["is_ambiguous"].fillna(value=False),
         ONE_ROOT: table["collective"].isin(kinds.ROOTED),
         UNEVEN: (table["collective"] == "all_to_all") & is_uneven.fillna(value=False),
         MAYBE_UNEVEN: table["collective"] == "all_to_all",

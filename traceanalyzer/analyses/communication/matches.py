@@ -44,7 +44,7 @@ class Matches(Result):
         "inferred_calls": Column.count("Calls whose arguments come from a later step.", is_compared=False),
         "matched_by": Column.text("How they were found."),
         "is_ambiguous": Column.flag(
-            "A clock offset that decided had a rival with 90 % of its votes: read its waits with care."
+            "A clock offset that decided had a rival with 90 % of its votes: waits of these calls are n/a."
         ),
         "why_unmatched": Column.text("Why the unmatched calls are so."),
         "why_unsplit": Column.text("Why matched calls are not split: one root, or uneven splits."),

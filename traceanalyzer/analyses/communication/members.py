@@ -60,8 +60,8 @@ class Members(Result):
             "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may be, uneven."
         ),
         "transfer_ns": Column.time(
-            "Shortest duration over the instance's ranks; absent unless it synchronises. 0 of kernels that "
-            "only wait (barrier, notify, wait for a signal), whether matched or not.",
+            "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. 0 of "
+            "kernels that only wait (barrier, notify, wait for a signal), whether matched or not.",
             is_news_when_zero=True,
         ),
         "wait_ns": Column.time(
@@ -133,8 +133,9 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     held = table[is_matched]
     instances = held.groupby("instance")
     is_alike = instances["is_synchronising"].transform("all")
+    is_told = is_alike & ~instances["is_ambiguous"].transform("any").fillna(value=False).astype(bool)
     duration = held["end_ns"] - held["start_ns"]
-    transfer = duration.groupby(held["instance"]).transform("min").where(is_alike).astype("Int64")
+    transfer = duration.groupby(held["instance"]).transform("min").where(is_told).astype("Int64")
     shortest = held.loc[duration.groupby(held["instance"]).idxmin().to_numpy(), ["instance", "rank"]]
     last = held["instance"].map(shortest.set_index("instance")["rank"]).astype("Int64")
     length = (table["end_ns"] - table["start_ns"]).astype("Int64")
@@ -143,5 +144,5 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
         is_synchronising=is_alike.reindex(table.index).astype("boolean"),
         transfer_ns=transfer,
         wait_ns=length - transfer,
-        waits_for=last.where(is_alike & (last != held["rank"])).reindex(table.index),
+        waits_for=last.where(is_told & (last != held["rank"])).reindex(table.index),
     )

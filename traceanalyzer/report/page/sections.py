@@ -31,6 +31,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "communication": (
             "nccl",
             "calls",
+            "episodes",
             "stragglers",
             "expert_layers",
             "exchange_sends",
