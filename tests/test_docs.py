@@ -50,8 +50,8 @@ def metrics() -> str:
 _FINDINGS_HEAD = """# Every finding
 
 Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them, `summary.json` holds them
-under `findings`, and the report shows them with those first that have most to gain (`gain_ns`: at most that much of a mean
-step). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
+under `findings`, and the report shows the severest first and of those what gains most (`gain_ns` of a mean step, the most
+where `gain_is_bound`). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
 """
 
 

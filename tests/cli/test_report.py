@@ -45,7 +45,7 @@ def test_json_and_csv_say_the_same(tmp_path):
     assert run([str(SAMPLES / "ddp"), "--output", "out"]) == 0
     found = summary(tmp_path / "out")
     assert list(found) == [
-        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "doubted",
+        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "tables", "doubted",
         "findings", "skipped", "notes",
     ]  # fmt: skip
     assert (found["format_version"], found["label"], found["ranks"]) == (1, "ddp", [0, 1])

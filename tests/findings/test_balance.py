@@ -4,9 +4,10 @@ import pytest
 
 from tests.samples import sample
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings import balance
 
-NEEDED = ["headline", "steps", "stragglers", "pipeline", "call_waits", "instances", "efficiency"]
+NEEDED = ["headline", "steps", "episodes", "pipeline", "call_waits", "instances", "efficiency"]
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,11 @@ NEEDED = ["headline", "steps", "stragglers", "pipeline", "call_waits", "instance
     ],
 )
 def test_uneven_compute(name, rank, gain_ms):
-    found = balance.uneven_compute(**run(sample(name).ranks, NEEDED))
+    results = run(sample(name).ranks, NEEDED)
+    if name == "moe":  # which `late_ranks` says, where ranks can be compared step by step
+        assert balance.uneven_compute(**results) == []
+        results["episodes"] = Episodes(results["episodes"].table.iloc[:0])
+    found = balance.uneven_compute(**results)
     if rank is None:
         assert found == []
     else:

@@ -100,7 +100,7 @@ def _wrong_gain(case: Case, first: Finding) -> list[str]:
         return []
     true_ns = case.gain_ns()
     off_ns = first.gain_ns - true_ns
-    most_ns = max(GAIN_TOLERANCE * true_ns, _LEAST_GAIN_NS)
+    most_ns = max(GAIN_TOLERANCE * true_ns, _LEAST_GAIN_NS, first.gain_error_ns or 0)
     if abs(off_ns) <= most_ns or (first.gain_is_bound and off_ns > 0):
         return []
     return [f"gain {first.gain_ns / 1e6:.3g} ms, truly {true_ns / 1e6:.3g}"]

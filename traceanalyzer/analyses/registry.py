@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.blame import episodes, step_needs, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -67,7 +68,7 @@ from traceanalyzer.analyses.phases import (
 )
 from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import path, replay, slowdown, what_ifs
+from traceanalyzer.analyses.replay import path, replay, slack, slowdown, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -163,12 +164,16 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
+        "episodes": Analysis(episodes.across),
+        "what_ran": Analysis(what_ran.across, what_ran.per_rank, sees_all=_ON_THE_GPU),
+        "step_needs": Analysis(step_needs.across, step_needs.per_rank, sees_all=_ON_THE_GPU),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
         "what_ifs": Analysis(what_ifs.across),
         "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),
+        "slack": Analysis(slack.across),
         "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),

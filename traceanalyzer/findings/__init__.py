@@ -14,13 +14,13 @@ from traceanalyzer.findings import (
     efficiency,
     experts,
     host_work,
+    hosts,
     idle,
-    in_turn,
     inference,
-    late_ranks,
+    lateness,
     memory,
     pipeline,
-    stragglers,
+    slow_hosts,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
@@ -31,18 +31,16 @@ __all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    pipeline.pipeline_bubble,
     pipeline.pipeline_imbalance,
-    stragglers.stragglers,
-    in_turn.in_turn,
-    late_ranks.work_of_their_own,
+    pipeline.pipeline_bubble,
+    lateness.late_ranks,
     balance.uneven_compute,
     experts.uneven_experts,
     communication.little_overlap,
     communication.low_bandwidth,
     communication.many_small_collectives,
-    idle.host_bound,
-    late_ranks.slow_hosts,
+    hosts.host_bound,
+    slow_hosts.slow_hosts,
     host_work.cpu_work,
     idle.short_kernels,
     idle.synchronising_calls,
@@ -59,7 +57,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
-    """All findings, one for each cause, first those with most to gain; those of unknown gain last, severest first.
+    """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     """
@@ -79,8 +77,9 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
 _NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
-def _impact(finding: Finding) -> tuple[bool, int, int]:
-    return finding.gain_ns is None, -(finding.gain_ns or 0), SEVERITIES.index(finding.severity)
+def _impact(finding: Finding) -> tuple[int, bool, int]:
+    """Severest first, since severity is by gain; of those what gains most, an unknown gain behind the known ones."""
+    return SEVERITIES.index(finding.severity), finding.gain_ns is None, -(finding.gain_ns or 0)
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] | None) -> list[Finding]:

@@ -24,7 +24,7 @@ IMBALANCE_PCT = 10.0
 def uneven_compute(
     headline: Result,
     steps: Result,
-    stragglers: Result,
+    episodes: Result,
     pipeline: Result,
     call_waits: Result,
     instances: Result,
@@ -47,8 +47,7 @@ def uneven_compute(
     if 2 * (window[rank] - window.mean()) > excess_ns:  # its window is longer: more of the same work lies in it
         return []
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
-    known = stragglers.to_frame()
-    is_said = bool(((known["rank"] == rank) & (known["cause"] == "compute")).any())
+    is_said = any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
     if share < imbalance_pct or is_said:
         return []
     least = int(compute.idxmin())

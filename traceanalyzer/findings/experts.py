@@ -1,11 +1,15 @@
 """A rule about experts that get more tokens than others: what even ones would save at most."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.findings.basis import Basis, about, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import late_by
 
 UNEVEN = 1.1
 """Largest load over mean."""
@@ -19,7 +23,12 @@ _EVIDENCE = [
 
 
 def uneven_experts(
-    expert_layers: Result, headline: Result, steps: Result, *, least_saved_pct: float = LEAST_SAVED_PCT
+    expert_layers: Result,
+    headline: Result,
+    steps: Result,
+    episodes: Episodes,
+    *,
+    least_saved_pct: float = LEAST_SAVED_PCT,
 ) -> list[Finding]:
     """Dispatches load a rank over a tenth more than the mean, and even ones would save at least 2 % of a step."""
     frame = expert_layers.to_frame()
@@ -28,6 +37,7 @@ def uneven_experts(
     step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
     groups = [own for _, own in frame.groupby(["group", "group_ranks"])]
     found = [_finding(own, step_ns) for own in groups if _is_uneven(own)]
+    found = [replace(each, part_of=late_by(episodes, each.ranks[0], "compute") or each.part_of) for each in found]
     return [each for each in found if each.gain_ns is not None and 100 * each.gain_ns >= least_saved_pct * step_ns]
 
 

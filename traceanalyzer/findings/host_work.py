@@ -7,6 +7,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import MAIN
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts import HOSTS
 from traceanalyzer.names import short_name
 
 CPU_WORK_PCT = 10.0
@@ -56,4 +57,5 @@ def _finding(own: pd.DataFrame, basis: Basis) -> Finding:
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(idle_ns),
         table="host_work",
+        part_of=HOSTS,
     )

@@ -6,10 +6,13 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.communication.stragglers import Stragglers
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.stragglers import cause_of, costly, pipeline_name
+from traceanalyzer.findings.late_words import numbers
+from traceanalyzer.findings.lateness import is_said, of_ranks
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -17,21 +20,21 @@ IMBALANCE = 1.1
 """Largest stage over mean."""
 
 
-def pipeline_bubble(pipelines: Result, pipeline: Result, stragglers: Stragglers) -> list[Finding]:
+def pipeline_bubble(pipelines: Result, pipeline: Result, episodes: Episodes) -> list[Finding]:
     """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
 
     It is part of what is said of a late rank when a stage makes the others wait by its own doing.
     """
     return [
-        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, stragglers))
+        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, episodes))
         for row in pipelines.rows()
         if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT
     ]
 
 
-def pipeline_imbalance(pipelines: Result, pipeline: Result) -> list[Finding]:
+def pipeline_imbalance(pipelines: Result, pipeline: Result, replay: Replay) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it."""
-    return [_uneven(row, _stages(pipeline, row)) for row in pipelines.rows() if _is_uneven(row)]
+    return [_uneven(row, _stages(pipeline, row), replay) for row in pipelines.rows() if _is_uneven(row)]
 
 
 def _is_uneven(row: Mapping[str, Any]) -> bool:
@@ -43,12 +46,16 @@ def _stages(pipeline: Result, row: Mapping[str, Any]) -> pd.DataFrame:
     return frame[frame["pipeline"] == row["pipeline"]]
 
 
-def _cause(number: int, pipeline: Result, stragglers: Stragglers) -> str | None:
-    """The late rank that costs the pipeline most, unless that is a matter of the pipeline itself."""
-    stages = dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))
-    own = [row for row in costly(stragglers) if stages.get(row["rank"]) == number]
-    cause = cause_of(own[0], stages) if own else pipeline_name(number)
-    return None if cause == pipeline_name(number) else cause
+def _cause(number: int, pipeline: Result, episodes: Episodes) -> str | None:
+    """The late ranks of the pipeline that cost it most, where they are late by more than their stage's size."""
+    own = set(pipeline.table.loc[pipeline.table["pipeline"] == number, "rank"])
+    late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]
+    return of_ranks(late[0]) if late else None
+
+
+def pipeline_name(number: int) -> str:
+    """How findings about a pipeline call it."""
+    return f"pipeline {number}"
 
 
 def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> Finding:
@@ -66,7 +73,7 @@ def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> 
         gain_ns=_beyond_expected(stages, measured, expected),
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
-        part_of=cause,
+        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else None),
     )
 
 
@@ -125,15 +132,20 @@ def _its_stages(row: Mapping[str, Any]) -> str:
     return f"stage {row['bottleneck_stage']}"
 
 
-def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
+def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Finding:
     compute = stages["compute_ns"].astype("int64")
     longest_ns, mean_ns = compute.max() / (_steps(stages) or 1), compute.mean() / (_steps(stages) or 1)
     excess = 100 * (row["compute_max_over_mean"] - 1)
     step_ns = stages["window_ns"].astype("int64").mean() / (_steps(stages) or 1)
     per = "a step" if _steps(stages) else "in the capture"
+    even = [
+        (rank, mean_ns * (_steps(stages) or 1) / ns) for rank, ns in zip(stages["rank"], compute, strict=True) if ns
+    ]
+    gain = gain_of(replay, *(Change("compute", float(factor), frozenset({int(rank)})) for rank, factor in even))
+    gain_ns = round(longest_ns - mean_ns) if gain is None else gain.gain_ns
     return Finding(
         rule="pipeline_imbalance",
-        severity=severity(100 * (longest_ns - mean_ns) / step_ns),
+        severity=severity(100 * gain_ns / step_ns),
         title=f"{_who(row)} computes {milliseconds(longest_ns)} "
         f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess)}.",
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
@@ -141,9 +153,11 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame) -> Finding:
         "embedding, head and loss.",
         caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
-        gain_ns=round(longest_ns - mean_ns),
+        gain_ns=gain_ns,
+        gain_error_ns=None if gain is None else gain.error_ns,
+        gain_is_bound=gain is None or gain.is_bound,
         table="pipeline",
-        part_of=pipeline_name(row["pipeline"]),
+        about=pipeline_name(row["pipeline"]),
     )
 
 

@@ -110,7 +110,9 @@ def test_until_the_first_other_rank_comes_nothing_moves():
 
 
 def test_a_capture_of_uneven_experts():
-    results = run(sample("moe").ranks, ["exchanges", "exchange_sends", "expert_layers", "headline", "steps"])
+    results = run(
+        sample("moe").ranks, ["exchanges", "exchange_sends", "expert_layers", "headline", "steps", "episodes"]
+    )
     frame = results["exchange_sends"].to_frame().query("direction == 'dispatch'")
     # 6,144 and 2,048 rows of 2,048 bf16 from rank 0; 5,120 and 3,072 from rank 1; six dispatches in each of three steps.
     rows = frame.set_index(["rank", "peer"])["size_bytes"] / (18 * 2_048 * 2)
@@ -121,7 +123,7 @@ def test_a_capture_of_uneven_experts():
     combines = layers.query("direction == 'combine'")
     assert (combines["wait_at_least_ns"] > 560_000).all()
     assert (combines["wait_at_most_ns"] < 625_000).all()
-    (found,) = uneven_experts(**{name: results[name] for name in ("expert_layers", "headline", "steps")})
+    (found,) = uneven_experts(**{name: results[name] for name in ("expert_layers", "headline", "steps", "episodes")})
     assert found.title.startswith(
         "Rank 0's experts get 1.38 times the mean rank's tokens in the 6 dispatches of a step"
     )

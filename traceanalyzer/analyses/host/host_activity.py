@@ -1,5 +1,6 @@
 """What a host thread was doing at each time: the innermost recorded call, operator or range."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,9 @@ UNNAMED = "(unnamed)"
 
 SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", "range"
 
+FRAME = "Python frame"
 
-_WHAT = pd.CategoricalDtype([SYNC, API_CALL, OPERATOR, RANGE])
+_WHAT = pd.CategoricalDtype([SYNC, API_CALL, OPERATOR, RANGE, FRAME])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,16 @@ def thread_activity(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
     Events nest: a call inside an operator inside a range. Where ranges cross instead (NVTX start/end ranges), the
     one that began last counts as the innermost.
     """
-    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE))
+    return _activity(((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE)), thread, busy)
+
+
+def activity_of(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
+    """The same with Python frames among the events, where they were recorded."""
+    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE), (trace.frames, FRAME))
+    return _activity(tables, thread, busy)
+
+
+def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Activity:
     frames = [_within(frame, thread, busy) for frame, _ in tables]
     names = union_categoricals([frame["name"] for frame in frames])
     what = np.repeat(_WHAT.categories.get_indexer([what for _, what in tables]), [len(frame) for frame in frames])

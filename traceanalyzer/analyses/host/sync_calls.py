@@ -31,14 +31,14 @@ class SyncCalls(Result):
         "host_ns": Column.time("Time that the host was blocked."),
         "idle_in_call_ns": Column.time("GPU idle time inside the calls."),
         "idle_after_ns": Column.time(
-            "Rest of the gaps that were open when the calls returned: the queue was empty, the GPU waited "
-            "until the host launched again."
+            "Rest of the gaps that were open when the calls returned: the GPU waited for what the host did then. "
+            "It is no part of the calls' cost."
         ),
-        "cost_ns": Column.time("Idle in the calls + idle after them."),
+        "cost_ns": Column.time("What the calls are charged with: the idle time in them."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(cost_ns=table["idle_in_call_ns"] + table["idle_after_ns"])
+        return table.assign(cost_ns=table["idle_in_call_ns"])
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     )
     groups = table.groupby(["step", "name", "operator", "range"], dropna=False)
     total = groups.sum().assign(calls=groups.size()).reset_index()
-    cost = -(total["idle_in_call_ns"] + total["idle_after_ns"])
+    cost = -total["idle_in_call_ns"]
     return total.iloc[np.lexsort((-total["host_ns"], cost))].reset_index(drop=True)
 
 

@@ -8,9 +8,11 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.columns import Unit
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.findings.stragglers import LEAST_COST_PCT
 from traceanalyzer.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
+
+LEAST_COST_PCT = 2.0
+"""Of a step; stragglers that cost less stay in the CSV."""
 
 COLUMNS = (
     "rank", "cost_max_ns", "cost_max_rank", "cost_pct", "cost_mean_ns", "waiting_ranks", "collective",

@@ -1,0 +1,170 @@
+"""By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.step_needs import PARTS
+from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.vocabulary import COPY, DATA, HOST, SYNC
+
+LEAST_PCT = 2.0
+"""Of a step; less is noise."""
+
+_LEAST_NS = 20_000
+_SIGMAS = 4.0
+_SHARE_OF_OWN = 0.25
+"""A part with less of a rank's excess than this goes to the largest."""
+
+_NAMED = 0.5
+"""A name is said when it explains this much of an excess."""
+
+_WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
+
+_HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
+"""What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
+
+_WHOLE_PHASES = ("forward", "backward")
+
+CELLS = ("rank", "step", "part", "excess_ns", "what", "name")
+
+
+def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
+
+    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike.
+    Steps that a capture cuts are held against nothing. The excess is never longer than the step.
+    """
+    table = needs.assign(step=needs["step"].astype("Int64").fillna(-1).astype("int64"))
+    table = table[~table["is_partial"].astype(bool)].reset_index(drop=True)
+    alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
+    keys = [table["peers"].mask(alone, "all"), table["step"]]
+    values = table[[*PARTS, "exposed_transfer_ns"]].astype("float64")
+    excess = values - _median_of_others(values, keys)
+    # A late rank's transfers are hidden by its work where its peers' are not, or the other way round: only calls that
+    # move data for longer are a reason.
+    excess["transfer_ns"] = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
+    is_stage = (table["peers"] != "all") & alone
+    for part in PARTS:
+        if part not in _HOST_PARTS:
+            excess[part] = excess[part].mask(is_stage, 0.0)
+    net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
+    return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
+
+
+def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:
+    """For each row and column the median over the other rows of its group; NA→0 excess for a row alone."""
+    made = values.copy()
+    for rows in values.groupby(keys).indices.values():
+        own = values.to_numpy()[rows]
+        made.iloc[rows] = _leave_one_out(own) if len(rows) > 1 else own
+    return made
+
+
+def _leave_one_out(values: np.ndarray) -> np.ndarray:
+    """Medians of each column without one row, for every row: by the two places next to the middle."""
+    count = len(values)
+    order = np.argsort(values, axis=0, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=0)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(count)[:, None] + np.zeros_like(order), axis=0)
+    low, high = (count - 2) // 2, (count - 1) // 2
+    picked = [
+        np.take_along_axis(ranked, np.where(place <= middle, middle + 1, middle), axis=0) for middle in (low, high)
+    ]
+    mean: np.ndarray = (picked[0] + picked[1]) / 2
+    return mean
+
+
+def cells(late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """A row for each rank, step and part that makes the others wait: `CELLS`.
+
+    A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
+    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion.
+    """
+    length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
+    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, _SIGMAS * _jitter(late)))
+    chosen = late[(late["excess_ns"] >= least) & (_waited(late) >= least / 2)]
+    parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0).to_numpy()
+    total = parts.sum(axis=1, keepdims=True)
+    share = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
+    share = np.where(share >= _SHARE_OF_OWN, share, 0)
+    total = share.sum(axis=1, keepdims=True)
+    share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
+    row, column = np.nonzero(share)
+    table = pd.DataFrame(
+        {
+            "rank": chosen["rank"].to_numpy()[row],
+            "step": chosen["step"].to_numpy()[row],
+            "part": np.array(PARTS, dtype=object)[column],
+            "excess_ns": np.round(chosen["excess_ns"].to_numpy()[row] * share[row, column]).astype(np.int64),
+            "peers": chosen["peers"].to_numpy()[row],
+        }
+    )
+    return _named(table, late, work)
+
+
+def _waited(late: pd.DataFrame) -> pd.Series:
+    """What another rank waits in the step, or the next one, at most: no one is late for whom nobody waits."""
+    waited = late[list(_WAITING)].sum(axis=1).astype("float64")
+    most = waited.groupby(late["step"]).max()
+    numbers = most.index.to_numpy()
+    following = most.reindex(numbers + 1, fill_value=0).to_numpy()
+    return late["step"].map(pd.Series(np.maximum(most.to_numpy(), following), index=numbers))
+
+
+def _jitter(late: pd.DataFrame) -> float:
+    """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
+
+    What is left of the excess without each rank's and each step's median: what is always slow is no jitter, and of what
+    is slow now and then the median knows nothing. One step alone tells it by the ranks that are not late.
+    """
+    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
+    if len(wide) < 2:
+        low, high = np.nanquantile(wide.to_numpy(), [0.1, 0.4])
+        return float(high - low)
+    left = wide.sub(wide.median(axis=0), axis=1)
+    left = left.sub(left.median(axis=1), axis=0)
+    return float(np.nanmedian(left.abs().to_numpy())) * 1.48
+
+
+def _named(table: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """The name that is longer than on the peers by at least half of the excess, the most telling kind first."""
+    if table.empty or work.empty:
+        return table.assign(what=None, name=None)
+    held = work[work["part"].isin(table["part"]) & work["step"].isin(table["step"])]
+    ranks = late.groupby("step")["rank"].unique()
+    peers = late.drop_duplicates("rank").set_index("rank")["peers"]
+    by_key = dict(iter(held.groupby(["step", "part"])))
+    found = [
+        _longest(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers))
+        for rank, step, part, excess_ns in table[["rank", "step", "part", "excess_ns"]].itertuples(index=False)
+    ]
+    return table.assign(what=[what for what, _ in found], name=[name for _, name in found])
+
+
+def _others(ranks: np.ndarray, rank: int, peers: pd.Series) -> np.ndarray:
+    alike = np.array([other for other in ranks if other != rank and peers[other] == peers[rank]])
+    others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
+    return others
+
+
+def _longest(rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray) -> tuple[str | None, str | None]:
+    if rows is None:
+        return None, None
+    own = rows[rows["rank"] == rank]
+    for what in (OPERATOR, KERNEL, "copy", DOING, RANGE):
+        named = own[own["what"] == what]
+        if what == RANGE:  # a phase holds all that a host does
+            named = named[~named["name"].map(host_names.phase).isin(_WHOLE_PHASES)]
+        if named.empty:
+            continue
+        beside = rows[(rows["what"] == what) & rows["rank"].isin(others) & rows["name"].isin(named["name"])]
+        wide = beside.groupby(["name", "rank"])["total_ns"].sum().unstack("rank").reindex(columns=others).fillna(0)  # noqa: PD010
+        extra = named.set_index("name")["total_ns"] - wide.median(axis=1).reindex(named["name"]).fillna(0).to_numpy()
+        longest = extra.idxmax()
+        # A host that is slow at everything is not slow by what it does most.
+        is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * named.set_index("name")["total_ns"][longest]
+        if is_own and extra[longest] >= _NAMED * excess_ns:
+            return what, str(longest)
+    return None, None

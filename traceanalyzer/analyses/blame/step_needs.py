@@ -1,0 +1,112 @@
+"""What each rank's steps need of their own, beside how long the rank waits for others in them."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS, step_parts
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.exposed_comm import exposed_of
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
+from traceanalyzer.columns import Column
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+from traceanalyzer.vocabulary import IDLE_CAUSES
+
+PARTS = (*OWN_PARTS, "transfer_ns")
+"""All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
+
+
+class StepNeeds(Result):
+    """One row for each rank and step (absent without steps); they follow each other without a gap."""
+
+    title: ClassVar[str] = "What each rank's steps need"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for a capture without."),
+        "begin_ns": Column.moment(
+            "End of the step before; of the first one where its range begins on the host, or where the GPU has "
+            "done what was queued before."
+        ),
+        "end_ns": Column.moment("End of its last operation, or where the host begins the next step if that is later."),
+        "is_partial": Column.flag("The capture misses operations of it."),
+        "is_open": Column.flag("The capture's last step."),
+        "compute_ns": Column.time("Time in which a compute kernel runs."),
+        "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
+        **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
+        "transfer_ns": Column.time("Time in which a call moves data, hidden by compute or not; it is nobody's own."),
+        "exposed_wait_ns": Column.time(
+            "Time in which a call waits for another rank and no compute runs, beside a transfer or not."
+        ),
+        "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
+        "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
+        "needed_host_ns": Column.time("Time of the step's range on the host less that in calls that block it."),
+        "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
+        "peers": Column.text("Ranks that do the same work: all, or of a pipeline the same stage of each."),
+    }
+
+
+def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
+    steps = step_parts(trace).assign(is_step=True)
+    exposed = exposed_comm.rename(columns={"start_ns": "begin_ns"})
+    return pd.concat([steps, exposed.assign(is_step=False)], ignore_index=True) if len(steps) else pd.DataFrame()
+
+
+def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:
+    """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
+    calls = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
+    tables = {rank: _of_rank(part, calls.get(rank)) for rank, part in parts.items() if len(part)}
+    table = stack(tables, tuple(StepNeeds.columns))
+    if table.empty:
+        return StepNeeds(table.reindex(columns=list(StepNeeds.columns)))
+    step = table["step"].astype("Int64")
+    return StepNeeds(table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline)))
+
+
+def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
+    is_step = part["is_step"].to_numpy(dtype=bool)
+    steps = part.loc[is_step, list(COLUMNS)].astype(_TYPES).reset_index(drop=True)
+    stretches = part.loc[~is_step, ["begin_ns", "end_ns"]].astype("int64")
+    exposed = exposed_of(stretches.rename(columns={"begin_ns": "start_ns"}).reset_index(drop=True))
+    begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    transfer, wait = (EMPTY, EMPTY) if calls is None else _transfer_wait(calls)
+    own_wait = wait & exposed
+    own_transfer = (transfer & exposed) - own_wait
+    rest = exposed - own_wait - own_transfer
+    return steps.assign(
+        transfer_ns=transfer.covered_ns(begins, ends),
+        **{
+            name: intervals.covered_ns(begins, ends)
+            for name, intervals in (
+                ("exposed_wait_ns", own_wait),
+                ("exposed_transfer_ns", own_transfer),
+                ("exposed_unmatched_ns", rest),
+            )
+        },
+    )
+
+
+def _transfer_wait(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
+    held = calls[calls["transfer_ns"].notna()]
+    ends = held["end_ns"].to_numpy()
+    turns = ends - held["transfer_ns"].to_numpy(dtype=np.int64)
+    return Intervals.of(turns, ends), Intervals.of(held["start_ns"].to_numpy(), turns)
+
+
+_TYPES = {
+    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS), "int64"),
+    **dict.fromkeys(("needed_host_ns", "longest_call_ns"), "Int64"),
+    **dict.fromkeys(("is_partial", "is_open"), "bool"),
+}
+
+
+def _peers(rank: pd.Series, pipeline: Pipeline) -> pd.Series:
+    stages = dict(pipeline.table[["rank", "stage"]].itertuples(index=False)) if len(pipeline) else {}
+    return rank.map(lambda each: f"stage {stages[each]}" if each in stages else "all")

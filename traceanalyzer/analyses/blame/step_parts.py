@@ -1,0 +1,139 @@
+"""What each step of a rank needs of its own: compute, copies, idle by cause, step by step without a gap between."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.idle_causes import Gaps
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+from traceanalyzer.selection import step_at
+
+OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
+"""Time that is a rank's own doing; the rest of its time is communication that no compute hides."""
+
+COLUMNS = ("step", "begin_ns", "end_ns", "is_partial", "is_open", *OWN_PARTS, "needed_host_ns", "longest_call_ns")
+
+
+def step_parts(trace: RankTrace) -> pd.DataFrame:
+    """A row for each step, or one of step -1 for a capture without: `COLUMNS`.
+
+    A step runs here from the end of the step before to the end of its own last operation, and on while nothing runs
+    until the host begins the next step: time in which nothing runs belongs to the step that the host is in, and the
+    capture's last step is as whole as the others. The first begins where its range begins on the host, or where the
+    GPU has done what was queued before.
+    `needed_host_ns` is the time of its range on the host less that in blocking calls: what launching it takes.
+    """
+    windows = _windows(trace)
+    if windows.empty:
+        return pd.DataFrame(columns=list(COLUMNS))
+    begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    ops = trace.gpu_ops
+    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    gaps, of_gap = step_gaps(trace, windows)
+    causes = idle_causes.parts(trace, gaps, begins[of_gap], ends[of_gap])
+    idle = causes.groupby(of_gap).sum().reindex(range(len(windows)), fill_value=0)
+    return windows.assign(
+        compute_ns=compute.covered_ns(begins, ends),
+        exposed_copy_ns=(copy - (compute | comm)).covered_ns(begins, ends),
+        **{part: idle[part].to_numpy() for part in idle_causes.PARTS},
+        needed_host_ns=_host_needed(trace, windows),
+        longest_call_ns=_longest_call(trace, windows),
+    )[list(COLUMNS)]
+
+
+def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:
+    """The stretches in which nothing runs with the rows of the steps that they lie in, once for each such step.
+
+    The time between the first step's begin and the capture's first operation is one of them.
+    """
+    gaps = idle_causes.find(trace)
+    begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    first_ns = int(trace.gpu_ops["start_ns"].iloc[0])
+    if begins[0] < first_ns:
+        gaps = _preceded(trace, gaps, int(begins[0]), first_ns)
+    first = np.searchsorted(ends, gaps.starts, side="right")
+    count = np.maximum(np.searchsorted(begins, gaps.ends, side="left") - first, 0)
+    gap = np.repeat(np.arange(len(gaps)), count)
+    row = np.arange(len(gap)) - np.repeat(np.cumsum(count) - count - first, count)
+    return gaps.take(gap), row
+
+
+def _preceded(trace: RankTrace, gaps: Gaps, begin_ns: int, first_ns: int) -> Gaps:
+    launch = int(trace.gpu_ops["launch"].iloc[0])
+    returned = begin_ns if launch == NONE else int(trace.api_calls["end_ns"].iloc[launch])
+    before = (begin_ns, first_ns, 0, launch, min(max(returned, begin_ns), first_ns))
+    columns = (gaps.starts, gaps.ends, gaps.ended_by, gaps.launch, gaps.launched)
+    return Gaps(*(np.append(np.int64(value), column) for value, column in zip(before, columns, strict=True)))
+
+
+def _windows(trace: RankTrace) -> pd.DataFrame:
+    """Step, begin, end and flags of each step that has GPU operations, in order."""
+    ops, steps = trace.gpu_ops, trace.steps
+    names = ["step", "begin_ns", "end_ns", "is_partial", "is_open"]
+    if ops.empty:
+        return pd.DataFrame(columns=names)
+    row = trace.op_step
+    last = pd.Series(ops["end_ns"].to_numpy()).groupby(row).max()
+    held = last.index[last.index != NONE]
+    if not len(held):
+        whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated, True)
+        return pd.DataFrame([whole], columns=names)
+    ends = _until_the_next(trace, held.to_numpy(), np.maximum.accumulate(last[held].to_numpy()))
+    begins = np.append(_first_begin(trace, int(held[0])), ends[:-1])
+    table = pd.DataFrame(
+        {
+            "step": steps["step"].to_numpy()[held],
+            "begin_ns": np.minimum(begins, ends),
+            "end_ns": ends,
+            "is_partial": steps["is_partial"].to_numpy()[held],
+            "is_open": steps["is_open"].to_numpy()[held],
+            "row": held,
+        }
+    )
+    if trace.window.steps is not None:
+        table = table[table["step"].isin(trace.window.steps)]
+    return table.reset_index(drop=True)
+
+
+def _until_the_next(trace: RankTrace, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Each step's end: of its last operation, or later where the host begins the next one, before its operations."""
+    starts = pd.Series(trace.gpu_ops["start_ns"].to_numpy()).groupby(trace.op_step).min()[rows].to_numpy()
+    begins = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], starts)
+    return np.maximum.accumulate(np.append(np.maximum(ends[:-1], begins[1:]), ends[-1]))
+
+
+def _first_begin(trace: RankTrace, row: int) -> int:
+    """Where the first step with operations begins: its range on the host, or the end of what was queued before it."""
+    ops = trace.gpu_ops
+    starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    first_ns = int(starts[trace.op_step == row].min())
+    earlier = (trace.op_step < row) & (starts < first_ns)
+    host_ns = int(trace.steps["host_start_ns"].iloc[row])
+    return min(first_ns, int(ends[earlier].max(initial=host_ns)))
+
+
+def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
+    """Length of each step's range on the host without the time in calls that block it; absent without steps."""
+    if "row" not in windows:
+        return pd.array([pd.NA] * len(windows), dtype="Int64")
+    steps = trace.steps.iloc[windows["row"]]
+    starts, ends = (steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
+    rows, since = idle_causes.blocking(trace)
+    blocked = Intervals.of(since, trace.api_calls["end_ns"].to_numpy()[rows])
+    return pd.array(ends - starts - blocked.covered_ns(starts, ends), dtype="Int64")
+
+
+def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
+    """The longest API call that began in the step's range and waits for nothing on the GPU."""
+    if "row" not in windows or not len(trace.api_calls):
+        return pd.array([pd.NA] * len(windows), dtype="Int64")
+    steps = trace.steps.iloc[windows["row"]]
+    calls = trace.api_calls
+    blocked, _ = idle_causes.blocking(trace)
+    free = np.setdiff1d(np.arange(len(calls)), blocked)
+    starts = calls["start_ns"].to_numpy()[free]
+    at = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), starts)
+    longest = pd.Series(calls["end_ns"].to_numpy()[free] - starts).groupby(at).max()
+    return longest.reindex(range(len(windows))).astype("Int64").array

@@ -1,0 +1,112 @@
+"""Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.worst import by_activity, longest, worst_rank
+
+HOST_PCT = 10.0
+"""Idle time by the host in this share of a step is worth a finding."""
+
+HOSTS = "hosts"
+"""How findings about all hosts are called by what is part of them."""
+
+_NAMED = 0.5
+"""A name is said when it takes this part of the idle time."""
+
+_SHORT = 0.75
+"""Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
+
+_PROFILED = (
+    "A profiler slows the host, most of all with stacks and shapes: compare with the step time without a profiler "
+    "before you spend effort here."
+)
+
+
+def host_bound(
+    headline: Result,
+    steps: Result,
+    idle: Result,
+    gaps: Result,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    replay: Replay,
+) -> list[Finding]:
+    """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
+    worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
+    if worst is None:
+        return []
+    rank, cost_ns, share, basis = worst
+    own = basis.within(gaps.to_frame())
+    own = own[(own["rank"] == rank) & (own["cause"] == "host")]
+    name = _longest_name(what_ran.table, rank, cost_ns, basis)
+    gain = gain_of(replay, Change("host", 0.0))
+    return [
+        Finding(
+            rule="host_bound",
+            severity=severity(share),
+            title=_title(
+                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name
+            ),
+            evidence=by_activity(own, basis),
+            recommendation=_advice(name),
+            caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
+            gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
+            gain_error_ns=None if gain is None else gain.error_ns,
+            interval_ns=longest(own),
+            table="gaps",
+            about=HOSTS,
+            part_of=late_by(episodes, rank, "host"),
+        )
+    ]
+
+
+def _title(
+    rank: int, cost_ns: float, share: float, basis: Basis, idle: pd.DataFrame, step_needs: StepNeeds, name: str | None
+) -> str:
+    gpu = f"rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
+    gpu += "been launched yet"
+    most = f", most of that in {name}" if name else ""
+    needs = basis.within(step_needs.to_frame())
+    needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
+    needed = needed.groupby("rank")["needed_host_ns"].median()
+    window = idle["window_ns"].mean()
+    if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
+        return f"Rank {rank}'s host is late: {gpu}{most}."
+    if len(needed) == 1:
+        return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
+    each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
+    low, high = milliseconds(needed.min()), milliseconds(needed.max())
+    span = low if low == high else f"{low.removesuffix(' ms')} to {high}"
+    return f"{each} hosts need {span} to launch a step: {gpu}{most}."
+
+
+def _longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> str | None:
+    """What the rank's host did in most of the idle time: innermost, else the user's range around it."""
+    own = basis.within(work)
+    own = own[(own["rank"] == rank) & (own["part"] == "host_ns")] if len(own) else own
+    for what in (DOING, RANGE):
+        sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
+        if len(sums) and sums.max() >= _NAMED * cost_ns and not str(sums.idxmax()).startswith("("):
+            return f"{sums.idxmax()} ({milliseconds(sums.max())})"
+    return None
+
+
+def _advice(name: str | None) -> str:
+    launching = (
+        "torch.compile or CUDA graphs for the repeated part, fused optimizers, a larger batch; move Python work and "
+        "logging out of the step"
+    )
+    if name is None:
+        return f"Launch less or sooner: {launching}."
+    first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."
+    return f"{first} Else launch less or sooner: {launching}."

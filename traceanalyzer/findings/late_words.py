@@ -1,0 +1,172 @@
+"""What is said of an episode of lateness: who, when, by what, who waits, and what mending it gains."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.findings.basis import milliseconds
+from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+
+_MOST_LISTED = 8
+
+_SURE = 0.01
+"""An error below this part of a gain is not worth saying."""
+
+ADVICE = {
+    "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
+    "at these GPUs' clocks and temperature.",
+    "copies": "Pin the host memory and copy on a stream of its own, or move less.",
+    "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
+    "host": "Look at this host's CPU: its cores' clock, other processes on them, binding to cores and to the GPU's "
+    "NUMA node.",
+    DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
+    SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
+    "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
+    "unknown": "Record these ranks' hosts, and what else runs on their GPUs: the traces do not say what they wait for.",
+    BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
+}
+
+_NAMED_ADVICE = {
+    "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
+    "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
+    DATA.key: "{name} on {who}: load ahead with more workers, prefetch, pinned memory; look for slow storage or long "
+    "samples.",
+    "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
+}
+
+PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
+
+
+def title(row: Mapping[str, Any], last_step: int | None) -> str:
+    """One sentence on the lateness, and one on what mending it gains."""
+    late = f"{when(row, last_step)}{who(row)} {_needs(row)}:"
+    if row["cause"] == "host" and row["name"] is None:
+        late = f"{when(row, last_step)}{_late_hosts(row)}"
+    return f"{late[0].upper()}{late[1:]} {_who_waits(row)}. {_gains(row)}".strip()
+
+
+def advice(row: Mapping[str, Any]) -> str:
+    """What to do, by the name of what is longer where there is one."""
+    if row["name"] is None or row["cause"] not in _NAMED_ADVICE:
+        return ADVICE.get(row["cause"], "")
+    made = _NAMED_ADVICE[row["cause"]].format(who=who(row), name=name(row))
+    return made[0].upper() + made[1:]
+
+
+def caveat(row: Mapping[str, Any]) -> str | None:
+    """When it may not hold."""
+    said = []
+    if row["gain_ns"] is None:
+        said.append("No step that means are taken of has it, so that its gain is not known.")
+    elif row["gain_is_bound"]:
+        said.append("The gain is the most that can be won.")
+    if row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key):
+        said.append(PROFILED)
+    return " ".join(said) or None
+
+
+def who(row: Mapping[str, Any]) -> str:
+    """`rank 5`, `ranks 8 to 15 (one node)`."""
+    ranks = numbers(row["ranks"])
+    kind = {"host": "one host", "node": "neighbours, one node", "group": "one process group", "half": "half of the job"}
+    of = f" ({kind[row['set']]})" if row["set"] in kind else ""
+    return f"rank{'' if len(ranks) == 1 else 's'} {listed(ranks)}{of}"
+
+
+def numbers(text: str | None) -> tuple[int, ...]:
+    """`8,9` as numbers."""
+    return tuple(int(number) for number in text.split(",")) if text else ()
+
+
+def name(row: Mapping[str, Any]) -> str:
+    """The name of what is longer."""
+    return short_name(row["name"]) if row["what"] in ("kernel", "copy") else str(row["name"])
+
+
+def when(row: Mapping[str, Any], last_step: int | None) -> str:
+    """In which steps, unless in all; which of them is the capture's last."""
+    steps = numbers(row["numbers"])
+    if row["is_in_every_step"] or not steps:
+        return ""
+    if len(steps) > _MOST_LISTED:
+        return f"in {len(steps)} of {row['steps']} steps (first in step {steps[0]}) "
+    of = ", the capture's last," if steps == (last_step,) else ""
+    return f"in step{'' if len(steps) == 1 else 's'} {listed(steps)}{of} "
+
+
+def _needs(row: Mapping[str, Any]) -> str:
+    many = len(numbers(row["ranks"])) > 1
+    own, peers, more = (_ms(row[column]) for column in ("own_ns", "peers_ns", "excess_ns"))
+    each = _each(row)
+    called = f", most of it {name(row)}" if row["name"] else ""
+    turn = " in turn, each in other steps" if row["is_in_turn"] else ""
+    verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
+    if row["cause"] in ("compute", "copies"):
+        return f"{verb} {own}{each}{turn}, {_peers(row)} {peers}{called}"
+    if row["cause"] == "host" and row["name"] is not None:
+        return f"{_KEEPS[many]} {more}{each}{turn} longer than {_peers(row)} in {name(row)} before launching"
+    return f"{verb} {more}{each}{turn} longer than {_peers(row)}{called}"
+
+
+def _late_hosts(row: Mapping[str, Any]) -> str:
+    """`rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms;`."""
+    many = len(numbers(row["ranks"])) > 1
+    late = f"the hosts of {who(row)} are late" if many else f"{who(row)}'s host is late"
+    late += " in turn, each in other steps" if row["is_in_turn"] else ""
+    own, others = row["own_host_ns"], row["peers_host_ns"]
+    if own is None or others is None or own < others:
+        return f"{late}, by {_ms(row['excess_ns'])}{_each(row)}:"
+    beside = f"{_peers(row)}'s" if _all(row) == 2 else "the others' at most"
+    return f"{late}: {'they need' if many else 'it needs'} {_ms(own)} to launch a step, {beside} {_ms(others)};"
+
+
+_VERBS: Mapping[str, Sequence[str]] = {
+    "compute": ("computes", "compute"),
+    "copies": ("copies for", "copy for"),
+    "transfer": ("moves data for", "move data for"),
+    DATA.key: ("waits for its data", "wait for their data"),
+    "host": ("launches", "launch"),
+    SYNC.key: ("is held up in synchronising calls", "are held up in synchronising calls"),
+    "launch": ("waits for launched work to start", "wait for launched work to start"),
+    BETWEEN_KERNELS.key: ("idles between short kernels", "idle between short kernels"),
+}
+_UNKNOWN = ("idles for a reason that its trace does not hold,", "idle for a reason that their traces do not hold,")
+_KEEPS = ("stays on its host", "stay on their hosts")
+
+
+def _all(row: Mapping[str, Any]) -> int:
+    return len(numbers(row["ranks"])) + int(row["waiting_ranks"])
+
+
+def _each(row: Mapping[str, Any]) -> str:
+    return " a step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
+
+
+def _peers(row: Mapping[str, Any]) -> str:
+    return f"rank {row['most_waiting_rank']}" if _all(row) == 2 else "the others"
+
+
+def _who_waits(row: Mapping[str, Any]) -> str:
+    where = f" inside {row['collective'].replace('_', '-')}" if row["collective"] else ""
+    it = "it" if len(numbers(row["ranks"])) == 1 else "them"
+    cost = f"{_ms(row['cost_ns'])}{_each(row)}"
+    if row["is_in_turn"]:
+        return f"the others wait {cost} for it{where}"
+    if row["waiting_ranks"] == 1:
+        return f"rank {row['most_waiting_rank']} waits {cost} for {it}{where}"
+    return f"{row['waiting_ranks']} ranks wait {cost} for {it}{where}"
+
+
+def _gains(row: Mapping[str, Any]) -> str:
+    if row["gain_ns"] is None:
+        return ""
+    most = "at most " if row["gain_is_bound"] else ""
+    off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
+    error = f" (± {milliseconds(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
+    of = "a mean step" if numbers(row["numbers"]) else "the capture"
+    return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter."
+
+
+def _ms(time_ns: int | None) -> str:
+    return "n/a" if time_ns is None else milliseconds(time_ns)

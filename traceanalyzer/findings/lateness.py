@@ -1,0 +1,112 @@
+"""Ranks that make the others wait: one finding for each episode, those of the same ranks in one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.findings.basis import lower, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late_words import advice, caveat, numbers, title
+from traceanalyzer.vocabulary import IDLE_CAUSES
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; mending what gains less is not advised."""
+
+HOST_BEYOND = 1.1
+"""A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
+
+_MOST_FINDINGS = 5
+
+
+def late_ranks(episodes: Episodes, step_needs: StepNeeds) -> list[Finding]:
+    """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
+
+    Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
+    """
+    numbered = step_needs.table["step"].dropna() if len(step_needs) else []
+    last = int(max(numbered)) if len(numbered) else None
+    rows = [row for row in episodes.rows() if is_said(row)]
+    rows.sort(key=lambda row: -(row["gain_ns"] or 0))
+    return [_finding(row, step_needs.to_frame(), last) for row in rows[:_MOST_FINDINGS]]
+
+
+def is_said(row: Mapping[str, Any]) -> bool:
+    """Whether the lateness is these ranks' own, and mending it worth anything."""
+    if row["cause"] == "host" and row["name"] is None and not _is_slow_host(row):
+        return False
+    return row["gain_ns"] is None or 100 * row["gain_ns"] >= LEAST_GAIN_PCT * row["step_ns"]
+
+
+def _is_slow_host(row: Mapping[str, Any]) -> bool:
+    own, others = row["own_host_ns"], row["peers_host_ns"]
+    return own is None or others is None or own >= HOST_BEYOND * others
+
+
+def of_ranks(row: Mapping[str, Any]) -> str:
+    """How findings about the same late ranks call them."""
+    return f"lateness of ranks {row['ranks']}"
+
+
+def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
+    """What is said of a rank's lateness by one of these causes, as findings call it; `None` without a known gain."""
+    rows = [row for row in episodes.rows() if rank in numbers(row["ranks"]) and row["cause"] in causes]
+    rows = [row for row in rows if is_said(row) and row["gain_ns"] is not None]
+    return of_ranks(rows[0]) if rows else None
+
+
+def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None) -> Finding:
+    gain = row["gain_ns"]
+    share = 100 * (row["cost_ns"] / row["steps"] if gain is None else gain) / row["step_ns"]
+    return Finding(
+        rule="late_ranks",
+        severity=lower(severity(share)) if gain is None else severity(share),
+        title=title(row, last_step),
+        evidence=_evidence(row, needs),
+        recommendation=advice(row),
+        caveat=caveat(row),
+        gain_ns=gain,
+        gain_error_ns=row["gain_error_ns"],
+        gain_is_bound=bool(row["gain_is_bound"]),
+        ranks=numbers(row["ranks"]),
+        steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
+        cause=row["cause"],
+        interval_ns=_interval(row, needs),
+        table="episodes",
+        about=of_ranks(row),
+        part_of=of_ranks(row),
+    )
+
+
+def _of_steps(row: Mapping[str, Any], needs: pd.DataFrame) -> pd.DataFrame:
+    steps = numbers(row["numbers"])
+    return needs[needs["step"].isin(steps)] if steps else needs
+
+
+_SHOWN = ["step", "rank", "compute_ns", "exposed_copy_ns", *(cause.column for cause in IDLE_CAUSES), "exposed_wait_ns",
+          "exposed_unmatched_ns"]  # fmt: skip
+_MOST_ROWS = 12
+
+
+def _evidence(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[dict[str, Any], ...]:
+    """Step by step the first of the late ranks beside the one that waits most."""
+    held = _of_steps(row, needs)
+    own = numbers(row["ranks"])
+    waited = held[~held["rank"].isin(own)].groupby("rank")["exposed_wait_ns"].sum()
+    beside = [own[0], *([int(waited.idxmax())] if len(waited) else [])]
+    return plain(held[held["rank"].isin(beside)].sort_values(["step", "rank"])[_SHOWN].head(_MOST_ROWS))
+
+
+def _interval(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[int, int] | None:
+    """The first step of the episode on its first rank."""
+    held = _of_steps(row, needs)
+    own = held[held["rank"] == numbers(row["ranks"])[0]]
+    return None if own.empty else (int(own["begin_ns"].iloc[0]), int(own["end_ns"].iloc[0]))
+
+
+def stages(pipeline: Pipeline) -> Mapping[int, int]:
+    """Which pipeline each rank is a stage of."""
+    return dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))

@@ -1,0 +1,40 @@
+"""The rank that idles most for a reason, and what its host did then."""
+
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
+
+
+def worst_rank(
+    headline: Result, steps: Result, idle: Result, column: str, least_pct: float
+) -> tuple[int, float, float, Basis] | None:
+    """The rank with most of `column` in a mean step: rank, time, share; `None` when it is below `least_pct`."""
+    if not len(headline) or not len(idle):
+        return None
+    basis = Basis.of(headline, steps)
+    mean = mean_steps(idle, basis, [column, "window_ns"])
+    if mean.empty:
+        return None
+    rank = int(mean[column].idxmax())
+    cost_ns = float(mean.loc[rank, column])
+    share = 100.0 * cost_ns / mean.loc[rank, "window_ns"] if cost_ns else 0.0
+    return (rank, cost_ns, float(share), basis) if share >= least_pct else None
+
+
+def by_activity(gaps: pd.DataFrame, basis: Basis, most: int = 5) -> tuple[dict[str, Any], ...]:
+    """What the host did for longest in these gaps, in a mean step."""
+    groups = gaps.groupby("doing")
+    table = pd.DataFrame({"gaps": groups.size(), "length_ns": groups["length_ns"].sum()})
+    top = table.sort_values("length_ns", ascending=False).head(most).reset_index()
+    return plain(per_step(top, ["gaps", "length_ns"], basis.steps))
+
+
+def longest(gaps: pd.DataFrame) -> tuple[int, int] | None:
+    """Where the longest gap lies."""
+    if gaps.empty:
+        return None
+    row = gaps.loc[gaps["length_ns"].astype("int64").idxmax()]
+    return int(row["start_ns"]), int(row["end_ns"])
