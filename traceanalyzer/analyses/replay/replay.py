@@ -40,6 +40,7 @@ class Replay(Result):
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step; absent for a whole capture."),
+        "has_host": Column.flag("The rank's capture has launches; without them its host is no part of the graph."),
         "recorded_ns": Column.time(
             "Length of the step, from its first operation on the stream that computes most to the next "
             "step's; or of the capture."
@@ -78,7 +79,7 @@ def across(
     """Join the pieces, replay them, and compare each step with the recording."""
     held = {rank: part for rank, part in parts.items() if len(part)}
     is_large = sum(int(part["operations"].iloc[0]) for part in held.values()) > most_replayed
-    empty = pd.DataFrame(columns=["rank", "step", "recorded_ns", "replayed_ns"])
+    empty = pd.DataFrame(columns=["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = {rank: part["piece"].iloc[0] for rank, part in held.items()}
@@ -87,8 +88,11 @@ def across(
     windows = windows_of(job, steps)
     engine = Engine(job, windows)
     lengths = windows.lengths(engine.unchanged)
-    table = windows.table.assign(recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1])
-    return Replay(table[["rank", "step", "recorded_ns", "replayed_ns"]], engine)
+    has_host = windows.table["rank"].map({rank: not piece.why_no_host for rank, piece in pieces.items()})
+    table = windows.table.assign(
+        has_host=has_host.astype("boolean"), recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1]
+    )
+    return Replay(table[["rank", "step", "has_host", "recorded_ns", "replayed_ns"]], engine)
 
 
 def gain_of(replay: Replay, *changes: Change) -> Gain | None:
