@@ -25,7 +25,7 @@ class Selection:
         step_range: name or glob of the ranges that are steps (`step_*`); `None` guesses.
         steps: `all` (the whole capture), `last` (the last complete step), `complete` (the rank's complete steps; the
             whole capture when it has none), `first:last` (by step number, both included; either may be empty), or
-            numbers of steps that follow each other such as `2,3`.
+            numbers such as `2,4`: those steps and nothing between them.
     """
 
     step_range: str | None = None
@@ -59,9 +59,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step)
-    meta = replace(
-        trace.meta, notes=(*trace.meta.notes, *_beyond(steps, selection.steps), *_inside(steps, selection.steps))
-    )
+    meta = replace(trace.meta, notes=(*trace.meta.notes, *_beyond(steps, selection.steps)))
     return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
 
@@ -184,34 +182,16 @@ def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
             f"--steps {wanted}: rank {trace.rank} has no such step with GPU operations; "
             + some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
         )
-    between = _between(steps, chosen)
-    if len(between) and wanted != "complete":
-        raise UsageError(
-            f"--steps {wanted}: {steps_text(between)} of rank {trace.rank} would be in the window too; name steps that "
-            "follow each other, or make a report of each"
-        )
     numbers = tuple(int(number) for number in chosen["step"])
-    return Window(int(chosen["start_ns"].min()), int(chosen["end_ns"].max()), steps_text(numbers), numbers)
+    return Window(_stretches(chosen), steps_text(numbers), numbers)
 
 
-def _between(steps: pd.DataFrame, chosen: pd.DataFrame) -> list[int]:
-    """Steps with a window that lie between the chosen ones."""
-    inside = steps.loc[chosen.index.min() : chosen.index.max()] if len(chosen) else chosen
-    inside = inside[inside["start_ns"].notna() & ~inside.index.isin(chosen.index)]
-    return [int(number) for number in inside["step"]]
-
-
-def _inside(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
-    """Says so when the window of the complete steps has others in it."""
-    between = _between(steps, _chosen(steps, wanted)) if wanted == "complete" else []
-    if not between:
-        return ()
-    text = steps_text(between)
-    said = (
-        f"{text[0].upper()}{text[1:]} {'is' if len(between) == 1 else 'are'} not complete, and in the window of those "
-        "that are: figures of the whole window count it too, those of steps do not."
-    )
-    return (said,)
+def _stretches(chosen: pd.DataFrame) -> tuple[tuple[int, int], ...]:
+    """The steps' windows, those that touch joined."""
+    starts, ends = (chosen[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    is_apart = starts[1:] > ends[:-1]
+    first, last = np.append(True, is_apart), np.append(is_apart, True)
+    return tuple(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
 
 
 def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from traceanalyzer.gate import parse
         ("comm_calls +10", "comm_calls", None, 10, "", "mean"),
         ("tokens_per_s -1%", "tokens_per_s", None, -1, "%", "mean"),
         ("peak_reserved_gb > 70", "peak_reserved_bytes", ">", 70, "GB", "mean"),
+        ("peak_allocated_gib > 70", "peak_allocated_bytes", ">", 70, "GiB", "mean"),
         ("comm_bytes > 1e3 MiB", "comm_bytes", ">", 1000, "MiB", "mean"),
     ],
 )  # fmt: skip

@@ -68,7 +68,7 @@ from traceanalyzer.analyses.phases import (
 )
 from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import path, replay, slowdown, what_ifs
+from traceanalyzer.analyses.replay import path, replay, slack, slowdown, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -173,6 +173,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "what_ifs": Analysis(what_ifs.across),
         "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),
+        "slack": Analysis(slack.across),
         "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),
         "clocks": Analysis(clocks.across),

@@ -27,10 +27,7 @@ class _Place(click.Path):
 PLACE = _Place(path_type=Path)
 """The type of options and arguments that name a file or folder."""
 
-STEPS = (
-    "all, complete (steps), last (complete step), numbers such as 2 or 2,3 (steps that follow each other), or "
-    "FIRST:LAST such as 2:4"
-)
+STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,4, or FIRST:LAST such as 2:4"
 """What `--steps` takes."""
 
 

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.columns import Column, Unit
 from traceanalyzer.diff import variants
 from traceanalyzer.diff.captures import Capture, result_class
+from traceanalyzer.diff.instance_numbers import PATHS, without_instances
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import (
     compared,
@@ -81,8 +82,13 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     if base.tables[name].empty and other.tables[name].empty:
         return None
     keys = _told_by_both(keys, base.tables[name], other.tables[name])
+    numbered = (*PATHS, "name") if name == "nvtx_projection" else PATHS
     sides = summed_sides(
-        [(capture, with_rank(capture.tables[name])) for capture in (base, other)], keys, columns, scale, by_rank
+        [(capture, with_rank(without_instances(capture.tables[name], numbered))) for capture in (base, other)],
+        keys,
+        columns,
+        scale,
+        by_rank,
     )
     if not any(column in columns for column in sides[0]):
         return None

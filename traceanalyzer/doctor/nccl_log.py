@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 Process = tuple[str, int]
 """Host and process id: what NCCL marks its lines with."""
@@ -78,7 +79,7 @@ class Timeout:
     timeout_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is looked up often is kept
 class NcclLog:
     """One job's logs.
 
@@ -131,18 +132,18 @@ class NcclLog:
         first = self.names[0] if self.names else "log"
         return first if len(self.names) == 1 else f"{first} and {len(self.names) - 1} more"
 
-    @property
+    @cached_property
     def hosts(self) -> tuple[str, ...]:
         """Hosts that wrote it."""
         return tuple(sorted({member.process[0] for member in self.members} | {host for host, _ in self.versions}))
 
-    @property
+    @cached_property
     def is_one_node(self) -> bool:
         """Whether all that is told is of one node."""
         nodes = [member.nodes for member in self.members if member.nodes is not None]
         return max(nodes, default=1) <= 1 and len(self.hosts) <= 1
 
-    @property
+    @cached_property
     def world(self) -> int:
         """Ranks of the largest communicator; 0 when there is none."""
         return max((member.size for member in self.members), default=0)
@@ -154,8 +155,17 @@ class NcclLog:
 
     def rank_of(self, process: Process) -> int | None:
         """The process' rank in its largest communicator."""
-        own = [member for member in self.members if member.process == process]
-        return max(own, key=lambda member: member.size).rank if own else None
+        return self._ranks.get(process)
+
+    @cached_property
+    def _ranks(self) -> dict[Process, int]:
+        """Process → its rank in its largest communicator, the first of several that are as large."""
+        ordered = sorted(self.members, key=lambda member: -member.size)
+        return {member.process: member.rank for member in reversed(ordered)}
+
+    @cached_property
+    def _by_rank(self) -> dict[tuple[str, int], Member]:
+        return {(member.communicator, member.rank): member for member in reversed(self.members)}
 
     def ranks_of(self, processes: Iterable[Process]) -> list[int]:
         """The processes' ranks in their largest communicators, each once; those that are not known are left out."""
@@ -178,4 +188,4 @@ class NcclLog:
 
     def member(self, communicator: str | None, rank: int) -> Member | None:
         """A rank of a communicator."""
-        return next((one for one in self.members if one.communicator == communicator and one.rank == rank), None)
+        return None if communicator is None else self._by_rank.get((communicator, rank))

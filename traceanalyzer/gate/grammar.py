@@ -32,7 +32,8 @@ UNITS: Mapping[Unit, Mapping[str, float]] = MappingProxyType(
 """By the unit that a column's name ends in."""
 
 _WRITTEN_AS = {"_us": ("_ns", "us"), "_ms": ("_ns", "ms"), "_s": ("_ns", "s"),
-               "_kb": ("_bytes", "kB"), "_mb": ("_bytes", "MB"), "_gb": ("_bytes", "GB")}  # fmt: skip
+               "_kb": ("_bytes", "kB"), "_mb": ("_bytes", "MB"), "_gb": ("_bytes", "GB"),
+               "_kib": ("_bytes", "KiB"), "_mib": ("_bytes", "MiB"), "_gib": ("_bytes", "GiB")}  # fmt: skip
 
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _GATE = re.compile(

@@ -59,7 +59,7 @@ def test_queue_agrees_with_every_tick(work):
     edges = window.start_ns + np.arange(6) * window.length_ns // 5
     if window.length_ns < 5:
         return
-    waiting, highest = queue.binned(edges)
+    waiting, highest = queue.binned(edges[:-1], edges[1:])
     for number in range(5):
         ticks = depth[edges[number] - window.start_ns : edges[number + 1] - window.start_ns]
         assert (waiting[number], highest[number]) == (ticks.sum(), ticks.max())

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.host_builders import host_trace
 from tests.samples import RUNS, sample
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
@@ -155,3 +156,21 @@ def test_the_table_of_every_report_says_what_each_change_gains():
     floors = table[(table["change"] == "rank as its peers") & (table["rank"] != 2)]
     assert (floors["gain_pct"] < 1).all(), "what the others need is a floor"
     assert not table["is_bound"].any()
+
+
+@pytest.mark.parametrize("returns_ns", [2_020_000, 2_000_000, 1_980_000], ids=["after", "with", "before"])
+def test_the_host_was_blocked_by_its_copy_from_pageable_memory(returns_ns):
+    """Its call returns about when the copy ends, a moment before too: without the copy the host goes on at once."""
+    ops = [
+        ("gemm", 20_000, 40_000, 1),
+        ("HtoD", 100_000, 2_000_000, 2, 7, "pageable"),
+        ("gemm", 2_200_000, 3_200_000, 3),
+    ]
+    calls = [
+        ("cudaLaunchKernel", 0, 10_000),
+        ("cudaMemcpyAsync", 50_000, returns_ns),
+        ("cudaLaunchKernel", 2_100_000, 2_110_000),
+    ]
+    trace = host_trace(ops, calls)
+    replay = analyse([trace], ["replay"])["replay"]
+    assert gain_of(replay, Change("copy", 0.0)).gain_ns == pytest.approx(1_900_000, abs=130_000)

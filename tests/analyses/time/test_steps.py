@@ -185,13 +185,18 @@ def test_steps_that_only_some_are_there_of_are_said(wanted, is_said):
     assert notes == ((said,) if is_said else ())
 
 
-def test_steps_with_another_between_them_are_refused():
-    """Its time would be counted as theirs: a window is one stretch."""
-    with pytest.raises(UsageError, match="--steps 0,2: step 1 of rank 0 would be in the window too"):
-        rank_trace(OPS, steps=STEPS, wanted="0,2")
+@pytest.mark.parametrize(
+    ("wanted", "stretches"),
+    [("0,2", ((10, 40), (60, 70))), ("0,1", ((10, 60),)), ("0", ((10, 40),)), ("0,1,2", ((10, 70),))],
+)
+def test_only_the_chosen_steps_are_in_the_window(wanted, stretches):
+    trace = rank_trace(OPS, steps=STEPS, wanted=wanted)
+    assert trace.window.stretches == stretches
+    (row,) = run([trace], ["breakdown"])["breakdown"].rows()
+    assert row["window_ns"] == sum(end - start for start, end in stretches)
 
 
-def test_a_step_that_is_not_complete_between_complete_ones_is_said():
+def test_a_step_that_is_not_complete_is_not_in_the_window_of_those_that_are():
     ops = [*OPS, ("compute", 80, 90, 41)]
     trace = rank_trace(ops, steps=[*STEPS, (40, 50)])
     lost = trace.api_calls.iloc[[2]].assign(
@@ -199,8 +204,7 @@ def test_a_step_that_is_not_complete_between_complete_ones_is_said():
     )  # a launch in step 1 without operation
     calls = pd.concat([trace.api_calls, lost], ignore_index=True)
     cut = make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=calls, ranges=trace.ranges)
-    (note,) = select(cut, Selection(steps="complete")).meta.notes
-    assert note.startswith("Step 1 is not complete, and in the window of those that are")
+    assert select(cut, Selection(steps="complete")).window.stretches == ((10, 40), (60, 80))
 
 
 def test_complete_steps_of_a_capture_without_any_are_the_whole_capture():

@@ -57,11 +57,15 @@ class ExposedComm(Result):
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
-    """The disjoint stretches of the capture in which communication but no compute runs."""
+    """The disjoint stretches of the capture in which communication but no compute runs, cut at the window's limits."""
     ops = trace.gpu_ops
     comm, compute = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("comm", "compute"))
     exposed = comm - compute
-    return pd.DataFrame({"start_ns": exposed.starts, "end_ns": exposed.ends})
+    inside = exposed.inside(trace.window)
+    outside = exposed - inside
+    starts, ends = (np.concatenate([getattr(inside, name), getattr(outside, name)]) for name in ("starts", "ends"))
+    table = pd.DataFrame({"start_ns": starts, "end_ns": ends, "is_looked_at": np.arange(len(starts)) < len(inside)})
+    return table.sort_values("start_ns", ignore_index=True)
 
 
 def across(
@@ -70,7 +74,11 @@ def across(
     """Split each window's exposed communication, in the order compute, transfer, wait."""
     windows = _windows(breakdown, steps, ranks)
     split = dict(by_rank(parts, call_waits))
-    tables = [_row_parts(rows, split.get(int(rank), NOTHING)) for rank, rows in windows.groupby("rank", sort=True)]
+    looked_at = {rank: exposed_of(part[part["is_looked_at"]]) for rank, part in parts.items() if len(part)}
+    tables = [
+        _row_parts(rows, split.get(int(rank), NOTHING), looked_at.get(int(rank), EMPTY))
+        for rank, rows in windows.groupby("rank", sort=True)
+    ]
     if not tables:
         return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
     table = pd.concat(tables, ignore_index=True)
@@ -123,10 +131,14 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _row_parts(windows: pd.DataFrame, split: Split) -> pd.DataFrame:
+def _row_parts(windows: pd.DataFrame, split: Split, looked_at: Intervals) -> pd.DataFrame:
+    """The parts of each row: of the step's window, and of all that is looked at where the step is absent."""
     starts = windows["start_ns"].to_numpy()
     ends = starts + windows["window_ns"].to_numpy()
-    exposed, transfer, wait = (intervals.covered_ns(starts, ends) for intervals in split)
+    is_whole = windows["step"].isna().to_numpy()
+    exposed, transfer, wait = (
+        np.where(is_whole, (intervals & looked_at).total_ns, intervals.covered_ns(starts, ends)) for intervals in split
+    )
     return windows.assign(
         exposed_transfer_ns=transfer, exposed_wait_ns=wait, exposed_unmatched_ns=exposed - transfer - wait
     )

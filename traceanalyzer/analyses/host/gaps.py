@@ -55,20 +55,22 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
     """The rank's gaps inside the window, of `idle_short_ns` and more."""
     gaps = idle_causes.find(trace)
     window = trace.window
-    is_held = (gaps.lengths >= idle_short_ns) & (gaps.ends > window.start_ns) & (gaps.starts < window.end_ns)
+    stretch = window.touched(gaps.starts, gaps.ends)
+    is_held = (gaps.lengths >= idle_short_ns) & (stretch != NONE)
     gaps = gaps.take(is_held)
     if not len(gaps):
         return pd.DataFrame()
     limits = {"short_ns": idle_short_ns, "launch_ns": idle_launch_ns}
-    causes = idle_causes.parts(trace, gaps, window.start_ns, window.end_ns, **limits)
-    starts = np.maximum(gaps.starts, window.start_ns)
+    begin, end = window.starts[stretch[is_held]], window.ends[stretch[is_held]]
+    causes = idle_causes.parts(trace, gaps, begin, end, **limits)
+    starts = np.maximum(gaps.starts, begin)
     ended_by = trace.gpu_ops.iloc[gaps.ended_by]
     table = pd.DataFrame(
         {
             "gap": np.arange(len(gaps)),
             "step": step_of_time(trace, starts),
             "start_ns": starts,
-            "end_ns": np.minimum(gaps.ends, window.end_ns),
+            "end_ns": np.minimum(gaps.ends, end),
             "cause": causes[list(CAUSES)].idxmax(axis=1).map(_KEYS).to_numpy(),
         }
     )

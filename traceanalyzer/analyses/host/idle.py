@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
 from traceanalyzer.columns import Adds, Better, Column
-from traceanalyzer.model import RankTrace
+from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.vocabulary import IDLE_CAUSES
 
 
@@ -56,13 +56,14 @@ def per_rank(
         length=np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns),
         gaps=(pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns),
     )
-    grouped = facts.groupby(window)
-    sums = grouped[[*PARTS, "gaps"]].sum().reindex(windows.index, fill_value=0).astype("int64")
-    table = windows[["step", "window_ns"]].join(sums)
+    rows = windows.drop_duplicates("row").set_index("row")
+    grouped = facts.groupby(windows["row"].to_numpy()[window])
+    sums = grouped[[*PARTS, "gaps"]].sum().reindex(rows.index, fill_value=0).astype("int64")
+    table = rows[["step", "window_ns"]].join(sums)
     table["idle_ns"] = table[list(PARTS)].sum(axis=1)
-    table["longest_ns"] = grouped["length"].max().reindex(windows.index).astype("Int64")
-    assert (table["idle_ns"] == windows["idle_ns"]).all(), "the causes must add up to the breakdown's idle time"
-    return table
+    table["longest_ns"] = grouped["length"].max().reindex(rows.index).astype("Int64")
+    assert (table["idle_ns"] == rows["idle_ns"]).all(), "the causes must add up to the breakdown's idle time"
+    return table.reset_index(drop=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Idle:
@@ -71,12 +72,21 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Idle:
 
 
 def _windows(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """The whole window and every step's, with their known idle time."""
-    whole = breakdown[["window_ns", "idle_ns"]].assign(step=pd.NA, start_ns=trace.window.start_ns)
-    own = steps.loc[steps["start_ns"].notna(), list(whole)] if len(steps) else whole.iloc[:0]
+    """The stretches of the whole window (`row` 0) and every step's window, with the row's length and idle time."""
+    whole = breakdown[["window_ns", "idle_ns"]].assign(step=pd.NA).merge(_limits(trace.window), how="cross")
+    own = steps.loc[steps["start_ns"].notna(), ["step", "start_ns", "window_ns", "idle_ns"]] if len(steps) else None
+    if own is None:
+        return typed(whole, {"step": "Int64", **dict.fromkeys(_WINDOW, "int64")})
+    own = own.assign(end_ns=own["start_ns"] + own["window_ns"], row=np.arange(1, len(own) + 1))
     table = pd.concat([typed(frame, dict.fromkeys(whole, "Int64")) for frame in (whole, own)], ignore_index=True)
-    table = typed(table, {name: "int64" for name in whole if name != "step"})
-    return table.assign(end_ns=table["start_ns"] + table["window_ns"])
+    return typed(table, dict.fromkeys(_WINDOW, "int64"))
+
+
+_WINDOW = ("row", "start_ns", "end_ns", "window_ns", "idle_ns")
+
+
+def _limits(window: Window) -> pd.DataFrame:
+    return pd.DataFrame({"start_ns": window.starts, "end_ns": window.ends, "row": 0})
 
 
 def _pairs(windows: pd.DataFrame, gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:

@@ -12,16 +12,13 @@ from traceanalyzer.schema import NONE
 class Queue:
     """Depth of the launch queue inside a window as a step function: `depth[i]` holds from `times[i]` to `times[i+1]`.
 
-    `times` begins and ends with the window's limits; there is one depth less than times.
+    `times` begins and ends with the window's limits; there is one depth less than times. `lengths` is how long each
+    depth holds, ns. Between the window's stretches both depth and length are 0.
     """
 
     times: np.ndarray
     depth: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """How long each depth holds, ns."""
-        return np.diff(self.times)
+    lengths: np.ndarray
 
     @property
     def waiting_ns(self) -> int:
@@ -36,18 +33,26 @@ class Queue:
     def median(self) -> int:
         """Depth that is not exceeded in half of the time."""
         order = np.argsort(self.depth, kind="stable")
-        half = np.searchsorted(np.cumsum(self.lengths[order]), (self.times[-1] - self.times[0]) / 2)
+        half = np.searchsorted(np.cumsum(self.lengths[order]), self.lengths.sum() / 2)
         return int(self.depth[order][half])
 
-    def binned(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Time integral of the depth between each two edges, and the largest depth there."""
-        integral = np.concatenate([[0], np.cumsum(self.lengths * self.depth)])
-        at = np.clip(np.searchsorted(self.times, edges, side="right") - 1, 0, len(self.depth) - 1)
-        before = integral[at] + (edges - self.times[at]) * self.depth[at]
-        last = np.maximum(np.searchsorted(self.times, edges[1:], side="left") - 1, at[:-1])
-        bounds = np.stack([at[:-1], last + 1], axis=1).ravel()
+    def binned(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Time integral of the depth inside each bin of the window, and the largest depth there."""
+        at = self._at(starts)
+        last = np.maximum(np.searchsorted(self.times, ends, side="left") - 1, at)
+        bounds = np.stack([at, last + 1], axis=1).ravel()
         highest = np.maximum.reduceat(np.append(self.depth, 0), bounds)[::2]
-        return np.diff(before), highest
+        return self._integral(ends) - self._integral(starts), highest
+
+    def _integral(self, times: np.ndarray) -> np.ndarray:
+        """Time integral of the depth from the window's start."""
+        at = self._at(times)
+        before = np.concatenate([[0], np.cumsum(self.lengths * self.depth)])[at]
+        integral: np.ndarray = before + (times - self.times[at]) * self.depth[at]
+        return integral
+
+    def _at(self, times: np.ndarray) -> np.ndarray:
+        return np.clip(np.searchsorted(self.times, times, side="right") - 1, 0, len(self.depth) - 1)
 
 
 def launch_queue(trace: RankTrace) -> Queue:
@@ -59,11 +64,13 @@ def launch_queue(trace: RankTrace) -> Queue:
     joins, leaves = waiting(trace)
     window = trace.window
     start, end = window.start_ns, window.end_ns
-    times = np.concatenate([np.clip(joins, start, end), np.clip(leaves, start, end), [start, end]])
-    change = np.concatenate([np.ones(len(joins)), -np.ones(len(leaves)), [0, 0]]).astype(np.int64)
+    limits = np.concatenate([window.starts, window.ends])
+    times = np.concatenate([np.clip(joins, start, end), np.clip(leaves, start, end), limits])
+    change = np.concatenate([np.ones(len(joins)), -np.ones(len(leaves)), np.zeros(len(limits))]).astype(np.int64)
     distinct, position = np.unique(times, return_inverse=True)
     depth = np.cumsum(np.bincount(position, weights=change, minlength=len(distinct)).astype(np.int64))
-    return Queue(distinct, depth[:-1])
+    is_inside = window.holds(distinct[:-1])
+    return Queue(distinct, depth[:-1] * is_inside, np.diff(distinct) * is_inside)
 
 
 def waiting(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -37,14 +38,13 @@ def per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:
     window = trace.window
     if not window.length_ns or (trace.gpu_ops["launch"] == NONE).all():
         return pd.DataFrame()
-    bins = min(queue_bins, window.length_ns)
-    edges = window.start_ns + np.arange(bins + 1) * window.length_ns // bins
-    waiting_ns, highest = launch_queue(trace).binned(edges)
+    starts, ends = bins_of(window, queue_bins)
+    waiting_ns, highest = launch_queue(trace).binned(starts, ends)
     return pd.DataFrame(
         {
-            "bin": np.arange(bins),
-            "start_ns": edges[:-1],
-            "length_ns": np.diff(edges),
+            "bin": np.arange(len(starts)),
+            "start_ns": starts,
+            "length_ns": ends - starts,
             "waiting_ns": waiting_ns,
             "max_depth": highest,
         }

@@ -48,7 +48,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """
     rows, since = idle_causes.blocking(trace)
     ends = trace.api_calls["end_ns"].to_numpy()[rows]
-    inside = (ends > trace.window.start_ns) & (ends <= trace.window.end_ns)
+    inside = trace.window.holds(ends - 1)  # one that returns when the window ends is in it
     rows, since, ends = rows[inside], since[inside], ends[inside]
     if not len(rows):
         return pd.DataFrame()

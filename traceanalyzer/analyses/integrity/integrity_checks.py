@@ -238,7 +238,7 @@ def _in_headline(trace: RankTrace) -> np.ndarray:
     steps, ops = _complete_steps(trace), trace.gpu_ops
     starts, ends = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
     if steps.empty:
-        mask: np.ndarray = (ends > trace.window.start_ns) & (starts < trace.window.end_ns)
+        mask: np.ndarray = trace.window.touched(starts, ends) != NONE
         return mask
     first, last = (steps[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
     # The windows are disjoint and in order: those that end after the operation's start begin before its end, or not.

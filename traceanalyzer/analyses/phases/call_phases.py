@@ -39,10 +39,9 @@ def per_rank(
     if calls.empty:
         return pd.DataFrame()
     rows = calls["gpu_op"].to_numpy()
-    window = trace.window
-    own, times = shares["exposed_comm_ns"].inside(window.start_ns, window.end_ns)
+    own, times = shares["exposed_comm_ns"].inside(trace.window)
     exposed = np.zeros(len(trace.gpu_ops), dtype=np.int64)
-    exposed[own] = times
+    np.add.at(exposed, own, times)
     return pd.DataFrame(
         {
             "call": calls["call"].to_numpy(),

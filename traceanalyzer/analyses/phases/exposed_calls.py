@@ -60,7 +60,7 @@ def per_rank(
     # Between two neighbouring edges nothing changes: neither call, nor step, nor whether it is exposed.
     edges = np.unique(np.concatenate([owned.starts, owned.ends, exposed.starts, exposed.ends, cuts]))
     starts, ends = edges[:-1], edges[1:]
-    held = (exposed.covered_ns(starts, ends) > 0) & (starts >= trace.window.start_ns) & (ends <= trace.window.end_ns)
+    held = (exposed.covered_ns(starts, ends) > 0) & trace.window.holds(starts)
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
     phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
@@ -86,7 +86,7 @@ def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.array
 def _cuts(trace: RankTrace, steps: pd.DataFrame) -> np.ndarray:
     """Limits of the window and of the steps' windows."""
     starts, ends = _step_windows(steps)
-    return np.concatenate([[trace.window.start_ns, trace.window.end_ns], starts, ends])
+    return np.concatenate([trace.window.starts, trace.window.ends, starts, ends])
 
 
 def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

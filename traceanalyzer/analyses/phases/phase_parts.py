@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
-from traceanalyzer.model import RankTrace
+from traceanalyzer.model import RankTrace, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,12 @@ class Share:
     row: np.ndarray
     hidden: Intervals
 
-    def inside(self, start_ns: int, end_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    def inside(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and times, ns, of what reaches into the window, cut to it."""
+        rows, times = zip(*(self.between(start, end) for start, end in window.stretches), strict=True)
+        return np.concatenate(rows), np.concatenate(times)
+
+    def between(self, start_ns: int, end_ns: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows and times, ns, of the stretches that reach into [start, end), cut to it."""
         first = np.searchsorted(self.ends, start_ns, side="right")
         past = np.searchsorted(self.starts, end_ns, side="left")

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only
 from traceanalyzer.columns import Better, Column
-from traceanalyzer.model import RankTrace
+from traceanalyzer.model import RankTrace, Window
 
 
 class Phases(Result):
@@ -75,7 +75,7 @@ def per_rank(
     """
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    whole = breakdown.assign(step=pd.NA, start_ns=trace.window.start_ns)
+    whole = breakdown.assign(step=pd.NA)
     windows = pd.concat([whole, steps[steps["start_ns"].notna()]]) if len(steps) else whole
     table = _parts(trace, windows, phase_of_op, shares)
     asked = np.repeat(np.arange(len(windows)), len(NAMES))
@@ -114,17 +114,24 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
 
 def _parts(trace: RankTrace, windows: pd.DataFrame, phase: np.ndarray, shares: Mapping[str, Share]) -> pd.DataFrame:
     """A row for each window and phase: the window's parts that belong to the phase, and its operations."""
-    starts = windows["start_ns"].to_numpy(np.int64)
-    ends = starts + windows["window_ns"].to_numpy(np.int64)
+    held = [trace.window, *(_of_steps(windows.iloc[1:]) if len(windows) > 1 else ())]
     table = {"phase": np.tile(NAMES, len(windows))}
     for part in PARTS:
-        times = [_by_phase_of(phase, *shares[part].inside(start, end)) for start, end in zip(starts, ends, strict=True)]
+        times = [_by_phase_of(phase, *shares[part].inside(window)) for window in held]
         assert (np.sum(times, axis=1) == windows[part]).all(), "the phases must add up to the breakdown"
         table[part] = np.concatenate(times)
     begins = trace.gpu_ops["start_ns"].to_numpy()
-    first, past = np.searchsorted(begins, starts), np.searchsorted(begins, ends)
-    counts = [np.bincount(phase[a:b], minlength=len(NAMES)) for a, b in zip(first, past, strict=True)]
+    counts = [
+        sum(np.bincount(phase[first:past], minlength=len(NAMES)) for first, past in np.searchsorted(begins, limits))
+        for limits in (window.stretches for window in held)
+    ]
     return pd.DataFrame({**table, "operations": np.concatenate(counts)})
+
+
+def _of_steps(steps: pd.DataFrame) -> list[Window]:
+    starts = steps["start_ns"].to_numpy(np.int64)
+    ends = starts + steps["window_ns"].to_numpy(np.int64)
+    return [Window(((start, end),), "step") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def _by_phase_of(phase: np.ndarray, rows: np.ndarray, times: np.ndarray) -> np.ndarray:

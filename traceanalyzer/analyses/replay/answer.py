@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.path import composition, path_of
 from traceanalyzer.analyses.replay.replay import Replay
@@ -89,6 +89,8 @@ def answer(replay: Replay, changes: Sequence[Change]) -> Answer:
         missing = sorted(set(change.ranks or ()) - set(engine.job.nodes))
         if missing:
             raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_ranks(list(engine.job.nodes))}")
+        if change.part in OF_HOSTS and not engine.has_hosts:
+            raise InputError(f"{change}: the captures have no launches, so nothing can be said about hosts")
     return Answer(
         tuple(changes),
         engine.gains([tuple(changes)])[0],

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.host.idle_causes import blocking
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.phases.op_phases import NAMES as PHASES
 from traceanalyzer.analyses.replay.event_waits import event_waits, touching
@@ -11,6 +12,9 @@ from traceanalyzer.analyses.replay.host_chain import host_chain
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
+
+RETURNS_BEFORE_NS = 100_000
+"""A blocking copy's call returns at most so long before the copy's recorded end."""
 
 
 def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> Piece:
@@ -41,12 +45,13 @@ def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phase
     codes = np.append(operators.codes.to_numpy(), NONE)[owner]
     held = ops.iloc[order]
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
+    ends = _ends_with_their_calls(trace)[order]
     return pd.DataFrame(
         {
             "row": order,
             "stream": held["stream"].to_numpy(),
             "start_ns": held["start_ns"].to_numpy(),
-            "duration_ns": (held["end_ns"] - held["start_ns"]).to_numpy(),
+            "duration_ns": ends - held["start_ns"].to_numpy(),
             "kind": held["kind"].array,
             "name": held["name"].array,
             "grid": held["grid"].array,
@@ -58,6 +63,22 @@ def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phase
             "api_call": held["launch"].to_numpy(),
         }
     )
+
+
+def _ends_with_their_calls(trace: RankTrace) -> np.ndarray:
+    """Ends of the operations; a blocking copy's is its call's when that returned a moment before.
+
+    A copy from pageable memory returns when its last bytes are staged, some 20 µs before they have arrived: it is the
+    copy that blocked the host all the same.
+    """
+    ops, calls = trace.gpu_ops, trace.api_calls
+    ends, launch = ops["end_ns"].to_numpy(), ops["launch"].to_numpy()
+    is_blocking = np.zeros(len(calls) + 1, dtype=bool)
+    is_blocking[blocking(trace)[0]] = True
+    returned = np.append(calls["end_ns"].to_numpy(), 0)[launch]
+    is_early = is_blocking[launch] & (launch != NONE) & (returned < ends) & (ends - returned <= RETURNS_BEFORE_NS)
+    made: np.ndarray = np.where(is_early & (returned > ops["start_ns"].to_numpy()), returned, ends)
+    return made
 
 
 def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.DataFrame:

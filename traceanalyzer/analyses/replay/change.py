@@ -28,6 +28,9 @@ PARTS: Mapping[str, str] = MappingProxyType(
 NAMED = ("operator", "kernel", "collective")
 """Parts that need a name."""
 
+OF_HOSTS = ("host", "data", "sync")
+"""Parts that only a capture with the host's side has."""
+
 WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
     {
         "rank": {PEERS: PEERS, EVEN: EVEN},

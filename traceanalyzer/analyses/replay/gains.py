@@ -74,6 +74,11 @@ class Engine:
         """Mean distance of a replayed step from the recorded one."""
         return round(float(np.abs(self._steps[:, 0] - self._steps[:, 1]).mean()))
 
+    @property
+    def has_hosts(self) -> bool:
+        """Whether any rank's capture has the host's side."""
+        return any(not nodes.piece.why_no_host for nodes in self.job.nodes.values())
+
     @cached_property
     def unmatched_ns(self) -> int:
         """Time a rank and step in communication calls that are part of no instance."""

@@ -8,6 +8,10 @@ import numpy as np
 from traceanalyzer.schema import NONE
 
 
+class CircleError(ValueError):
+    """A node would come before itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """Edges sorted so that every level needs only earlier ones.
@@ -46,6 +50,18 @@ class Order:
         given: np.ndarray = times[self.place]
         return given
 
+    def deadlines(self, weights: np.ndarray, latest_ns: np.ndarray) -> np.ndarray:
+        """How late each node may be reached so that none is reached after its `latest_ns`: `latest` backwards."""
+        times = latest_ns[self.nodes]
+        lengths = weights[self.edges]
+        targets = np.repeat(np.arange(len(self.place)), np.diff(np.append(self.first, len(self.edges))))
+        bounds = self.levels.tolist()
+        for (_, edge), (_, next_edge) in reversed(list(pairwise(bounds))):
+            held = slice(edge, next_edge)
+            np.minimum.at(times, self.source[held], times[targets[held]] - lengths[held])
+        given: np.ndarray = times[self.place]
+        return given
+
     def bounds(self, node: int) -> tuple[int, int]:
         """The node's first edge's place, and the end of its edges."""
         place = int(self.place[node])
@@ -69,6 +85,9 @@ def order_of(count: int, source: np.ndarray, target: np.ndarray, may_drop: np.nd
         target: of each edge.
         may_drop: edges that are less sure than the others.
         when_ns: of each edge, to choose among those.
+
+    Raises:
+        CircleError: the edges that may not be dropped close a circle.
     """
     level = np.full(count, NONE, dtype=np.int64)
     dropped = np.zeros(len(source), dtype=bool)
@@ -89,7 +108,8 @@ def order_of(count: int, source: np.ndarray, target: np.ndarray, may_drop: np.nd
         cut = open_edges[when_ns[open_edges] == when_ns[open_edges].min()]
         dropped[cut] = True
         frontier = _released(missing, target[cut])
-    assert (level != NONE).all(), "the graph of one rank has no circles"
+    if (level == NONE).any():
+        raise CircleError
     return _sorted(level, source, target, dropped)
 
 

@@ -15,6 +15,8 @@ from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.order import CircleError
+from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.columns import Column
@@ -24,6 +26,8 @@ MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
 
 TOO_LARGE = "the ranks have more operations than are replayed"
+
+CIRCULAR = "by its launches and events an operation would wait for itself: such a capture contradicts itself"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,6 +44,7 @@ class Replay(Result):
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step; absent for a whole capture."),
+        "has_host": Column.flag("The rank's capture has launches; without them its host is no part of the graph."),
         "recorded_ns": Column.time(
             "Length of the step, from its first operation on the stream that computes most to the next "
             "step's; or of the capture."
@@ -78,17 +83,27 @@ def across(
     """Join the pieces, replay them, and compare each step with the recording."""
     held = {rank: part for rank, part in parts.items() if len(part)}
     is_large = sum(int(part["operations"].iloc[0]) for part in held.values()) > most_replayed
-    empty = pd.DataFrame(columns=["rank", "step", "recorded_ns", "replayed_ns"])
+    empty = pd.DataFrame(columns=["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = {rank: part["piece"].iloc[0] for rank, part in held.items()}
+    try:
+        return _replayed(pieces, members, clocks, steps)
+    except CircleError:
+        return Replay(empty, why_not=CIRCULAR)
+
+
+def _replayed(pieces: dict[int, Piece], members: Members, clocks: Clocks, steps: Steps) -> Replay:
     known = clocks.table[clocks.table["offset_ns"].notna()]
     job = Job(pieces, members.table, dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True)))
     windows = windows_of(job, steps)
     engine = Engine(job, windows)
     lengths = windows.lengths(engine.unchanged)
-    table = windows.table.assign(recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1])
-    return Replay(table[["rank", "step", "recorded_ns", "replayed_ns"]], engine)
+    has_host = windows.table["rank"].map({rank: not piece.why_no_host for rank, piece in pieces.items()})
+    table = windows.table.assign(
+        has_host=has_host.astype("boolean"), recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1]
+    )
+    return Replay(table[["rank", "step", "has_host", "recorded_ns", "replayed_ns"]], engine)
 
 
 def gain_of(replay: Replay, *changes: Change) -> Gain | None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
+from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.columns import Adds, Column
@@ -75,8 +75,9 @@ AS_PEERS = "rank as its peers"
 
 
 def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
-    """Replay the standard changes, and every rank as its peers."""
-    scenarios = [*STANDARD, *_ranks(replay)]
+    """Replay the standard changes, and every rank as its peers; of hosts only where the captures have them."""
+    has_hosts = replay.engine is not None and replay.engine.has_hosts
+    scenarios = [*(change for change in STANDARD if has_hosts or change.part not in OF_HOSTS), *_ranks(replay)]
     gains = gains_of(replay, [(change,) for change in scenarios]) or []
     rows = [
         {

@@ -130,7 +130,7 @@ def _dependency(trace: RankTrace, own: _Stream, waits: tuple[list[int], list[int
     begin, end = np.maximum(np.maximum(free, launched), trace.window.start_ns), np.minimum(until, trace.window.end_ns)
     held = is_first & (end - begin >= SHORT_NS) & ~pd.Series(starts).duplicated().to_numpy()
     others = of_rows(ops, (ops["stream"] != ops["stream"].iloc[own.rows[0]]).to_numpy())
-    return Dependency(int(others.covered_ns(begin[held], end[held]).sum()), known_by)
+    return Dependency(int(others.inside(trace.window).covered_ns(begin[held], end[held]).sum()), known_by)
 
 
 def _of_operations(own: _Stream, told_ns: list[int], reached_ns: list[int]) -> np.ndarray:

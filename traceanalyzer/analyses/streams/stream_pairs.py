@@ -49,7 +49,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     classes = traffic.unions(ops, traffic.op_classes(ops))
     tables = []
     for of, unions in (("stream", streams), ("class", classes)):
-        held = {name: own for name, own in unions.items() if len(own)}
+        held = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
         both = traffic.pair_times(list(held.values()), trace.window.start_ns, trace.window.end_ns)
         tables.append(_pairs(both, list(held)).assign(of=of))
     return pd.concat(tables, ignore_index=True)

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import of_rows
 from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 
@@ -77,12 +78,9 @@ def _row(
     trace: RankTrace, classes: np.ndarray, mask: np.ndarray, role_pct: float, dependency: Dependency
 ) -> dict[str, object]:
     window, ops = trace.window, trace.gpu_ops
-    inside = mask & (ops["end_ns"] > window.start_ns).to_numpy() & (ops["start_ns"] < window.end_ns).to_numpy()
-    times = [
-        of_rows(ops, inside & (classes == number)).clip(window.start_ns, window.end_ns).total_ns
-        for number in range(len(CLASSES))
-    ]
-    busy = of_rows(ops, inside).clip(window.start_ns, window.end_ns)
+    inside = mask & (window.touched(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()) != NONE)
+    times = [of_rows(ops, inside & (classes == number)).inside(window).total_ns for number in range(len(CLASSES))]
+    busy = of_rows(ops, inside).inside(window)
     held = ops[inside]
     moved = held.loc[held["activity"].isin(["memcpy", "memset"]), "bytes"]
     return {

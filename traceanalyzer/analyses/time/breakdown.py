@@ -66,8 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Split the rank's window; no row without GPU operations."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    window = trace.window
-    return split(trace, np.array([window.start_ns]), np.array([window.end_ns]))
+    return split(trace, trace.window.starts, trace.window.ends).sum().to_frame().T
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:

@@ -43,13 +43,13 @@ def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = M
     """Gaps between the union of the rank's GPU operations, inside its window."""
     ops, window = trace.gpu_ops, trace.window
     busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
-    busy = busy.clip(window.start_ns, window.end_ns)
-    lengths = busy.starts[1:] - busy.ends[:-1]
+    free = Intervals.of(window.starts, window.ends) - busy
+    lengths = free.ends - free.starts
     rows = np.flatnonzero(lengths >= min_gap_ns)
     rows = rows[np.argsort(-lengths[rows], kind="stable")][:most_gaps]
     if not len(rows):
         return pd.DataFrame()
-    starts, ends = busy.ends[rows], busy.starts[rows + 1]
+    starts, ends = free.starts[rows], free.ends[rows]
     after = np.searchsorted(ops["start_ns"].to_numpy(), ends, side="left")
     table = pd.DataFrame(
         {

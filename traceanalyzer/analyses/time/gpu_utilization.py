@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 
@@ -46,10 +47,9 @@ def per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:
     window = trace.window
     if trace.gpu_ops.empty or window.length_ns == 0:
         return pd.DataFrame()
-    bins = min(bins, window.length_ns)
-    edges = window.start_ns + np.arange(bins + 1) * window.length_ns // bins
-    table = breakdown.split(trace, edges[:-1], edges[1:]).rename(columns={"window_ns": "bin_ns"})
-    return table.assign(bin=np.arange(bins), start_ns=edges[:-1])
+    starts, ends = bins_of(window, bins)
+    table = breakdown.split(trace, starts, ends).rename(columns={"window_ns": "bin_ns"})
+    return table.assign(bin=np.arange(len(starts)), start_ns=starts)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> GpuUtilization:

@@ -56,6 +56,12 @@ class Intervals:
         held = ends > starts
         return Intervals(starts[held], ends[held])
 
+    def inside(self, window: Window) -> "Intervals":
+        """The part inside the window."""
+        if len(window.stretches) == 1:
+            return self.clip(window.start_ns, window.end_ns)
+        return self & Intervals.of(window.starts, window.ends)
+
     def covered_ns(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """For each query [start, end), which may overlap each other, the time inside it that the union covers."""
         return np.where(ends > starts, self._covered_before(ends) - self._covered_before(starts), 0)
@@ -77,12 +83,27 @@ def union(trace: RankTrace, kind: str, window: Window | None = None) -> Interval
     window = window or trace.window
     ops = trace.gpu_ops
     mask = (ops["kind"] == kind).to_numpy()
-    return of_rows(ops, mask).clip(window.start_ns, window.end_ns)
+    return of_rows(ops, mask).inside(window)
 
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
     """Union of the rows of a table with `start_ns` and `end_ns` that `mask` picks."""
     return Intervals.of(frame["start_ns"].to_numpy()[mask], frame["end_ns"].to_numpy()[mask])
+
+
+def bins_of(window: Window, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends of about `most` bins of about one length that fill the window, and cross no edge of a stretch.
+
+    A window of one stretch has `most` bins, fewer when it is shorter than that many ns.
+    """
+    edges = []
+    for start_ns, end_ns in window.stretches:
+        length_ns = end_ns - start_ns
+        if not length_ns:
+            continue
+        bins = min(max(1, most * length_ns // window.length_ns), length_ns)
+        edges.append(start_ns + np.arange(bins + 1) * length_ns // bins)
+    return np.concatenate([edge[:-1] for edge in edges]), np.concatenate([edge[1:] for edge in edges])
 
 
 def stable_order(numbers: np.ndarray) -> np.ndarray:

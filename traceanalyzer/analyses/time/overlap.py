@@ -56,7 +56,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     row = {
         "comm_ns": comm.total_ns,
         "comm_with_compute_ns": (comm & compute).total_ns,
-        "fused_ns": fused(trace.gpu_ops).clip(trace.window.start_ns, trace.window.end_ns).total_ns,
+        "fused_ns": fused(trace.gpu_ops).inside(trace.window).total_ns,
         "copy_ns": copy.total_ns,
         "copy_with_compute_ns": (copy & compute).total_ns,
         "copy_with_comm_ns": (copy & comm).total_ns,

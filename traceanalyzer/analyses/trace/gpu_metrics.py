@@ -30,8 +30,8 @@ class GpuMetrics(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Mean of each sampled counter inside the rank's window; samples are equally far apart."""
-    window, counters = trace.window, trace.counters
-    inside = counters["time_ns"].between(window.start_ns, window.end_ns) & counters["value"].notna()
+    counters = trace.counters
+    inside = trace.window.holds(counters["time_ns"].to_numpy()) & counters["value"].notna()
     chosen = counters[inside & ~counters["name"].isin(_LEVELS)]
     if chosen.empty:
         return pd.DataFrame()

@@ -86,7 +86,7 @@ def no_gpudirect(case: Case) -> list[Diagnosis]:
     """InfiniBand or RoCE without GPUDirect RDMA."""
     made = []
     for log in case.logs:
-        remote = [link for link in log.links if link.kind == "NET/IB"]
+        remote = [link for link in log.links if link.kind.startswith("NET/IB")]
         staged = [link for link in remote if not link.is_direct]
         if not staged:
             continue

@@ -27,7 +27,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
-        "what_if": ("what_ifs", "critical_path", "slowdown", "replay"),
+        "what_if": ("what_ifs", "critical_path", "slack", "slowdown", "replay"),
         "communication": (
             "nccl",
             "calls",

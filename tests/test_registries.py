@@ -1,0 +1,64 @@
+"""A wrong name in a registry is an error here, not a section, finding or file that silently is not there."""
+
+import inspect
+
+import pytest
+
+from tests.builders import rank_trace
+from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.analyses.registry import SHARED
+from traceanalyzer.findings import RULES
+from traceanalyzer.readers import READERS
+from traceanalyzer.report import assets
+from traceanalyzer.report.build import build
+from traceanalyzer.report.page.figures import FIGURES
+from traceanalyzer.report.page.sections import PARTS, PLACES
+from traceanalyzer.report.writers import WRITERS
+from traceanalyzer.scale import Summary
+
+RESULTS = {*ANALYSES, "run_info"}
+
+
+def needed(function):
+    """Parameters after the first that have no default."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return {one.name for one in parameters if one.default is one.empty}
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_what_an_analysis_needs_exists(name):
+    analysis = ANALYSES[name]
+    assert needed(analysis.across) <= set(ANALYSES)
+    assert analysis.per_rank is None or needed(analysis.per_rank) <= {*ANALYSES, *SHARED}
+
+
+def test_every_place_and_template_of_the_page_belongs_to_a_result():
+    placed = [name for names in PLACES.values() for name in names]
+    assert set(placed) <= RESULTS
+    assert len(placed) == len(set(placed))
+    assert set(PLACES) <= set(PARTS)
+    assert {path.stem for path in (assets.templates() / "sections").iterdir()} <= {*RESULTS, "default"}
+    assert set(FIGURES) <= set(ANALYSES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_what_a_rule_reads_exists(rule):
+    parameters = inspect.signature(rule).parameters.values()
+    assert {one.name for one in parameters if one.default is one.empty} <= set(ANALYSES)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__.rpartition(".")[2])
+def test_every_reader_has_its_functions_and_leaves_other_files_alone(reader, tmp_path):
+    for function in (reader.recognises, reader.peek, reader.ended_ns, reader.read):
+        assert function.__doc__
+    other = tmp_path / "notes.txt"
+    other.write_text("not a trace")
+    assert not reader.recognises(other)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_writer_writes_the_files_that_it_names(name, tmp_path):
+    report = build(Summary(run([rank_trace([("compute", 0, 10), ("comm", 5, 20)])]), (), (), {}), "job")
+    made = WRITERS[name](report, tmp_path)
+    assert made
+    assert all(path.is_file() and path.stat().st_size for path in made)

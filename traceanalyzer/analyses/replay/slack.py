@@ -1,0 +1,85 @@
+"""By how much each operation could end later without making the job longer."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.schema import NONE
+
+_NEVER = 1 << 60
+
+
+class Slack(Result):
+    """One row for each name and kind of operation of the complete steps, those with least slack and most time first."""
+
+    title: ClassVar[str] = "Slack"
+    keys: ClassVar[tuple[str, ...]] = ("kind", "name")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "kind": Column.text("compute, copy or comm.", written=Written.KIND),
+        "name": Column.text("Name of the kernel or copy.", written=Written.KERNEL),
+        "calls": Column.count("How often it runs, on all ranks."),
+        "total_ns": Column.time("Sum of its durations."),
+        "least_slack_ns": Column.time(
+            "By how much the most urgent one could end later before the last step ends later; 0 on the critical path.",
+            adds=Adds.EXTREME,
+        ),
+        "median_slack_ns": Column.time("The same of the median one.", adds=Adds.DERIVED),
+        "urgent_calls": Column.count("Those that can end no later at all."),
+        "urgent_ns": Column.time("Sum of their durations: an upper bound of what a faster kernel gains at first."),
+    }
+
+
+def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
+    """Group the operations of all ranks by name."""
+    if replay.engine is None:
+        return Slack(pd.DataFrame(columns=list(Slack.columns)))
+    slacks = slack_of_ops(replay.engine)
+    parts = [
+        nodes.piece.ops[["kind", "name", "duration_ns"]].assign(slack_ns=slacks[rank])[slacks[rank] != NONE]
+        for rank, nodes in replay.engine.job.nodes.items()
+    ]
+    table = pd.concat([part.astype({"kind": "str", "name": "str"}) for part in parts], ignore_index=True)
+    table["urgent_ns"] = table["duration_ns"].where(table["slack_ns"] == 0, 0)
+    table["is_urgent"] = table["slack_ns"] == 0
+    groups = table.groupby(["kind", "name"])
+    found = pd.DataFrame(
+        {
+            "calls": groups.size(),
+            "total_ns": groups["duration_ns"].sum(),
+            "least_slack_ns": groups["slack_ns"].min(),
+            "median_slack_ns": groups["slack_ns"].median().round().astype("int64"),
+            "urgent_calls": groups["is_urgent"].sum(),
+            "urgent_ns": groups["urgent_ns"].sum(),
+        }
+    ).reset_index()
+    order = ["least_slack_ns", "total_ns"]
+    return Slack(found.sort_values(order, ascending=[True, False], kind="stable", ignore_index=True))
+
+
+def slack_of_ops(engine: Engine) -> dict[int, np.ndarray]:
+    """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
+    job, windows = engine.job, engine.windows
+    times = engine.unchanged[:, 0]
+    end_ns = int(times[windows.ends].max())
+    begin_ns = int(times[windows.begin].min())
+    # What comes after the window may come as late as it likes.
+    latest = np.where(times <= end_ns, end_ns, _NEVER)
+    deadlines = job.order.deadlines(job.weights(job.recorded), latest)
+    found = {}
+    for rank, nodes in job.nodes.items():
+        timing = job.recorded.timing[rank]
+        sums = nodes.sums(timing)
+        ops = nodes.piece.ops
+        ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy() - job.origin_ns - job.offset_ns[rank]
+        remaining = np.where(nodes.is_single, 0, sums.until_ns - sums.lag_ns - timing.duration_ns)
+        latest_end = np.minimum(deadlines[job.node(rank, nodes.end_node)] - remaining, end_ns)
+        slack = np.maximum(latest_end - ends, 0)
+        inside = (ends <= end_ns) & (ends > begin_ns)
+        found[rank] = np.where(inside, slack, NONE)
+    return found
