@@ -13,6 +13,7 @@ from traceanalyzer.findings import (
     copies,
     efficiency,
     experts,
+    fitness,
     host_work,
     hosts,
     idle,
@@ -31,6 +32,12 @@ __all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    fitness.missing_straggler,
+    fitness.clock_step,
+    fitness.warm_up,
+    fitness.silent_rank,
+    fitness.no_complete_step,
+    fitness.whole_graphs,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,
     lateness.late_ranks,
@@ -77,9 +84,14 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
 _NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
-def _impact(finding: Finding) -> tuple[int, bool, int]:
-    """Severest first, since severity is by gain; of those what gains most, an unknown gain behind the known ones."""
-    return SEVERITIES.index(finding.severity), finding.gain_ns is None, -(finding.gain_ns or 0)
+def _impact(finding: Finding) -> tuple[bool, int, bool, int]:
+    """What the capture cannot tell before advice; then the severest, of those what gains most, unknown gains last."""
+    return (
+        not finding.is_about_capture,
+        SEVERITIES.index(finding.severity),
+        finding.gain_ns is None,
+        -(finding.gain_ns or 0),
+    )
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] | None) -> list[Finding]:

@@ -8,6 +8,10 @@ import numpy as np
 from traceanalyzer.schema import NONE
 
 
+class CircleError(ValueError):
+    """A node would come before itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """Edges sorted so that every level needs only earlier ones.
@@ -81,6 +85,9 @@ def order_of(count: int, source: np.ndarray, target: np.ndarray, may_drop: np.nd
         target: of each edge.
         may_drop: edges that are less sure than the others.
         when_ns: of each edge, to choose among those.
+
+    Raises:
+        CircleError: the edges that may not be dropped close a circle.
     """
     level = np.full(count, NONE, dtype=np.int64)
     dropped = np.zeros(len(source), dtype=bool)
@@ -101,7 +108,8 @@ def order_of(count: int, source: np.ndarray, target: np.ndarray, may_drop: np.nd
         cut = open_edges[when_ns[open_edges] == when_ns[open_edges].min()]
         dropped[cut] = True
         frontier = _released(missing, target[cut])
-    assert (level != NONE).all(), "the graph of one rank has no circles"
+    if (level == NONE).any():
+        raise CircleError
     return _sorted(level, source, target, dropped)
 
 

@@ -15,6 +15,8 @@ from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.order import CircleError
+from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.columns import Column
@@ -24,6 +26,8 @@ MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
 
 TOO_LARGE = "the ranks have more operations than are replayed"
+
+CIRCULAR = "by its launches and events an operation would wait for itself: such a capture contradicts itself"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,6 +87,13 @@ def across(
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = {rank: part["piece"].iloc[0] for rank, part in held.items()}
+    try:
+        return _replayed(pieces, members, clocks, steps)
+    except CircleError:
+        return Replay(empty, why_not=CIRCULAR)
+
+
+def _replayed(pieces: dict[int, Piece], members: Members, clocks: Clocks, steps: Steps) -> Replay:
     known = clocks.table[clocks.table["offset_ns"].notna()]
     job = Job(pieces, members.table, dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True)))
     windows = windows_of(job, steps)
