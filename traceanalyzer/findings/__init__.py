@@ -10,9 +10,11 @@ from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
     communication,
+    contention,
     copies,
     efficiency,
     experts,
+    fitness,
     host_work,
     hosts,
     idle,
@@ -31,12 +33,19 @@ __all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    fitness.missing_straggler,
+    fitness.clock_step,
+    fitness.warm_up,
+    fitness.silent_rank,
+    fitness.no_complete_step,
+    fitness.whole_graphs,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,
     lateness.late_ranks,
     balance.uneven_compute,
     experts.uneven_experts,
     communication.little_overlap,
+    contention.contention,
     communication.low_bandwidth,
     communication.many_small_collectives,
     hosts.host_bound,
@@ -77,9 +86,14 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
 _NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
-def _impact(finding: Finding) -> tuple[int, bool, int]:
-    """Severest first, since severity is by gain; of those what gains most, an unknown gain behind the known ones."""
-    return SEVERITIES.index(finding.severity), finding.gain_ns is None, -(finding.gain_ns or 0)
+def _impact(finding: Finding) -> tuple[bool, int, bool, int]:
+    """What the capture cannot tell before advice; then the severest, of those what gains most, unknown gains last."""
+    return (
+        not finding.is_about_capture,
+        SEVERITIES.index(finding.severity),
+        finding.gain_ns is None,
+        -(finding.gain_ns or 0),
+    )
 
 
 def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] | None) -> list[Finding]:

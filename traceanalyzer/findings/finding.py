@@ -23,6 +23,7 @@ class Finding:
         gain_is_bound: the gain is the most that can be won, not what will be.
         ranks: those that are late by it, in order; none where the finding holds nobody to be late.
         steps: in which they are; `None` for every step that is looked at.
+        is_about_capture: it says what the capture cannot tell: such findings come before advice.
         cause: the part of their time that is longer than their peers': compute, copies, host, data, …
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
@@ -44,6 +45,7 @@ class Finding:
     ranks: tuple[int, ...] = ()
     steps: tuple[int, ...] | None = None
     cause: str | None = None
+    is_about_capture: bool = False
     interval_ns: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
     table: str | None = None

@@ -1,0 +1,59 @@
+"""What a capture cannot tell is said before advice."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from tests.simulator import Capture, workloads
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import Finding, _impact
+from traceanalyzer.findings import fitness as rules
+
+MS = 1_000_000
+
+
+def told(rule, how=None, faults=(), needed=()):
+    _, results = analysed(workloads.ddp(4, 5, faults), *needed, how=how)
+    return rule(**results)
+
+
+@pytest.mark.parametrize(
+    ("missing", "late_ns", "is_said"), [((3,), 3 * MS, True), ((3,), 0, False), ((), 3 * MS, False)]
+)
+def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
+    faults = (Fault("compute", late_ns, (3,)),) if late_ns else ()
+    found = told(rules.missing_straggler, Capture(missing=missing), faults, ("headline", "steps", "calls", "ranks"))
+    assert bool(found) == is_said
+    assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
+
+
+@pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40 ms"), (0, "")])
+def test_a_clock_that_is_set(by_ns, says):
+    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
+    assert [item.title for item in found if says in item.title] == [item.title for item in found]
+    assert bool(found) == bool(says)
+
+
+def test_a_late_rank_is_no_clock():
+    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs",)) == []
+
+
+@pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), (0, False)])
+def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
+    faults = (Fault("host", first_ms * MS, (0, 1, 2, 3), (0,)),) if first_ms else ()
+    found = told(rules.warm_up, faults=faults, needed=("step_needs", "steps"))
+    assert [item.title.startswith("Step 0 is a warm-up") for item in found] == [True] * is_said
+
+
+def test_one_step_alone_is_not_complete():
+    trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
+    (found,) = rules.no_complete_step(**run([trace], ["headline", "steps"]))
+    assert found.title.startswith("No step is complete (1 recorded)")
+
+
+def test_what_a_capture_cannot_tell_comes_first():
+    advice = Finding("a", "high", "a", gain_ns=9)
+    capture = Finding("b", "medium", "b", is_about_capture=True)
+    unknown = Finding("c", "high", "c")
+    assert sorted([unknown, advice, capture], key=_impact) == [capture, advice, unknown]

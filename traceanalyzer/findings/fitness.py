@@ -1,0 +1,196 @@
+"""Whether a capture is fit for advice: what it cannot tell, and how to record it again."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.findings.basis import Basis, milliseconds
+from traceanalyzer.findings.finding import Finding
+
+LEAST_WAIT_PCT = 5.0
+"""Of a step, that all ranks wait for somebody who is not here."""
+
+WARM_UP = 3.0
+"""A first step of this many times the later ones is a warm-up; so is one of which one API call takes this share."""
+
+_ONE_CALL = 0.3
+_LEAST_CALL_NS = 100_000_000
+_LEAST_JUMP_NS = 1_000_000
+_ALIKE = 0.5
+
+_AGAIN = "Record again with a schedule of some steps of warm-up: torch.profiler.schedule(wait=1, warmup=3, active=3)."
+
+
+def missing_straggler(headline: Result, steps: Result, calls: Result, ranks: Result) -> list[Finding]:
+    """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step."""
+    if not len(headline) or not len(calls):
+        return []
+    here = set(ranks.table["rank"])
+    frame = calls.to_frame()
+    frame = frame[frame["group_ranks"].notna()]
+    members = {text: _numbers(text) for text in frame["group_ranks"].astype("str").unique()}
+    lacking = {text: own - here for text, own in members.items() if own - here and len(own & here) > 1}
+    frame = frame[frame["group_ranks"].astype("str").isin(lacking)]
+    basis = Basis.of(headline, steps)
+    held = basis.within(frame)
+    if held.empty:
+        return []
+    keys = ["collective", "size_bytes", "group_ranks"]
+    duration = (frame["end_ns"] - frame["start_ns"]).astype("int64")
+    shortest = duration.groupby([frame[key] for key in keys], dropna=False, observed=True).transform("min")
+    beyond = (duration - shortest).reindex(held.index).groupby(held["rank"]).sum() / basis.per
+    step_ns = float(basis.window_ns.mean()) / basis.per
+    if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
+        return []
+    missing = sorted(set().union(*lacking.values()))
+    low, high = milliseconds(beyond.min()), milliseconds(beyond.max())
+    name = str(held["collective"].mode().iloc[0]).replace("_", "-")
+    who = f"rank {missing[0]} has no trace" if len(missing) == 1 else f"{len(missing)} ranks have no trace"
+    return [
+        Finding(
+            rule="missing_straggler",
+            severity="high",
+            title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name}s take "
+            f"{low if low == high else f'{low} to {high}'} longer than the shortest of their kind "
+            f"{'in the capture' if basis.steps is None else 'in a step'}.",
+            evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
+            recommendation="Add the traces of the missing ranks, or record all ranks again: the late one is among "
+            f"them ({listed(missing)}).",
+            caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def clock_step(step_needs: StepNeeds) -> list[Finding]:
+    """One rank's step is longer or shorter than everybody else's by what no wait explains, and stays so."""
+    if not len(step_needs):
+        return []
+    table = step_needs.table
+    table = table[table["step"].notna() & ~table["is_partial"].astype(bool)]
+    lengths = (table["end_ns"] - table["begin_ns"]).astype("float64")
+    wide = table.assign(length=lengths).pivot_table(index="step", columns="rank", values="length")
+    if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
+        return []
+    off = wide.sub(wide.median(axis=1), axis=0)
+    waited = table.groupby("step")["exposed_wait_ns"].max()
+    found = []
+    for rank in off:
+        step = off[rank].abs().idxmax()
+        jump, rest = float(off[rank][step]), off[rank].drop(step)
+        is_jump = abs(jump) >= max(_LEAST_JUMP_NS, 10 * rest.abs().max()) and waited[step] < abs(jump) / 10
+        if is_jump and step != wide.index[-1]:
+            found.append(_clock_step(int(rank), int(step), jump))
+    return found
+
+
+def _clock_step(rank: int, step: int, jump: float) -> Finding:
+    return Finding(
+        rule="clock_step",
+        severity="high",
+        title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {milliseconds(abs(jump))} in step "
+        f"{step}: no other rank's step is as long, and nobody waits.",
+        recommendation="Record again without a time service that sets clocks; leave that step out (--steps) till then.",
+        caveat="Lengths across that moment on this rank are wrong, and calls around it may stay unmatched.",
+        is_about_capture=True,
+    )
+
+
+def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
+    """The first complete step is three times as long as the later ones, or one API call takes a third of it."""
+    if not len(step_needs):
+        return []
+    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    table = step_needs.table[step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])]
+    if table.empty:
+        return []
+    lengths = (table["end_ns"] - table["begin_ns"]).groupby(table["step"]).median()
+    first, later = int(lengths.index[0]), lengths.iloc[1:]
+    call_ns = table.loc[table["step"] == first, "longest_call_ns"].max()
+    call_ns = 0 if pd.isna(call_ns) else int(call_ns)
+    is_long = len(later) > 0 and lengths.iloc[0] >= WARM_UP * later.median()
+    is_one_call = call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
+    if not (is_long or is_one_call):
+        return []
+    beside = f", the later ones {milliseconds(later.median())}" if len(later) else " and is the only complete one"
+    call = f"; one API call in it takes {milliseconds(call_ns)}" if is_one_call else ""
+    return [
+        Finding(
+            rule="warm_up",
+            severity="high",
+            title=f"Step {first} is a warm-up: it takes {milliseconds(lengths.iloc[0])}{beside}{call}.",
+            recommendation=_AGAIN if not len(later) else f"{_AGAIN} Till then leave it out: --steps {first + 1}:.",
+            caveat="Means over steps hold it too.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def no_complete_step(headline: Result, steps: Result) -> list[Finding]:
+    """There are steps, but none that is complete on any rank."""
+    if not len(headline) or not len(steps) or headline.table["steps"].notna().any():
+        return []
+    numbered = steps.table[steps.table["step"].notna()]
+    if numbered.empty or numbered["is_complete"].fillna(value=False).astype(bool).any():
+        return []
+    return [
+        Finding(
+            rule="no_complete_step",
+            severity="medium",
+            title=f"No step is complete ({numbered['step'].nunique()} recorded): figures are of whole captures, with "
+            "their beginnings and ends.",
+            recommendation="Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, "
+            "active=3).",
+            is_about_capture=True,
+        )
+    ]
+
+
+def silent_rank(calls: Result, ranks: Result) -> list[Finding]:
+    """A rank of a group launches no collective while the group's others do."""
+    frame = calls.to_frame()
+    frame = frame[frame["group_ranks"].notna()] if len(frame) else frame
+    if frame.empty:
+        return []
+    expected = set().union(*(_numbers(text) for text in frame["group_ranks"].astype("str").unique()))
+    silent = sorted((expected & set(ranks.table["rank"])) - set(calls.table["rank"]))
+    if not silent:
+        return []
+    one = len(silent) == 1
+    return [
+        Finding(
+            rule="silent_rank",
+            severity="high",
+            title=f"Rank{'' if one else 's'} {listed(silent)} launch{'es' if one else ''} no collective while the "
+            "others of the group wait in theirs: a hang, or a capture of another time.",
+            recommendation="Look at what this rank's host does at the end of its trace; TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
+            "and the flight recorder say which collective it never joined.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def _numbers(text: str) -> set[int]:
+    parts = text.split(",")
+    return {int(part) for part in parts} if all(part.strip().isdigit() for part in parts) else set()
+
+
+def whole_graphs(integrity: Result) -> list[Finding]:
+    """CUDA graphs are recorded as one operation each: what is in them is unknown."""
+    frame = integrity.to_frame()
+    own = frame[frame["check"] == "graphs_of_unknown_content"]
+    if own.empty:
+        return []
+    count = int(np.max(own["count"]))
+    return [
+        Finding(
+            rule="whole_graphs",
+            severity="medium",
+            title=f"{count:,} {'CUDA graph of a rank is' if count == 1 else 'CUDA graphs of a rank are'} recorded as a "
+            "whole: communication, copies and kernels inside are unknown.",
+            recommendation="Record again with nsys profile --cuda-graph-trace=node.",
+            is_about_capture=True,
+        )
+    ]
