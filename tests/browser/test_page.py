@@ -173,6 +173,16 @@ def test_search_counts_what_it_highlights(written, opened):
         assert "AllReduce_Sum_f32_RING_LL" in said, "the short name does not say why it was found"
 
 
+def test_search_finds_what_an_operator_launched(written, opened):
+    report, path = written("ddp")
+    operators = report.results["timeline"].table["operator"].astype("str")
+    with opened(path) as page:
+        page.fill("#tl-search", "aten::mm")
+        said = page.locator("#tl-found").text_content()
+        assert said.startswith(f"{operators.str.contains('aten::mm').sum():,} operations")
+        assert said.endswith("; launched by aten::mm")
+
+
 @pytest.mark.parametrize(("wanted", "is_found"), [("nvjet", True), ("no such kernel", False)])
 def test_what_a_search_finds_keeps_its_colour_and_the_rest_pales(wanted, is_found, written, opened):
     _, path = written("ddp")
