@@ -7,9 +7,6 @@ from tests.simulator.scoreboard import judged
 
 WRONG = frozenset(
     {
-        "ddp, one rank, data",
-        "ddp, one rank, gc",
-        "ddp, one rank, free",
         "ddp, no steps",
     }
 )

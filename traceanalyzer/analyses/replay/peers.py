@@ -6,12 +6,16 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.schema import NONE
 
 ALIKE = 0.5
 """Ranks are peers when they share this part of the kernels that either of them runs."""
+
+SLOWER = 0.1
+"""A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
 
 
 class Peers:
@@ -58,9 +62,24 @@ class Peers:
         return found
 
     def host(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
-        """The rank's stretches of host work, scaled so that each span takes what it takes on its peers."""
+        """The rank's stretches of host work such that each span takes what it takes on its peers.
+
+        What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
+        Where the host is slower throughout, as a whole, all its stretches are scaled.
+        """
         own = self.job.nodes[rank].piece.host["ns"].to_numpy()
-        return self._scaled(own, rank, self._host_keys, self._host_table, *self._compared(rank, changed))
+        columns, put_together = self._compared(rank, changed)
+        if not len(columns):
+            return own
+        key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
+        wanted = put_together(self._host_table[:, columns], axis=1)
+        scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
+        if not len(wanted):
+            return scaled
+        typical = put_together(self._middle_table[:, columns], axis=1)
+        is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
+        is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
+        return np.where(is_extra, capped(own, key, wanted), scaled)
 
     def _compared(self, rank: int, changed: frozenset[int] | None) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
         """Columns of the ranks to compare with, and how they are put together."""
@@ -181,6 +200,16 @@ class Peers:
     @property
     def _host_table(self) -> np.ndarray:
         return self._spans_and_steps[0][1]
+
+    @cached_property
+    def _middle_table(self) -> np.ndarray:
+        """The median stretch of host work by span and rank."""
+        table = np.zeros_like(self._host_table)
+        for rank, key in self._host_keys.items():
+            own = pd.Series(self.job.nodes[rank].piece.host["ns"].to_numpy())[key != NONE]
+            middle = own.groupby(key[key != NONE]).median()
+            table[middle.index, self.place[rank]] = middle
+        return table
 
     @property
     def _step_keys(self) -> dict[int, np.ndarray]:
