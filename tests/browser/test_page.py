@@ -114,7 +114,7 @@ def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
         details = page.locator("#tl-details dl")
         assert int(details.get_attribute("data-ns")) == longest["ns"]
         said = details.inner_text()
-        assert "all-reduce, fp32, group 0" in said
+        assert "all-reduce, fp32, data parallel (ranks 0, 1)" in said
         assert f"Stream\n{longest['stream']}" in said
         assert f"Operator\n{longest['operator']}" in said
         assert longest["name"] in page.locator("#tl-details").inner_text()
