@@ -3,6 +3,7 @@
 import pytest
 
 from tests.simulator import Capture, capture, kineto, run, scenarios
+from traceanalyzer import scale
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.report.build import build
@@ -74,3 +75,22 @@ def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
         summary = summarise(found, found.runs[-1], LoadOptions(), names=("replay", "what_ifs"), most_replayed=most)
         assert (summary.results["replay"].engine is not None) == has_graph
         assert bool(len(summary.results["what_ifs"])) == has_graph
+
+
+@pytest.mark.parametrize(
+    ("files", "size_mb", "suffix", "cores", "processes"),
+    [
+        (8, 0.8, ".json.gz", 2, 2), (8, 0.8, ".json.gz", 64, 8), (8, 0.8, ".json.gz", 1, 1), (2, 0.8, ".json.gz", 64, 1),
+        (2, 20, ".json.gz", 64, 2), (2, 20, ".json", 64, 1), (1, 500, ".json.gz", 64, 1), (4, 0.0, ".json", 64, 1),
+    ],
+)  # fmt: skip
+def test_processes_are_started_where_they_save_more_than_their_start(
+    files, size_mb, suffix, cores, processes, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(scale, "_cores", lambda: cores)
+    paths = [tmp_path / f"{number}{suffix}" for number in range(files)]
+    for path in paths:
+        with path.open("wb") as file:
+            file.truncate(round(size_mb * 1e6))
+    assert scale.processes_for(paths, None) == processes
+    assert scale.processes_for(paths, 3) == min(3, files)

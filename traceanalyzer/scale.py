@@ -3,8 +3,9 @@
 import gc
 import os
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -25,10 +26,16 @@ from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 
-PARALLEL_ABOVE_BYTES = 24 << 20
+SECONDS_A_FILE = 0.5
+"""What every analysis takes for one rank, however short."""
 
-PARALLEL_ABOVE_FILES = 16
-"""Below both, a second process takes longer to start than it saves."""
+SECONDS_A_MB = 0.45
+"""What a compressed file, a database or Parquet takes on top, and `SECONDS_A_PLAIN_MB` a file of plain text."""
+
+SECONDS_A_PLAIN_MB = 0.04
+
+START_SECONDS = 1.5
+"""What it takes to start processes; those that save less are not started."""
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
@@ -100,7 +107,7 @@ def summarise(
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
-    files = _each(work, run.captures, _processes(run, jobs), progress)
+    files = _each(work, run.captures, processes_for([capture.path for capture in run.captures], jobs), progress)
     replayed = thresholds.get("most_replayed", MOST_REPLAYED)
     ordered = sorted(_without_graphs(_thinned(files, most_operations), replayed), key=_order(run))
     for done in ordered:
@@ -124,7 +131,7 @@ def summarise(
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
     """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
     work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
-    for _ in _each(work, run.captures, _processes(run, jobs), None):
+    for _ in _each(work, run.captures, processes_for([capture.path for capture in run.captures], jobs), None):
         pass
 
 
@@ -140,7 +147,7 @@ def with_timelines(
     wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
     work = partial(_timelines, options=options, claims=own)
     parts: dict[int, pd.DataFrame] = dict(list(timeline.groupby("rank")))
-    for found in _each(work, wanted.captures, _processes(wanted, jobs), None):
+    for found in _each(work, wanted.captures, processes_for([*paths], jobs), None):
         parts |= found
     made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
     return replace(summary, results={**summary.results, "timeline": made})
@@ -238,7 +245,8 @@ def _each(
         return
     # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_set_up_worker) as pool:
-        futures = [pool.submit(work, capture) for capture in captures]
+        with _without_interrupts():
+            futures = [pool.submit(work, capture) for capture in captures]
         try:
             for number, future in enumerate(as_completed(futures), 1):
                 yield future.result()
@@ -246,6 +254,19 @@ def _each(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started here never see Ctrl-C, not even while they start; the parent does, a moment later."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def set_up_process() -> None:
@@ -262,12 +283,20 @@ def _set_up_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _processes(run: Run, jobs: int | None) -> int:
+def processes_for(files: Sequence[Path], jobs: int | None) -> int:
+    """As many processes as asked for; else those that save more than their start takes, one for each core at most."""
     if jobs is not None:
-        return max(1, min(jobs, len(run.captures)))
-    size = sum(capture.path.stat().st_size for capture in run.captures)
-    is_large = size > PARALLEL_ABOVE_BYTES or len(run.captures) > PARALLEL_ABOVE_FILES
-    return min(len(run.captures), _cores()) if is_large else 1
+        return max(1, min(jobs, len(files)))
+    processes = max(1, min(len(files), _cores()))
+    saved_s = sum(_work_s(file) for file in files) * (1 - 1 / processes)
+    return processes if saved_s > START_SECONDS else 1
+
+
+def _work_s(path: Path) -> float:
+    """About how long one file takes: enough to tell a moment from many."""
+    files = path.iterdir() if path.is_dir() else (path,)
+    size_mb = sum(file.stat().st_size for file in files) / 1e6
+    return SECONDS_A_FILE + size_mb * (SECONDS_A_PLAIN_MB if path.suffix == ".json" else SECONDS_A_MB)
 
 
 def _cores() -> int:

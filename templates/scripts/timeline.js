@@ -220,12 +220,18 @@
   const search = () => byId("tl-search").addEventListener("input", (e) => {
     const wanted = e.target.value.trim().toLowerCase(), { data } = view;
     const ids = data.names.flatMap(([short, full], i) => (`${short}\n${full}`.toLowerCase().includes(wanted) ? [i] : []));
-    view.found = wanted ? new Set(ids) : null; view.dim = wanted ? 0.25 : 1;
+    // By its own name, or by the operator that launched it: of that the name alone, not the shapes behind it.
+    const named = new Set(ids), launchers = new Set(data.operators.flatMap((text, i) => (text.split(" ")[0].toLowerCase().includes(wanted) ? [i + 1] : [])));
+    view.found = wanted ? { has: (rank, op) => named.has(rank.name[op]) || launchers.has(rank.operator[op]) } : null; view.dim = wanted ? 0.25 : 1;
     let count = 0, time = 0;
-    if (wanted) for (const rank of data.ranks) for (let i = 0; i < rank.count; i++) if (view.found.has(rank.name[i])) { count++; time += rank.end[i] - rank.start[i]; }
-    byId("tl-found").textContent = wanted ? `${count.toLocaleString("en-US")} operations, ${TA.time(time)} in all${hiddenIn(wanted, ids)}` : "";
+    if (wanted) for (const rank of data.ranks) for (let i = 0; i < rank.count; i++) if (view.found.has(rank, i)) { count++; time += rank.end[i] - rank.start[i]; }
+    byId("tl-found").textContent = wanted ? `${count.toLocaleString("en-US")} operations, ${TA.time(time)} in all${hiddenIn(wanted, ids)}${ids.length ? "" : launchedBy(launchers)}` : "";
     redraw();
   });
+  const launchedBy = (launchers) => {
+    const [first, ...others] = new Set([...launchers].map((i) => view.data.operators[i - 1].split(" ")[0]));
+    return first ? `; launched by ${first}${others.length ? ` and ${others.length} more` : ""}` : "";
+  };
   // Why something is found whose short name does not hold the word: where it stands in the full name.
   const hiddenIn = (wanted, ids) => {
     const full = ids.map((i) => view.data.names[i]).filter(([short]) => !short.toLowerCase().includes(wanted)).map(([, name]) => name);

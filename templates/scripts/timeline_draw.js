@@ -163,7 +163,7 @@
       const op = lane.ops[i];
       if (rank.end[op] < view.t0) continue;
       const [a, b] = clipped(view, rank.start[op], rank.end[op]), top = y + lane.depth[i] * each, width = Math.max(b - a, 1);
-      const isDim = view.found && !view.found.has(rank.name[op]);
+      const isDim = view.found && !view.found.has(rank, op);
       // Narrower than a pixel: as faint as it is narrow, or many would look like a busy GPU.
       ctx.globalAlpha = view.found ? (isDim ? 0.2 * Math.min(1, Math.max(0.3, b - a)) : 1) : Math.min(1, Math.max(0.3, b - a));
       const wait = fillOperation(ctx, view, rank, op, lane.kind, a, width, top, each);
@@ -186,7 +186,7 @@
     let done = -1;
     for (let i = from; i <= to; i++) {
       const op = lane.ops[i];
-      if (!view.found.has(row.rank.name[op]) || row.rank.end[op] < view.t0) continue;
+      if (!view.found.has(row.rank, op) || row.rank.end[op] < view.t0) continue;
       const [a, b] = clipped(view, row.rank.start[op], row.rank.end[op]);
       if (b - done < 1) continue;
       done = Math.max(b, a + 1);

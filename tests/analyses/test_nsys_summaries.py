@@ -56,7 +56,7 @@ def test_each_survives_a_rank_without_anything(name, ops):
 def test_each_column_has_a_definition_and_keys_are_columns(name):
     result = ANALYSES[name].across({})
     assert set(result.keys) <= set(result.columns)
-    assert all(text.endswith((".", ".)")) for text in result.columns.values())
+    assert all(column.definition.endswith((".", ".)")) for column in result.columns.values())
 
 
 def test_cuda_api():

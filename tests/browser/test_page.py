@@ -114,7 +114,7 @@ def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
         details = page.locator("#tl-details dl")
         assert int(details.get_attribute("data-ns")) == longest["ns"]
         said = details.inner_text()
-        assert "all-reduce, fp32, group 0" in said
+        assert "all-reduce, fp32, data parallel (ranks 0, 1)" in said
         assert f"Stream\n{longest['stream']}" in said
         assert f"Operator\n{longest['operator']}" in said
         assert longest["name"] in page.locator("#tl-details").inner_text()
@@ -171,6 +171,16 @@ def test_search_counts_what_it_highlights(written, opened):
         said = page.locator("#tl-found").text_content()
         assert said.startswith(f"{names.str.contains('RING_LL').sum():,} operations")
         assert "AllReduce_Sum_f32_RING_LL" in said, "the short name does not say why it was found"
+
+
+def test_search_finds_what_an_operator_launched(written, opened):
+    report, path = written("ddp")
+    operators = report.results["timeline"].table["operator"].astype("str")
+    with opened(path) as page:
+        page.fill("#tl-search", "aten::mm")
+        said = page.locator("#tl-found").text_content()
+        assert said.startswith(f"{operators.str.contains('aten::mm').sum():,} operations")
+        assert said.endswith("; launched by aten::mm")
 
 
 @pytest.mark.parametrize(("wanted", "is_found"), [("nvjet", True), ("no such kernel", False)])

@@ -265,6 +265,23 @@ def test_ctrl_c_is_code_130(monkeypatch):
     assert run([str(SAMPLES / "moe")]) == 130
 
 
+@pytest.mark.parametrize("module", ["click", "pandas", "numpy", "traceanalyzer.scale"])
+def test_ctrl_c_while_the_command_loads_is_a_word(module):
+    code = f"""
+import sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from traceanalyzer.__main__ import main
+sys.argv = ["analyze-traces", "nowhere"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
 def test_ctrl_c_while_writing_leaves_no_half_report(tmp_path, monkeypatch):
     def interrupt(*_args, **_options):
         raise KeyboardInterrupt

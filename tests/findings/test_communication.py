@@ -29,15 +29,17 @@ def test_slow_links_are():
     # 18 MB in 150 µs are 120 GB/s of an H200's 450.
     _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
     (found,) = low_bandwidth(**results)
-    assert found.title.startswith("Large all-reduces of ranks 0,1 reach ")
+    assert found.title.startswith("Large all-reduces, data parallel (ranks 0, 1), reach ")
 
 
 def test_groups_that_are_slow_alike_are_one_finding():
     _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
-    slower = table.assign(group="b", group_ranks="2,3", transfer_ns=table["transfer_ns"] * 2)
+    slower = table.assign(
+        group="b", group_ranks="2,3", group_label="data parallel (ranks 2, 3)", transfer_ns=table["transfer_ns"] * 2
+    )
     (found,) = low_bandwidth(Collectives(pd.concat([table, slower])))
-    assert "all-reduces of 2 groups (ranks 2,3 slowest) reach " in found.title
+    assert "all-reduces of 2 groups, slowest data parallel (ranks 2, 3), reach " in found.title
     assert {row["group"] for row in found.evidence} == {"0", "b"}
 
 

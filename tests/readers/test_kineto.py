@@ -394,3 +394,21 @@ def test_stream_waits_are_kept_with_the_call_that_recorded_their_event(tmp_path)
     assert waits["stream"].tolist() == [9, 9]
     assert waits["source_stream"].fillna(-1).tolist() == [7, -1]
     assert waits["record"].tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "host_and_process"),
+    [
+        ("node-7_1.1712345678901234567.pt.trace.json.gz", {}, ("node-7", 1)),
+        ("a_b_1.1712345678901.pt.trace.json", {"hostname": "named"}, ("named", 1)),
+        ("node-7_2.1712345678901234567.pt.trace.json.gz", {}, (None, None)),
+        ("worker_0.1712345678901.pt.trace.json", {}, (None, None)),
+        ("rank0.json", {"hostname": "named"}, ("named", None)),
+        ("rank0.json", {"hostname": 7}, (None, None)),
+        ("rank0.json", {}, (None, None)),
+    ],
+    ids=["handler", "metadata first", "no such thread", "a name of the user's", "metadata", "no text", "nothing"],
+)
+def test_the_host_is_named_by_metadata_or_by_the_handlers_file_name(tmp_path, name, more, host_and_process):
+    meta = only(write(tmp_path / name, document(EVENTS, **more))).meta
+    assert (meta.host, meta.process) == host_and_process

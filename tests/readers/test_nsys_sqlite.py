@@ -66,8 +66,10 @@ def test_meta_of_a_whole_export(read):
     assert (meta.capture_start_ns, meta.capture_end_ns) == (EPOCH_NS, EPOCH_NS + 1000)
 
 
-@pytest.mark.parametrize("table", [name for name in export() if name != "CUPTI_ACTIVITY_KIND_KERNEL"])
-def test_any_table_but_the_kernels_may_be_absent(read, table):
+@pytest.mark.parametrize(
+    "table", [name for name in export() if name not in ("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds")]
+)
+def test_any_table_but_the_kernels_and_their_names_may_be_absent(read, table):
     (trace,) = read(without(export(), table))
     assert (trace.gpu_ops["activity"] == "kernel").sum() == 2
     for name, schema in TABLES.items():
@@ -88,6 +90,26 @@ def test_what_is_absent_is_said(read, table, sentence):
     assert any(sentence in note for note in trace.meta.notes)
     (whole,) = read(export())
     assert not any(sentence in note for note in whole.meta.notes)
+
+
+def test_kernels_without_any_name_are_refused(read):
+    """Else all communication would be compute."""
+    with pytest.raises(NotATraceError, match="no table StringIds, so that no kernel has a name"):
+        read(without(export(), "StringIds"))
+
+
+def test_operations_of_no_process_are_said(read):
+    tables = export()
+    for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):
+        tables = without(tables, table, "globalPid")
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"][0]["deviceId"] = 1
+    traces = read(tables)
+    assert len(traces) == 2
+    for trace in traces:
+        assert any(note.startswith("The export does not say which process") for note in trace.meta.notes)
+        assert not any("drives" in note for note in trace.meta.notes)
+    (whole,) = read(export())
+    assert not any("which process" in note for note in whole.meta.notes)
 
 
 OPTIONAL = [

@@ -102,7 +102,7 @@ def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none()
 
 
 def test_series_are_told_apart_from_kinds():
-    style = assets.read("styles/report.css")
+    style = assets.style()
     assert all(colour not in style for colour in palette.SERIES)
     assert all(colour in style for colour in palette.KINDS.values())
 

@@ -112,7 +112,7 @@ CASES: tuple[Case, ...] = (
     _case("ep in dp, one rank, host", _W.ep_dp, Fault("host", 4 * MS, (6,)), "log_metrics"),
     _case("1f1b, one stage's host", _W.pipelined, Fault("gc", 20 * MS, (2,)), "gc.collect"),
     _case("interleaved, one rank's loader", _W.pipelined, Fault("data", 12 * MS, (1,)), LOADER, chunks=2),
-    _case("offload, one rank's host", _W.offload, Fault("host", 6 * MS, (1,)), "log_metrics"),
+    _case("offload, one rank's host", _W.offload, Fault("host", 6 * MS, (1,)), "log_metrics", optimizer_ns=3 * MS),
     _case("ddp, a node of 64", _W.ddp, Fault("compute", 2 * MS, _NODE), "mm", ranks=64, steps=4, layers=4),
     _case("hsdp, a node of 64", _W.hsdp, Fault("host", 4 * MS, _NODE), "log_metrics", shard=8, replicate=8, steps=4),
     _case("ddp, half of the ranks", _W.ddp, Fault("compute", 2 * MS, _HALF), "mm"),

@@ -138,7 +138,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank),
         "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank),
         "nvtx_projection": Analysis(nvtx_projection.across, nvtx_projection.per_rank),
-        "gpu_gaps": Analysis(gpu_gaps.across, gpu_gaps.per_rank),
+        "gpu_gaps": Analysis(gpu_gaps.across, gpu_gaps.per_rank, sees_all=_ON_THE_GPU),
         "gpu_utilization": Analysis(gpu_utilization.across, gpu_utilization.per_rank),
         "gpu_metrics": Analysis(gpu_metrics.across, gpu_metrics.per_rank),
         "categories": Analysis(categories.across, categories.per_rank),

@@ -83,13 +83,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = sys.argv[1:] if arguments is None else arguments
     sys.stdout = lenient(sys.stdout)
-    try:
-        if not _QUICK.intersection(given):
-            from traceanalyzer.scale import set_up_process
+    if not _QUICK.intersection(given):
+        from traceanalyzer.scale import set_up_process
 
-            set_up_process()
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        set_up_process()
     sys.exit(run(given))
 
 

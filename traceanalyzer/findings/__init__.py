@@ -10,6 +10,7 @@ from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
     communication,
+    contention,
     copies,
     efficiency,
     experts,
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     balance.uneven_compute,
     experts.uneven_experts,
     communication.little_overlap,
+    contention.contention,
     communication.low_bandwidth,
     communication.many_small_collectives,
     inference.launch_bound_iterations,

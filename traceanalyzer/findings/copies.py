@@ -13,6 +13,9 @@ from traceanalyzer.quantities import text
 PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0
 
+_WHOLE_STEP = 0.8
+"""Of a step's length: what takes this long is no block of it."""
+
 
 def pageable_copies(headline: Result, steps: Result, launches: Result, copies: Result, replay: Replay) -> list[Finding]:
     """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks."""
@@ -36,7 +39,11 @@ def serial_blocks(headline: Result, steps: Result, launches: Result, block_bound
     basis = Basis.of(headline, steps)
     table = block_bounds.to_frame()
     moved = table[["upload_ns", "download_ns"]].sum(axis=1)
-    serial = table[(table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
+    # What repeats once a step is the step.
+    length = table["rank"].map({int(rank): basis.mean_ns(rank) for rank in basis.window_ns.index})
+    is_step = table["pitch_ns"] >= _WHOLE_STEP * length
+    is_block = ~is_step.fillna(value=False).astype(bool) | (basis.steps is None)
+    serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
     windows = launches.table.set_index("rank")["window_ns"]
     return [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
 

@@ -76,7 +76,7 @@ def _title(
 ) -> str:
     gpu = f"rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
     gpu += "been launched yet"
-    most = f", most of that in {name}" if name else ""
+    most = f", most of that while its host is in {name}" if name else ""
     needs = basis.within(step_needs.to_frame())
     needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
     needed = needed.groupby("rank")["needed_host_ns"].median()
@@ -88,7 +88,9 @@ def _title(
     each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
     low, high = milliseconds(needed.min()), milliseconds(needed.max())
     span = low if low == high else f"{low.removesuffix(' ms')} to {high}"
-    return f"{each} hosts need {span} to launch a step: {gpu}{most}."
+    if name:
+        return f"{each} hosts need {span} for a step: {gpu}{most}."
+    return f"{each} hosts need {span} to launch a step: {gpu}."
 
 
 def _longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> str | None:

@@ -174,3 +174,17 @@ def test_the_host_was_blocked_by_its_copy_from_pageable_memory(returns_ns):
     trace = host_trace(ops, calls)
     replay = analyse([trace], ["replay"])["replay"]
     assert gain_of(replay, Change("copy", 0.0)).gain_ns == pytest.approx(1_900_000, abs=130_000)
+
+
+@pytest.mark.parametrize(
+    ("job", "gain_ms"),
+    [
+        (scenarios.ddp(3, steps=5, slow_compute_ns={1: 400_000}), 0.0),
+        (scenarios.ddp(3, steps=7, in_turn_ns=6 * MS), 6.0 - 2 * 6.0 / 6),  # two turns a rank in six complete steps
+    ],
+    ids=["the slowest is always the same", "in turn"],
+)
+def test_without_waits_a_job_is_as_fast_as_its_slowest_rank_alone(job, gain_ms):
+    _, results = analysed(quiet(job), "replay")
+    gain = gain_of(results["replay"], Change("waits"))
+    assert gain.gain_ns / MS == pytest.approx(gain_ms, abs=0.25)

@@ -12,6 +12,7 @@ from traceanalyzer.report.writers import terminal
 
 LATE = [("compute", 0, 20), ("comm", 90, 100)]
 WAITING = [("compute", 0, 20), ("comm", 20, 100)]
+COPYING = [("compute", 0, 20), ("copy", 20, 100)]
 BUSY = [("compute", 0, 95), ("comm", 95, 100)]
 
 
@@ -29,6 +30,7 @@ def verdict(*ranks, findings=()):
         ),
         ((BUSY, BUSY), "Nothing stands out"),
         ((WAITING,), "For 80 % of the time it is in communication that no compute hides."),
+        ((COPYING,), "For 80 % of the time it is in copies that neither compute nor communication hides."),
         ((LATE, LATE), "On average 70 % of the time is spent idle."),
         (([],), "nothing to split"),
     ],

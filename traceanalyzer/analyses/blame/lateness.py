@@ -82,6 +82,8 @@ def cells(late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
     ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion.
     """
+    if late.empty:
+        return pd.DataFrame(columns=list(CELLS))
     length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
     least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, _SIGMAS * _jitter(late)))
     chosen = late[(late["excess_ns"] >= least) & (_waited(late) >= least / 2)]

@@ -100,8 +100,10 @@ class Engine:
         """Length of every step of the job (rows) after each set of changes (columns)."""
         found = []
         for begin in range(0, len(scenarios), AT_ONCE):
-            weights = [self._weights(changes) for changes in scenarios[begin : begin + AT_ONCE]]
-            found.append(self.windows.of_job(self.job.order.latest(np.stack(weights, axis=1))))
+            some = scenarios[begin : begin + AT_ONCE]
+            times = self.job.order.latest(np.stack([self._weights(changes) for changes in some], axis=1))
+            waits = np.array([keeps_waits(changes) for changes in some])
+            found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
 
     def _weights(self, changes: Sequence[Change]) -> np.ndarray:

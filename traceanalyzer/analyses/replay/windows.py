@@ -43,8 +43,8 @@ class Windows:
     def of_job(self, times: np.ndarray) -> np.ndarray:
         """Length of each step of the job, from when its last rank began it to when the last began the next.
 
-        So a rank that was early to begin with lengthens nothing, and ranks that wait for nobody make a job as fast as
-        its slowest. A capture without steps is as long as from the first begin to the last end. One row for each step.
+        So a rank that was early to begin with lengthens nothing. A capture without steps is as long as from the first
+        begin to the last end. One row for each step.
         """
         begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
         step, number = pd.factorize(self.table["step"], use_na_sentinel=False)
@@ -57,6 +57,17 @@ class Windows:
             np.minimum.at(first, step, begins)
         length: np.ndarray = last - first
         return length
+
+    def of_slowest(self, times: np.ndarray) -> np.ndarray:
+        """The same of the rank that takes longest for all of them, by itself: of ranks that wait for nobody."""
+        lengths = self.lengths(times)
+        ranks, codes = np.unique(self.table["rank"].to_numpy(), return_inverse=True)
+        total = np.zeros((len(ranks), times.shape[1]), dtype=np.int64)
+        np.add.at(total, codes, lengths)
+        # Every rank has the same steps, in order.
+        slowest = total.argmax(axis=0)
+        columns = [lengths[codes == rank, column] for column, rank in enumerate(slowest.tolist())]
+        return np.stack(columns, axis=1)
 
 
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -17,6 +17,7 @@ from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace, p
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
+from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
 from traceanalyzer.schema import GPU_OPS, NONE, conform
@@ -80,6 +81,8 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     if ops.empty and not is_host_only:
         raise NotATraceError(f"{path}: {_why_empty(text, decoder, has_host=not builder.frame('host_ops').empty)}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
+    host, process = recorded_on(path, known.host, builder.frame("host_ops")["thread"].to_numpy())
+    meta = replace(meta, host=host, process=process)
     if is_host_only:
         meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE))
     yield from _one_per_device(meta, known, builder, _described(ops, rules))

@@ -41,6 +41,8 @@ class _Properties(msgspec.Struct, gc=False):
     cuda_driver_version: _Number | None = None
     cuda_runtime_version: _Number | None = None
     pytorch_version: str | None = None
+    hostname: str | None = None
+    host_name: str | None = None
 
 
 _JSON = json.JSONDecoder(strict=False)
@@ -61,6 +63,7 @@ class Properties:
     groups: tuple[ProcessGroup, ...] = ()
     device_names: Mapping[int, str] = field(default_factory=dict)
     trace_id: str | None = None
+    host: str | None = None
     base_ns: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -107,6 +110,7 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
             device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None
         },
         trace_id=raw.trace_id,
+        host=raw.hostname or raw.host_name,
         base_ns=raw.baseTimeNanoseconds,
         versions={name: version for name, version in versions.items() if version},
     )

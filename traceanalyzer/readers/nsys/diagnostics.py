@@ -62,6 +62,10 @@ _NO_API = (
     "The export has no CUDA API calls: launches, steps and causes of idle time are not available; "
     "capture with --trace=cuda,nvtx."
 )
+_NO_PROCESS = (
+    "The export does not say which process its GPU operations belong to (no globalPid): which call launched which is "
+    "not known, so that there are no steps, sizes or causes of idle time; export the report again with a newer nsys."
+)
 _NO_NVTX = (
     "The export has no NVTX ranges: steps, phases and NCCL's calls are not available; capture with --trace=cuda,nvtx."
 )
@@ -84,6 +88,7 @@ def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
     absent = {
         _NO_CLOCK: not session.has_clock,
         _NO_API: RUNTIME not in tables,
+        _NO_PROCESS: KERNEL in tables and "globalPid" not in source.columns(KERNEL),
         _NO_NVTX: NVTX not in tables,
         _NO_OPERATORS: NVTX in tables and nvtx.operators.empty,
         _NO_KERNELS: not {KERNEL, GRAPH} & tables,

@@ -18,6 +18,10 @@ PACK_BITS = (32, 16, 0)
 """Where a triple's three numbers stand in its packed int64: CUDA's limits are 2³¹−1, 65,535 and 65,535."""
 
 
+STRINGS = "StringIds"
+"""The table of all names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is read of a table.

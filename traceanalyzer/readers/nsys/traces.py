@@ -13,13 +13,13 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_export, notes_of_rank
-from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GpuOps, read_gpu_ops
+from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
-from traceanalyzer.readers.nsys.source import Source, int_values
+from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 from traceanalyzer.schema import NONE
 
@@ -78,6 +78,10 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     Raises:
         NotATraceError: the export has neither GPU operations nor ranges.
     """
+    if STRINGS not in source.tables and KERNEL in source.tables:
+        raise NotATraceError(  # those that communicate could not be told from those that compute
+            f"{path}: no table {STRINGS}, so that no kernel has a name; export the whole report again with nsys export"
+        )
     gpu_ops = read_gpu_ops(source, rules)
     session, nvtx = read_session(source), read_nvtx(source)
     places = sorted(Place(process, device) for process, device in gpu_ops.places) or _places_of_host(nvtx)
@@ -111,7 +115,7 @@ def _places_of_host(nvtx: Nvtx) -> list[Place]:
 
 
 def _no_gpu_ops(source: Source, path: Path) -> NotATraceError:
-    if not {"StringIds", NVTX, *GPU_TABLES} & source.tables:
+    if not {STRINGS, NVTX, *GPU_TABLES} & source.tables:
         return NotATraceError(f"{path}: not an export of Nsight Systems (no table of one)")
     return NotATraceError(
         f"{path}: no GPU operations; capture with --trace=cuda,nvtx and export again with nsys export"
@@ -164,7 +168,7 @@ def _meta(
     number = process_number(place.process)
     is_host_only = place.device == NONE
     shared = sum(one.place.process == place.process for one in all_ranks)
-    if shared > 1:
+    if shared > 1 and number:  # else the export does not say whose they are
         own_notes += (f"One process drives {shared} GPUs: its API calls and ranges are those of all of them.",)
     return RankMeta(
         rank=identity.rank,

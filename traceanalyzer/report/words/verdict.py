@@ -104,12 +104,16 @@ def _length(split: Split, shares: pd.DataFrame) -> str:
 
 
 def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
-    idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
+    idle, comm, copy = shares["idle_ns"], shares["exposed_comm_ns"], shares["exposed_copy_ns"]
     made = _one_waits_for_another(report, split, shares) if len(shares) > 1 else []
     if not made:
         made = [
             _shared(name, share)
-            for name, share in (("idle", idle), ("in communication that no compute hides", comm))
+            for name, share in (
+                ("idle", idle),
+                ("in communication that no compute hides", comm),
+                ("in copies that neither compute nor communication hides", copy),
+            )
             if share.mean() >= NOTABLE_PCT
         ]
     return (
@@ -117,8 +121,8 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
         or _unknown_kernels(report)
         or [
             (
-                f"Nothing stands out: no more than {digits((idle + comm).max())} % of any rank's time is idle or "
-                "exposed communication."
+                f"Nothing stands out: no more than {digits((idle + comm + copy).max())} % of any rank's time is "
+                "idle, exposed communication or exposed copies."
             ),
             *_of_the_peak(report),
         ]

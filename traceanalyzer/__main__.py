@@ -1,0 +1,18 @@
+"""The command: `analyze-traces` and `python -m traceanalyzer`. Imports nothing before Ctrl-C is answered."""
+
+import sys
+
+
+def main() -> None:
+    """Load the command line and run it; Ctrl-C ends it with a word, also while it loads."""
+    try:
+        from traceanalyzer.cli import main as command  # noqa: PLC0415 - not before Ctrl-C is answered
+
+        command()
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Overlap is not free: kernels beside communication take longer than the same kernels alone."""
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.change import ALONE, Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.finding import Finding
+
+LEAST_GAIN_PCT = 3.0
+"""Of a step."""
+
+
+def contention(headline: Result, steps: Result, replay: Replay) -> list[Finding]:
+    """Compute at the speed of the same kernels without communication beside them: a step shorter by over 3 %."""
+    if not len(headline):
+        return []
+    gain = gain_of(replay, Change("compute", ALONE))
+    if gain is None or not gain.before_ns:
+        return []
+    share = 100 * gain.gain_ns / gain.before_ns
+    if share < LEAST_GAIN_PCT or gain.gain_ns <= gain.error_ns:
+        return []
+    of = "the capture" if Basis.of(headline, steps).steps is None else "a mean step"
+    return [
+        Finding(
+            rule="contention",
+            severity=severity(share),
+            title=f"Compute is slower beside communication: with the same kernels as fast as alone, {of} would be "
+            f"{milliseconds(gain.gain_ns)} shorter ({share:.0f} %).",
+            recommendation="Give communication fewer multiprocessors of the GPU (NCCL_MAX_CTAS, collectives by copy "
+            "engines), or move it beside kernels that leave some free; compare a step with less overlap.",
+            caveat="The same kernel of the same grid, its median without communication beside it. Not both can be had: "
+            "communication that no compute hides costs time itself.",
+            gain_ns=gain.gain_ns,
+            gain_error_ns=gain.error_ns,
+            gain_is_bound=gain.is_bound,
+        )
+    ]
