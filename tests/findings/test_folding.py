@@ -57,5 +57,8 @@ def test_folded(findings, expected):
 def test_each_cause_is_said_once(traces, expected):
     found = find(run(sample(traces).ranks))
     assert [(item.rule, [inner.rule for inner in item.also]) for item in found] == expected
-    order = [(SEVERITIES.index(item.severity), item.gain_ns is None, -(item.gain_ns or 0)) for item in found]
+    order = [
+        (SEVERITIES.index(item.severity), item.is_of_ideal, item.gain_ns is None, -(item.gain_ns or 0))
+        for item in found
+    ]
     assert order == sorted(order)

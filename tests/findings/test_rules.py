@@ -17,20 +17,21 @@ def told(rule, traces):
     return rule(**run(traces, inspect.signature(rule).parameters))
 
 
-def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), blocking=None):
+def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), blocking=None, rank=0):
     """Steps of one 10 ms operation each, with a gap before it in which the host does something."""
     period = (10 + gap_ms) * MS
     calls, ops, marks = [], [], []
     for number in range(steps):
         start = number * period
         launch = start - MS // 10
-        calls.append(("cudaLaunchKernel" if name == "gemm" else "cudaMemcpyAsync", launch, launch + 1_000))
+        returns = launch + 1_000 if memory == "pinned" else start + 10 * MS
+        calls.append(("cudaLaunchKernel" if name == "gemm" else "cudaMemcpyAsync", launch, returns))
         ops.append((name, start, start + 10 * MS, len(calls), 7, memory))
         marks.append((f"ProfilerStep#{number}", start - gap_ms * MS, start + 10 * MS))
         if blocking:
             calls.append((blocking, start + MS, start + (10 + gap_ms // 2) * MS))
     more = [(label, mark[1] + MS, mark[2] - 10 * MS - MS) for label in ranges for mark in marks]
-    return host_trace(ops, calls, host_ops=host, ranges=[*marks, *more])
+    return host_trace(ops, calls, host_ops=host, ranges=[*marks, *more], rank=rank)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,25 @@ def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
     assert finding.recommendation
     assert finding.caveat
     assert told(rule, [quiet]) == []
+
+
+def test_pageable_copies_of_all_ranks_are_one_finding():
+    copying = {"name": "HtoD", "memory": "pageable"}
+    (both,) = told(copies.pageable_copies, [train(0, **copying), train(0, **copying, rank=1)])
+    assert both.title.startswith("Both ranks copy from or to pageable memory: rank 0")
+    assert both.title.endswith(" Pinned and behind compute, a mean step is at most 10 ms shorter.")
+    (one,) = told(copies.pageable_copies, [train(0, rank=1), train(0, **copying)])
+    assert one.title.startswith("Rank 0 copies from or to pageable memory:")
+
+
+def test_data_that_all_ranks_wait_for_comes_before_what_their_hosts_need():
+    waiting = {"ranges": ["## data ##"]}
+    first = find(run([train(30, **waiting), train(30, **waiting, rank=1)]))[0]
+    assert first.rule == "data_loader"
+    assert first.title.startswith("Both GPUs wait for data, rank 0's 28 ms, 70.0 % of a step.")
+    assert first.title.endswith(" With data ready a mean step is 28 ms shorter.")
+    (alone,) = told(idle.data_loader, [train(10), train(10, **waiting, rank=1)])
+    assert alone.title.startswith("Rank 1's GPU waits 8 ms for data")
 
 
 def test_ddp_is_host_bound_and_launch_bound_on_rank_0():

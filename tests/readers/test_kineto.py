@@ -396,17 +396,25 @@ def test_stream_waits_are_kept_with_the_call_that_recorded_their_event(tmp_path)
     assert waits["record"].tolist() == [0, -1]
 
 
+_HOSTS = [
+    ("node-7_1.1712345678901234567.pt.trace.json.gz", {}, ("node-7", 1)),
+    ("a_b_1.1712345678901.pt.trace.json", {"hostname": "named"}, ("named", 1)),
+    ("node-7_2.1712345678901234567.pt.trace.json.gz", {}, (None, None)),
+    ("worker_0.1712345678901.pt.trace.json", {}, (None, None)),
+    ("rank0.json", {"hostname": "named"}, ("named", None)),
+    ("rank0.json", {"hostname": 7}, (None, None)),
+    ("rank0.json", {}, (None, None)),
+]
+
+
+def test_a_trace_without_operators_has_no_host(tmp_path):
+    meta = only(write(tmp_path / "node-7_1.1712345678901234567.pt.trace.json.gz", document([kernel(1, 2)]))).meta
+    assert (meta.host, meta.process) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("name", "more", "host_and_process"),
-    [
-        ("node-7_1.1712345678901234567.pt.trace.json.gz", {}, ("node-7", 1)),
-        ("a_b_1.1712345678901.pt.trace.json", {"hostname": "named"}, ("named", 1)),
-        ("node-7_2.1712345678901234567.pt.trace.json.gz", {}, (None, None)),
-        ("worker_0.1712345678901.pt.trace.json", {}, (None, None)),
-        ("rank0.json", {"hostname": "named"}, ("named", None)),
-        ("rank0.json", {"hostname": 7}, (None, None)),
-        ("rank0.json", {}, (None, None)),
-    ],
+    _HOSTS,
     ids=["handler", "metadata first", "no such thread", "a name of the user's", "metadata", "no text", "nothing"],
 )
 def test_the_host_is_named_by_metadata_or_by_the_handlers_file_name(tmp_path, name, more, host_and_process):

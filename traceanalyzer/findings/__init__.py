@@ -48,13 +48,13 @@ RULES: tuple[Rule, ...] = (
     contention.contention,
     communication.low_bandwidth,
     communication.many_small_collectives,
+    inference.launch_bound_iterations,
     hosts.host_bound,
     slow_hosts.slow_hosts,
     host_work.cpu_work,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,
-    inference.launch_bound_iterations,
     copies.pageable_copies,
     copies.serial_blocks,
     efficiency.tensor_cores_unused,
@@ -67,6 +67,8 @@ RULES: tuple[Rule, ...] = (
 
 def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
     """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
+
+    Distances from an ideal come after causes of the same severity that can be mended.
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     """
@@ -86,11 +88,12 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
 _NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
-def _impact(finding: Finding) -> tuple[bool, int, bool, int]:
-    """What the capture cannot tell before advice; then the severest, of those what gains most, unknown gains last."""
+def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
+    """What the capture cannot tell before advice; then the severest, what can be mended, what gains most."""
     return (
         not finding.is_about_capture,
         SEVERITIES.index(finding.severity),
+        finding.is_of_ideal,
         finding.gain_ns is None,
         -(finding.gain_ns or 0),
     )

@@ -3,8 +3,12 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.columns import Unit
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.quantities import text
 
 PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0
@@ -13,8 +17,8 @@ _WHOLE_STEP = 0.8
 """Of a step's length: what takes this long is no block of it."""
 
 
-def pageable_copies(headline: Result, steps: Result, launches: Result, copies: Result) -> list[Finding]:
-    """Copies from or to pageable memory with exposed time over 0.5 % of the window, by rank."""
+def pageable_copies(headline: Result, steps: Result, launches: Result, copies: Result, replay: Replay) -> list[Finding]:
+    """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks."""
     if not len(copies) or not len(headline):
         return []
     basis = Basis.of(headline, steps)
@@ -23,10 +27,9 @@ def pageable_copies(headline: Result, steps: Result, launches: Result, copies: R
     table = table[(table["source_memory"] == "pageable") | (table["target_memory"] == "pageable")]
     by_rank = table.groupby("rank")[["copies", "size_bytes", "total_ns", "exposed_ns"]].sum(min_count=1)
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
-    return [
-        _pageable(int(rank), row, basis, int(windows[rank]))
-        for rank, row in by_rank[by_rank["share_pct"] >= PAGEABLE_PCT].iterrows()
-    ]
+    by_rank["window_ns"] = windows.reindex(by_rank.index)
+    held = by_rank[by_rank["share_pct"] >= PAGEABLE_PCT].sort_values("share_pct", ascending=False, kind="stable")
+    return [_pageable(held, basis, len(headline), replay)] if len(held) else []
 
 
 def serial_blocks(headline: Result, steps: Result, launches: Result, block_bounds: Result) -> list[Finding]:
@@ -45,20 +48,49 @@ def serial_blocks(headline: Result, steps: Result, launches: Result, block_bound
     return [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
 
 
-def _pageable(rank: int, row: pd.Series, basis: Basis, window_ns: int) -> Finding:
-    rate = "" if pd.isna(row["size_bytes"]) else f" at {row['size_bytes'] / row['total_ns']:.1f} GB/s"
-    exposed_ns = int(row["exposed_ns"])
+def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> Finding:
+    """What the rank that loses most by it copies in a step, and on how many it is so."""
+    rank, row = int(held.index[0]), held.iloc[0]
+    exposed_ns, size = (
+        None if pd.isna(row[name]) else basis.scaled(int(row[name]), int(row["window_ns"]), rank)
+        for name in ("exposed_ns", "size_bytes")
+    )
+    rate = "" if size is None else f" at {row['size_bytes'] / row['total_ns']:.1f} GB/s"
+    what = (
+        ""
+        if size is None
+        else f" {text(size, Unit.BYTES).replace(chr(0x202F), ' ')}{'' if basis.steps is None else ' a step'}"
+    )
+    gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
+    gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
     return Finding(
         rule="pageable_copies",
         severity=severity(row["share_pct"]),
-        title=f"Rank {rank} copies {int(row['copies'])} times from or to pageable memory{rate}: "
-        f"{milliseconds(exposed_ns)} of it hidden by nothing, {row['share_pct']:.1f} % of the window.",
-        evidence=({"rank": rank, "copies": int(row["copies"]), "exposed_ns": exposed_ns},),
+        title=f"{_who(held, ranks)}{what}{rate}, {milliseconds(exposed_ns or 0)} of it beside no other work, "
+        f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, basis)}",
+        evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
         recommendation="Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with "
         "non_blocking=True: the copy then runs at the link's speed and beside compute.",
-        caveat="Pinning costs time and memory itself: pin once and reuse buffers.",
-        gain_ns=basis.scaled(exposed_ns, window_ns, rank),
+        caveat="The gain supposes that compute hides all copies. Pinning costs time and memory itself: pin once and "
+        "reuse buffers.",
+        gain_ns=gain_ns,
+        gain_error_ns=None if gain is None else gain.error_ns,
+        table="copies",
     )
+
+
+def _who(held: pd.DataFrame, ranks: int) -> str:
+    first = held.index[0]
+    if len(held) == 1:
+        return f"Rank {first} copies from or to pageable memory:"
+    each = ("Both" if ranks == 2 else f"All {ranks}") if len(held) == ranks else f"{len(held)} of {ranks}"
+    return f"{each} ranks copy from or to pageable memory: rank {first}"
+
+
+def _hidden(gain_ns: int, basis: Basis) -> str:
+    """What it gains when compute hides the copies."""
+    of = "the capture" if basis.steps is None else "a mean step"
+    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter." if gain_ns else ""
 
 
 def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:

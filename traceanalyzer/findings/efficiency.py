@@ -124,13 +124,14 @@ def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
     return [
         Finding(
             rule="low_mfu",
-            severity="medium",
+            severity="low",
             title=f"{_whose(means.index, headline)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
             f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
             evidence=plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
             recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
             "fused attention and less recomputation raise it.",
             caveat="Step times are those under the profiler unless the run recorded its own.",
+            is_of_ideal=True,
         )
     ]
 

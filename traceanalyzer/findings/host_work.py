@@ -3,12 +3,15 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import MAIN
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import HOSTS
+from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import HOST
 
 CPU_WORK_PCT = 10.0
 """Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""
@@ -22,7 +25,7 @@ _OTHER = "Move it to another thread, or launch the next GPU work before it."
 
 
 def cpu_work(
-    headline: Result, steps: Result, host_work: Result, *, cpu_work_pct: float = CPU_WORK_PCT
+    headline: Result, steps: Result, host_work: Result, episodes: Episodes, *, cpu_work_pct: float = CPU_WORK_PCT
 ) -> list[Finding]:
     """The main thread is in one range or operator that starts no GPU work while the GPU idles: over 10 % of a step.
 
@@ -37,10 +40,10 @@ def cpu_work(
     window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
     table = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
     held = table[(table["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
-    return [_finding(own, basis) for _, own in held.groupby("name", sort=False)]
+    return [_finding(own, basis, episodes) for _, own in held.groupby("name", sort=False)]
 
 
-def _finding(own: pd.DataFrame, basis: Basis) -> Finding:
+def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes) -> Finding:
     """One name, on the rank where it costs most; on how many others it does too is said."""
     row = own.iloc[0]
     name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
@@ -57,5 +60,5 @@ def _finding(own: pd.DataFrame, basis: Basis) -> Finding:
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(idle_ns),
         table="host_work",
-        part_of=HOSTS,
+        part_of=late_by(episodes, rank, HOST.key) or HOSTS,
     )

@@ -62,10 +62,11 @@ def host_bound(
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
+            is_of_ideal=True,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=late_by(episodes, rank, "host"),
+            part_of=late_by(episodes, rank, "host") or HOSTS,
         )
     ]
 

@@ -4,17 +4,23 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import HOST_PCT, HOSTS
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, longest, worst_rank
 from traceanalyzer.names import short_name
-from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH
+from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
 DATA_PCT = 2.0
 SHORT_KERNELS_PCT = 50.0
+
+_ALIKE = 0.5
+"""Of the longest wait for data: a rank that waits this part of it waits like that one."""
 
 _LAUNCH_FIGURES = (
     "kernels",
@@ -55,7 +61,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
     ]
 
 
-def synchronising_calls(headline: Result, steps: Result, sync_calls: Result) -> list[Finding]:
+def synchronising_calls(headline: Result, steps: Result, sync_calls: Result, episodes: Episodes) -> list[Finding]:
     """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
 
     Only time inside the calls counts: what the host does afterwards is named by what it is.
@@ -67,10 +73,12 @@ def synchronising_calls(headline: Result, steps: Result, sync_calls: Result) -> 
     table = basis.within(sync_calls.to_frame()).groupby(places, dropna=False)[_SYNC_FIGURES].sum().reset_index()
     table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
     worst = table[table["share_pct"] >= SYNC_PCT].sort_values("share_pct", ascending=False).drop_duplicates("rank")
-    return [_synchronising_call(row, basis) for _, row in worst.iterrows()]
+    return [_synchronising_call(row, basis, episodes) for _, row in worst.iterrows()]
 
 
-def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result, episodes: Episodes) -> list[Finding]:
+def data_loader(
+    headline: Result, steps: Result, idle: Result, gaps: Result, episodes: Episodes, replay: Replay
+) -> list[Finding]:
     """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
     worst = worst_rank(headline, steps, idle, DATA.column, DATA_PCT)
     if worst is None:
@@ -78,16 +86,21 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result, epi
     rank, cost_ns, share, basis = worst
     own = basis.within(gaps.to_frame())
     own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
+    waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
+    gain = gain_of(replay, Change("data", 0.0))
     return [
         Finding(
             rule="data_loader",
             severity=severity(share),
-            title=f"Rank {rank}'s GPU waits {milliseconds(cost_ns)} for data, {share:.1f} % {basis.of_a_step}.",
+            title=f"{_who_waits(rank, waits, milliseconds(cost_ns))}, {share:.1f} % "
+            f"{basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
             caveat="Only ranges that name data loading count; work outside them is counted as the host's.",
-            gain_ns=round(cost_ns),
+            gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
+            gain_error_ns=None if gain is None else gain.error_ns,
+            gain_is_bound=gain is None or gain.is_bound,
             interval_ns=longest(own),
             table="gaps",
             part_of=late_by(episodes, rank, DATA.key),
@@ -95,7 +108,22 @@ def data_loader(headline: Result, steps: Result, idle: Result, gaps: Result, epi
     ]
 
 
-def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
+def _who_waits(rank: int, waits: pd.Series, longest_wait: str) -> str:
+    """All GPUs where each waits at least half as long as the one that waits longest."""
+    if len(waits) < 2 or not waits.min() >= _ALIKE * waits.max():
+        return f"Rank {rank}'s GPU waits {longest_wait} for data"
+    each = "Both" if len(waits) == 2 else f"All {len(waits)}"
+    return f"{each} GPUs wait for data, rank {rank}'s {longest_wait}"
+
+
+def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
+    if gain is None or not gain.gain_ns:
+        return ""
+    of = "the capture" if basis.steps is None else "a mean step"
+    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{milliseconds(gain.gain_ns)} shorter."
+
+
+def _synchronising_call(row: pd.Series, basis: Basis, episodes: Episodes) -> Finding:
     rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
     place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
     return Finding(
@@ -110,7 +138,7 @@ def _synchronising_call(row: pd.Series, basis: Basis) -> Finding:
         "whatever the host does next.",
         gain_ns=round(cost_ns),
         table="sync_calls",
-        part_of=f"sync of rank {rank}",
+        part_of=late_by(episodes, rank, SYNC.key),
     )
 
 

@@ -3,8 +3,9 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.findings.basis import about, milliseconds, plain, severity
+from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts import HOSTS
 
 LAUNCH_BOUND_PCT = 30.0
 """An iteration whose GPU idles for more than this waits for its launches."""
@@ -47,5 +48,5 @@ def _finding(row: pd.Series) -> Finding:
         caveat="Profiling slows the host, most of all with stacks and shapes; time between iterations counts too.",
         gain_ns=round(idle_ns),
         table="iterations",
-        part_of=about("host", rank),
+        about=HOSTS,
     )

@@ -71,6 +71,7 @@ def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> 
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
         f"transfers.{_of_gain(row)}",
         gain_ns=_beyond_expected(stages, measured, expected),
+        is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
         part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else None),
@@ -141,7 +142,7 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Fin
     even = [
         (rank, mean_ns * (_steps(stages) or 1) / ns) for rank, ns in zip(stages["rank"], compute, strict=True) if ns
     ]
-    gain = gain_of(replay, *(Change("compute", float(factor), frozenset({int(rank)})) for rank, factor in even))
+    gain = gain_of(replay, *(Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even))
     gain_ns = round(longest_ns - mean_ns) if gain is None else gain.gain_ns
     return Finding(
         rule="pipeline_imbalance",
@@ -151,7 +152,8 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Fin
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
         recommendation=f"Move layers from {_its_stages(row)} to {_others(row)}; the first and last stages also carry "
         "embedding, head and loss.",
-        caveat=f"Coefficient of variation of compute {row['compute_cv']:.3f} (population, ddof = 0); a stage "
+        caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
+        f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
         gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,

@@ -46,7 +46,9 @@ class StepNeeds(Result):
         ),
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
-        "needed_host_ns": Column.time("Time of the step's range on the host less that in calls that block it."),
+        "needed_host_ns": Column.time(
+            "Time of the step's range on the host less that in calls that block it or find the queue full."
+        ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "peers": Column.text("Ranks that do the same work: all, or of a pipeline the same stage of each."),
     }

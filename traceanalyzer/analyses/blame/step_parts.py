@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.model import RankTrace
@@ -115,13 +116,16 @@ def _first_begin(trace: RankTrace, row: int) -> int:
 
 
 def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
-    """Length of each step's range on the host without the time in calls that block it; absent without steps."""
+    """Length of each step's range on the host without calls that block it or find the queue full; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
     steps = trace.steps.iloc[windows["row"]]
     starts, ends = (steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
     rows, since = idle_causes.blocking(trace)
-    blocked = Intervals.of(since, trace.api_calls["end_ns"].to_numpy()[rows])
+    queued = trace.api_calls[into_full_queue(trace)]
+    begins = np.concatenate([since, queued["start_ns"].to_numpy()])
+    until = np.concatenate([trace.api_calls["end_ns"].to_numpy()[rows], queued["end_ns"].to_numpy()])
+    blocked = Intervals.of(begins, until)
     return pd.array(ends - starts - blocked.covered_ns(starts, ends), dtype="Int64")
 
 
@@ -132,7 +136,7 @@ def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
     steps = trace.steps.iloc[windows["row"]]
     calls = trace.api_calls
     blocked, _ = idle_causes.blocking(trace)
-    free = np.setdiff1d(np.arange(len(calls)), blocked)
+    free = np.setdiff1d(np.flatnonzero(~into_full_queue(trace)), blocked)
     starts = calls["start_ns"].to_numpy()[free]
     at = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), starts)
     longest = pd.Series(calls["end_ns"].to_numpy()[free] - starts).groupby(at).max()

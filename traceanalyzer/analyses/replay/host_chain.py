@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import host_names, idle_causes
+from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -21,12 +22,6 @@ CALL_NS = 10_000
 
 LATE_NS = 20_000
 """A blocking call returns within this of what it waits for; the rest is not explained."""
-
-FULL_QUEUE = 900
-"""Launches ahead of the GPU from which on a launch may block: the queue holds 1,024."""
-
-SLOW_LAUNCH_NS = 30_000
-"""A launch into a full queue blocks for longer than this; others are work."""
 
 _EVERY, _EVENT, _STREAM, _OWN, _QUEUE = range(5)
 """What a blocking call waits for: all streams, an event, one stream, its own copy, room in the queue."""
@@ -107,7 +102,7 @@ def _one_chain(
     calls = trace.api_calls
     mine = np.isin(calls["thread"].to_numpy(), threads)
     starts, ends = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
-    cuts, what = _blocking(trace, ops, mine)
+    cuts, what = _blocking(trace, mine)
     begin = _begin(trace, threads)
     begins = np.append(begin, ends[cuts])
     is_launch = np.zeros(len(calls) + 1, dtype=bool)
@@ -164,7 +159,7 @@ def _steps(trace: RankTrace, times: np.ndarray) -> np.ndarray:
     return steps
 
 
-def _blocking(trace: RankTrace, ops: pd.DataFrame, mine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _blocking(trace: RankTrace, mine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the chain's calls that block it, in order and not inside each other, and what each one waits for."""
     calls = trace.api_calls
     starts, ends = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
@@ -174,25 +169,11 @@ def _blocking(trace: RankTrace, ops: pd.DataFrame, mine: np.ndarray) -> tuple[np
     for pattern, code in (("Stream", _STREAM), ("Event", _EVENT), ("Device|Ctx|Thread", _EVERY)):
         named = calls["name"].str.contains(f"(?:{pattern})Synchronize").to_numpy(dtype=bool)
         what[named] = code
-    what[_into_full_queue(trace, ops) & (what == NONE)] = _QUEUE
+    what[into_full_queue(trace) & (what == NONE)] = _QUEUE
     rows = np.flatnonzero((what != NONE) & mine)
     reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])[: len(rows)]
     rows = rows[starts[rows] >= reach]
     return rows, what[rows]
-
-
-def _into_full_queue(trace: RankTrace, ops: pd.DataFrame) -> np.ndarray:
-    """Launches that take long while about as many operations wait as the queue holds."""
-    calls = trace.api_calls
-    starts = calls["start_ns"].to_numpy()
-    is_slow = calls["end_ns"].to_numpy() - starts > SLOW_LAUNCH_NS
-    if not is_slow.any() or len(ops) < FULL_QUEUE:
-        return np.zeros(len(calls), dtype=bool)
-    launch = ops["api_call"].to_numpy()
-    launched = np.searchsorted(np.sort(starts[launch[launch != NONE]]), starts)
-    begun = np.searchsorted(np.sort(ops["start_ns"].to_numpy()[launch != NONE]), starts)
-    is_full: np.ndarray = is_slow & (launched - begun >= FULL_QUEUE)
-    return is_full
 
 
 def _blocks(trace: RankTrace, ops: pd.DataFrame, cuts: np.ndarray, what: np.ndarray) -> pd.DataFrame:

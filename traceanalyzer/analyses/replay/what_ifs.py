@@ -61,6 +61,7 @@ STANDARD: Mapping[Change, str] = MappingProxyType(
         Change("waits"): "no waits for other ranks",
         Change("comm"): "transfers take no time",
         Change("comm", HIDDEN): "transfers hidden behind compute",
+        Change("copy"): "copies take no time",
         Change("host"): "hosts take no time",
         Change("host", FASTEST): "hosts as fast as the fastest",
         Change("sync"): "no blocking of hosts by the GPU",

@@ -81,7 +81,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     if ops.empty and not is_host_only:
         raise NotATraceError(f"{path}: {_why_empty(text, decoder, has_host=not builder.frame('host_ops').empty)}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
-    host, process = recorded_on(path, known.host, builder.frame("host_ops")["thread"].to_numpy())
+    host, process = recorded_on(path, known.host, builder.frame("host_ops"))
     meta = replace(meta, host=host, process=process)
     if is_host_only:
         meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE))

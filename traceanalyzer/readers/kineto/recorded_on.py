@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from traceanalyzer.model import printable
 
@@ -11,13 +11,13 @@ from traceanalyzer.model import printable
 _OF_HANDLER = re.compile(r"(?P<host>.+)_(?P<process>\d+)\.\d{10,}\.pt\.trace\.json(?:\.gz)?")
 
 
-def recorded_on(path: Path, named: str | None, threads: np.ndarray) -> tuple[str | None, int | None]:
+def recorded_on(path: Path, named: str | None, operators: pd.DataFrame) -> tuple[str | None, int | None]:
     """Host and process.
 
-    A file's name is believed only when one of the `threads` that recorded operators bears its process's number, as
+    A file's name is believed only when one of the threads that recorded `operators` bears its process's number, as
     Linux numbers a process's main thread: other names end in a number too.
     """
     match = _OF_HANDLER.fullmatch(path.name)
-    if match is None or not (threads == int(match["process"])).any():
+    if match is None or operators.empty or not (operators["thread"] == int(match["process"])).any():
         return (printable(named) if named else None), None
     return printable(named or match["host"]), int(match["process"])

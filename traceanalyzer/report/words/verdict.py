@@ -59,8 +59,10 @@ def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
 
 
 def _said(findings: Sequence[Finding]) -> list[str]:
-    """What the first findings say, each with the first two that it has taken in."""
-    grave = [finding for finding in findings if finding.severity in ("high", "medium")][:MOST_FINDINGS]
+    """What the first findings say that are grave or have a grave sign, each with the first two that it has taken in."""
+    grave = [one for one in findings if any(it.severity in ("high", "medium") for it in (one, *one.also))][
+        :MOST_FINDINGS
+    ]
     return [item.title for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
 
 

@@ -1,0 +1,33 @@
+"""A host that runs ahead waits for room in the queue: that is none of its own time."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.host.full_queue import FULL_QUEUE, into_full_queue
+
+AHEAD = FULL_QUEUE + 100
+
+
+def ahead_of_its_gpu(slow_ns):
+    """Launches of 1 µs, operations of 1 ms: the last launch takes `slow_ns`."""
+    calls = [("cudaLaunchKernel", 2_000 * number, 2_000 * number + 1_000) for number in range(AHEAD)]
+    last = calls[-1][1] + 10_000
+    calls.append(("cudaLaunchKernel", last, last + slow_ns))
+    ops = [("gemm", 1_000_000 * (number + 1), 1_000_000 * (number + 2), number + 1) for number in range(AHEAD + 1)]
+    return host_trace(ops, calls, ranges=[("ProfilerStep#0", 0, last + slow_ns)])
+
+
+@pytest.mark.parametrize(("slow_ns", "is_full"), [(5_000_000, True), (20_000, False)])
+def test_a_slow_launch_into_a_full_queue(slow_ns, is_full):
+    assert into_full_queue(ahead_of_its_gpu(slow_ns))[-1] == is_full
+
+
+def test_the_host_needs_nothing_of_that_time():
+    table = run([ahead_of_its_gpu(5_000_000)], ["step_needs"])["step_needs"].to_frame()
+    assert table["needed_host_ns"].tolist() == [2_000 * (AHEAD - 1) + 10_000]
+
+
+def test_a_slow_launch_into_an_empty_queue_is_work():
+    trace = host_trace([("gemm", 6_000_000, 7_000_000, 1)], [("cudaLaunchKernel", 0, 5_000_000)])
+    assert not into_full_queue(trace).any()

@@ -1,0 +1,29 @@
+"""Launches that wait because the GPU has as many operations before it as its queue holds."""
+
+import numpy as np
+
+from traceanalyzer.model import RankTrace
+from traceanalyzer.schema import NONE
+
+FULL_QUEUE = 900
+"""Launches ahead of the GPU from which on a launch may block: the queue holds 1,024."""
+
+SLOW_LAUNCH_NS = 30_000
+"""A launch into a full queue blocks for longer than this; others are work."""
+
+
+def into_full_queue(trace: RankTrace) -> np.ndarray:
+    """Mask of the rank's API calls that take long while about as many operations wait as the queue holds.
+
+    The host needs nothing of that time: it is ahead of its GPU.
+    """
+    calls, launch = trace.api_calls, trace.gpu_ops["launch"].to_numpy()
+    starts = calls["start_ns"].to_numpy()
+    is_slow = calls["end_ns"].to_numpy() - starts > SLOW_LAUNCH_NS
+    if not is_slow.any() or len(launch) < FULL_QUEUE:
+        return np.zeros(len(calls), dtype=bool)
+    held = launch != NONE
+    launched = np.searchsorted(np.sort(starts[launch[held]]), starts)
+    begun = np.searchsorted(np.sort(trace.gpu_ops["start_ns"].to_numpy()[held]), starts)
+    is_full: np.ndarray = is_slow & (launched - begun >= FULL_QUEUE)
+    return is_full
