@@ -18,6 +18,7 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     level = (wanted[table["key"]] - below) / longer
     # From the first length that is above its level on, all are cut to that level.
     first = level.where(level <= table["ns"]).groupby(table["key"]).transform("first")
+    shorter = table["ns"].where(first.isna(), np.minimum(table["ns"], first.clip(lower=0)))
     cut = ns.copy()
-    cut[order] = np.round(table["ns"].where(first.isna(), np.minimum(table["ns"], first.clip(lower=0)))).astype(np.int64)
+    cut[order] = np.round(shorter).astype(np.int64)
     return cut
