@@ -70,7 +70,7 @@ class Peers:
         own = self.job.nodes[rank].piece.host["ns"].to_numpy()
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
-            return own
+            return np.asarray(own)
         key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
         wanted = put_together(self._host_table[:, columns], axis=1)
         scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
@@ -79,7 +79,8 @@ class Peers:
         typical = put_together(self._middle_table[:, columns], axis=1)
         is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
         is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
-        return np.where(is_extra, capped(own, key, wanted), scaled)
+        lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
+        return lengths
 
     def _compared(self, rank: int, changed: frozenset[int] | None) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
         """Columns of the ranks to compare with, and how they are put together."""
