@@ -51,6 +51,18 @@ def test_a_repeated_range_needs_four_fifths_of_the_launched_gpu_time():
     assert len(steps(repeated("loop"), launched=(10, 20, 110, 120, 210, *outside))) == 3
 
 
+def test_waiting_in_communication_makes_no_phase_a_step():
+    # The collective launched in `backward` runs for long, as it waits for another rank.
+    calls = [("cudaLaunchKernel", time, time + 1) for start, _ in THREE for time in (start - 5, start + 10, start + 20)]
+    lengths = [5, 5, 60] * 3
+    names = ["forward_gemm", "backward_gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"] * 3
+    ops = [
+        (name, time + 2, time + 2 + length, number)
+        for number, (name, (_, time, _), length) in enumerate(zip(names, calls, lengths, strict=True), 1)
+    ]
+    assert host_trace(ops, calls, ranges=repeated("backward")).steps.empty
+
+
 def test_parts_of_an_iteration_make_one():
     parts = [("gpu_model_runner: preprocess", 0, 10), ("gpu_model_runner: forward", 10, 60),
              ("gpu_model_runner: sample", 70, 90), ("gpu_model_runner: preprocess", 100, 110),

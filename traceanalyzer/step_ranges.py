@@ -31,7 +31,7 @@ _PARTS_OF_ITERATION = re.compile(r"^gpu_model_runner: (\w+)")
 LEAST_TIMES = 3
 
 LEAST_SHARE = 0.8
-"""Of the GPU time with a known launch, what a repeated range must have launched to be taken for the step."""
+"""Of the GPU time with a known launch, communication left out, what a repeated range launches that is a step."""
 
 # Compiled graphs and small batches repeat within a step.
 _PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
@@ -42,7 +42,7 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
 
     With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`;
     iterations of vLLM and SGLang; a compiled module of XLA, else an outermost range of one name, that occurs at least
-    three times on one thread and in which at least 80 % of the GPU time was launched.
+    three times on one thread and in which at least 80 % of the GPU time but for communication was launched.
 
     Raises:
         UsageError: the pattern names no range.
@@ -120,8 +120,13 @@ def _most_launching(trace: RankTrace, outer: pd.DataFrame) -> pd.DataFrame:
 
 
 def _launched_ns(trace: RankTrace, ranges: pd.DataFrame) -> tuple[np.ndarray, int]:
-    """GPU time launched in each range, on whatever thread; and all GPU time with a known launch."""
-    ops = trace.gpu_ops[trace.gpu_ops["launch"] != NONE]
+    """GPU time launched in each range, on whatever thread; and all GPU time with a known launch.
+
+    Communication does not count, as a call also waits for other ranks: the range that waits for a late one, on every
+    rank but that one, launches no more of the step for it.
+    """
+    own = (trace.gpu_ops["launch"] != NONE) & (trace.gpu_ops["kind"] != "comm")
+    ops = trace.gpu_ops[own.to_numpy(dtype=bool)]
     called = trace.api_calls["start_ns"].to_numpy()[ops["launch"].to_numpy()]
     order = np.argsort(called, kind="stable")
     length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[order]

@@ -188,3 +188,18 @@ def test_without_waits_a_job_is_as_fast_as_its_slowest_rank_alone(job, gain_ms):
     _, results = analysed(quiet(job), "replay")
     gain = gain_of(results["replay"], Change("waits"))
     assert gain.gain_ns / MS == pytest.approx(gain_ms, abs=0.25)
+
+
+def test_stages_are_evened_out_as_wholes():
+    """Blocks can be moved between stages: each gets the mean of all stages' work, not of kernels that few share."""
+    replay = analyse(sample("pp").ranks, ["replay"])["replay"]
+    peers, pieces = replay.engine.peers, {rank: nodes.piece for rank, nodes in replay.engine.job.nodes.items()}
+    own = {
+        rank: (piece.ops["kind"] != "comm").to_numpy() & (piece.ops["step"] >= 0).to_numpy()
+        for rank, piece in pieces.items()
+    }
+    work = [peers.durations(rank, None)[own[rank]].sum() for rank in pieces]
+    recorded = [piece.ops["duration_ns"].to_numpy()[own[rank]].sum() for rank, piece in pieces.items()]
+    assert work[0] == pytest.approx(work[1], rel=0.01) == pytest.approx(sum(recorded) / 2, rel=0.01)
+    assert recorded[0] < 0.8 * recorded[1]
+    assert gain_of(replay, Change("compute", "even")).gain_ns > 0

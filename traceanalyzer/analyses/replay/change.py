@@ -55,9 +55,10 @@ class Change:
         part: of `PARTS`.
         to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
             same work of the ranks that do the same and are not changed themselves; `even`: its mean over all ranks that
-            do the same (of a transfer the median of those of the same collective and size); `fastest` (hosts): the rank
-            that needs least in a step; `hidden` (communication): nothing on other streams waits for transfers; `alone`
-            (compute): the median of the same kernel and grid when no communication runs beside it.
+            do the same, of a pipeline's stages all of their work put together (of a transfer the median of those of the
+            same collective and size); `fastest` (hosts): the rank that needs least in a step; `hidden`
+            (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the same
+            kernel and grid when no communication runs beside it.
         ranks: only these; `None` is all.
         steps: only these; `None` is all.
         name: of the operator, kernel or collective.

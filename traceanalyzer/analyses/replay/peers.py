@@ -6,12 +6,16 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.schema import NONE
 
 ALIKE = 0.5
 """Ranks are peers when they share this part of the kernels that either of them runs."""
+
+SLOWER = 0.1
+"""A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
 
 
 class Peers:
@@ -43,6 +47,10 @@ class Peers:
         Its own where that cannot be said, 0 where they run none.
         """
         own = self.job.nodes[rank].piece.ops["duration_ns"].to_numpy()
+        if changed is None and self._is_stage(rank):
+            is_own = self._op_keys[rank] != NONE
+            evened: np.ndarray = np.where(is_own, np.round(own * self._evened(rank, self._work_ns)), own)
+            return evened.astype(np.int64)
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
             return np.asarray(own)
@@ -58,9 +66,47 @@ class Peers:
         return found
 
     def host(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
-        """The rank's stretches of host work, scaled so that each span takes what it takes on its peers."""
+        """The rank's stretches of host work such that each span takes what it takes on its peers.
+
+        What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
+        Where the host is slower throughout, as a whole, all its stretches are scaled.
+        """
         own = self.job.nodes[rank].piece.host["ns"].to_numpy()
-        return self._scaled(own, rank, self._host_keys, self._host_table, *self._compared(rank, changed))
+        if changed is None and self._is_stage(rank):
+            return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)
+        columns, put_together = self._compared(rank, changed)
+        if not len(columns):
+            return np.asarray(own)
+        key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
+        wanted = put_together(self._host_table[:, columns], axis=1)
+        scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
+        if not len(wanted):
+            return scaled
+        typical = put_together(self._middle_table[:, columns], axis=1)
+        is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
+        is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
+        lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
+        return lengths
+
+    def _is_stage(self, rank: int) -> bool:
+        """Whether it exchanges messages: blocks can be moved between stages, so they are evened out as wholes."""
+        return int(self.linked[self.place[rank]].sum()) > 1
+
+    def _evened(self, rank: int, totals: np.ndarray) -> float:
+        """What a stage's work is multiplied with when all stages of its pipeline have as much."""
+        own = totals[self.place[rank]]
+        return float(totals[self.linked[self.place[rank]]].mean() / own) if own else 1.0
+
+    @cached_property
+    def _work_ns(self) -> np.ndarray:
+        """Of each rank the durations of its operations but communication."""
+        lengths = [nodes.piece.ops["duration_ns"].to_numpy() for nodes in self.job.nodes.values()]
+        return np.array([own[key != NONE].sum() for own, key in zip(lengths, self._op_keys.values(), strict=True)])
+
+    @cached_property
+    def _host_ns(self) -> np.ndarray:
+        """Of each rank its host's work."""
+        return np.array([nodes.piece.host["ns"].sum() for nodes in self.job.nodes.values()], dtype=np.int64)
 
     def _compared(self, rank: int, changed: frozenset[int] | None) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
         """Columns of the ranks to compare with, and how they are put together."""
@@ -99,6 +145,12 @@ class Peers:
     @cached_property
     def stages(self) -> np.ndarray:
         """Of each rank its place among those that it exchanges messages with, directly or not; 0 for those without."""
+        stages: np.ndarray = np.tril(self.linked, -1).sum(axis=1)
+        return stages
+
+    @cached_property
+    def linked(self) -> np.ndarray:
+        """Which ranks exchange messages with each other, directly or not."""
         joins = self.job.joins
         of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv"))]
         pairs = of_message.groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
@@ -107,8 +159,7 @@ class Peers:
         linked[one, other] = linked[other, one] = True
         for _ in range(len(self.ranks).bit_length()):
             linked = (linked.astype(np.float32) @ linked) > 0
-        stages: np.ndarray = np.tril(linked, -1).sum(axis=1)
-        return stages
+        return linked
 
     @cached_property
     def _name_codes(self) -> dict[int, np.ndarray]:
@@ -181,6 +232,16 @@ class Peers:
     @property
     def _host_table(self) -> np.ndarray:
         return self._spans_and_steps[0][1]
+
+    @cached_property
+    def _middle_table(self) -> np.ndarray:
+        """The median stretch of host work by span and rank."""
+        table = np.zeros_like(self._host_table)
+        for rank, key in self._host_keys.items():
+            own = pd.Series(self.job.nodes[rank].piece.host["ns"].to_numpy())[key != NONE]
+            middle = own.groupby(key[key != NONE]).median()
+            table[middle.index, self.place[rank]] = middle
+        return table
 
     @property
     def _step_keys(self) -> dict[int, np.ndarray]:
