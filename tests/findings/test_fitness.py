@@ -30,13 +30,26 @@ def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
 
 @pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40 ms"), (0, "")])
 def test_a_clock_that_is_set(by_ns, says):
-    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
+    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs", "calls"))
     assert [item.title for item in found if says in item.title] == [item.title for item in found]
     assert bool(found) == bool(says)
 
 
+def test_ranks_that_never_meet_take_as_long_as_they_like():
+    lengths = [[10, 10, 10, 10], [40, 10, 10, 10], [10, 10, 10, 10]]
+    traces = []
+    for rank, own in enumerate(lengths):
+        ends = [MS * sum(own[: i + 1]) for i in range(len(own))]
+        starts = [end - MS * length for end, length in zip(ends, own, strict=True)]
+        steps = [(f"ProfilerStep#{i}", *pair) for i, pair in enumerate(zip(starts, ends, strict=True))]
+        calls = [("cudaLaunchKernel", start + 10, start + 20) for start in starts]
+        ops = [("gemm", start + 30, start + MS, i + 1) for i, start in enumerate(starts)]
+        traces.append(host_trace(ops, calls, ranges=steps, rank=rank))
+    assert rules.clock_step(**run(traces, ["step_needs", "calls"])) == []
+
+
 def test_a_late_rank_is_no_clock():
-    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs",)) == []
+    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs", "calls")) == []
 
 
 @pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), (0, False)])
@@ -48,7 +61,7 @@ def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
 
 def test_one_step_alone_is_not_complete():
     trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
-    (found,) = rules.no_complete_step(**run([trace], ["headline", "steps"]))
+    (found,) = rules.no_complete_step(**run([trace], ["headline", "steps", "iterations"]))
     assert found.title.startswith("No step is complete (1 recorded)")
 
 

@@ -8,11 +8,9 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.findings.basis import Basis, about, milliseconds, plain, severity
+from traceanalyzer.findings.evened import hot_rank, saved_ns, uneven_dispatches
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
-
-UNEVEN = 1.1
-"""Largest load over mean."""
 
 LEAST_SAVED_PCT = 2.0
 
@@ -36,36 +34,32 @@ def uneven_experts(
         return []
     step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
     groups = [own for _, own in frame.groupby(["group", "group_ranks"])]
-    found = [_finding(own, step_ns) for own in groups if _is_uneven(own)]
+    found = [_finding(own, step_ns) for own in groups if len(uneven_dispatches(own))]
     found = [replace(each, part_of=late_by(episodes, each.ranks[0], "compute") or each.part_of) for each in found]
     return [each for each in found if each.gain_ns is not None and 100 * each.gain_ns >= least_saved_pct * step_ns]
 
 
-def _is_uneven(own: pd.DataFrame) -> bool:
-    dispatches = own[own["direction"] == DISPATCH]
-    return bool((dispatches["load_max_over_mean"] >= UNEVEN).any())
-
-
 def _finding(own: pd.DataFrame, step_ns: float) -> Finding:
     dispatches = own[own["direction"] == DISPATCH]
-    uneven = dispatches[(dispatches["load_max_over_mean"] >= UNEVEN).fillna(value=False)]
-    hot = int(uneven["hot_rank"].mode().iloc[0])
+    uneven = uneven_dispatches(own)
+    hot = hot_rank(uneven)
     times = uneven.loc[uneven["hot_rank"] == hot, "load_max_over_mean"].astype("float64").mean()
     compute_ns = int(own["saved_compute_ns"].fillna(0).sum())
-    saved_ns = int(own["saved_transfer_ns"].sum()) + compute_ns
+    gain_ns = saved_ns(own)
+    part = "all" if compute_ns == gain_ns else milliseconds(compute_ns)
     count = int((uneven["hot_rank"] == hot).sum())
     which = f"{count} of {len(dispatches)} dispatches" if count < len(dispatches) else f"the {count} dispatches"
     return Finding(
         rule="uneven_experts",
-        severity=severity(100 * saved_ns / step_ns),
+        severity=severity(100 * gain_ns / step_ns),
         title=f"Rank {hot}'s experts get {times:.2f} times the mean rank's tokens in {which} of a step; even ones "
-        f"would save at most {milliseconds(saved_ns)}, {milliseconds(compute_ns)} of it experts' compute.",
+        f"would save at most {milliseconds(gain_ns)}, {part} of it experts' compute.",
         evidence=plain(own[_EVIDENCE].head(12)),
         recommendation="Even out what the router sends: balancing loss, capacity factor, another placement of the "
         "experts, copies of the experts that are asked for most.",
         caveat="At most: as if every rank computed and moved as much as the mean rank, and nothing else stood in "
         "the way.",
-        gain_ns=saved_ns,
+        gain_ns=gain_ns,
         ranks=(hot,),
         table="expert_layers",
         part_of=about("uneven compute", hot),

@@ -64,11 +64,14 @@ def missing_straggler(headline: Result, steps: Result, calls: Result, ranks: Res
     ]
 
 
-def clock_step(step_needs: StepNeeds) -> list[Finding]:
-    """One rank's step is longer or shorter than everybody else's by what no wait explains, and stays so."""
-    if not len(step_needs):
+def clock_step(step_needs: StepNeeds, calls: Result) -> list[Finding]:
+    """One rank's step is longer or shorter than everybody else's by what no wait explains, and stays so.
+
+    Of ranks that communicate: others may take as long as they like.
+    """
+    if not len(step_needs) or not len(calls):
         return []
-    table = step_needs.table
+    table = step_needs.table[step_needs.table["rank"].isin(calls.table["rank"])]
     table = table[table["step"].notna() & ~table["is_partial"].astype(bool)]
     lengths = (table["end_ns"] - table["begin_ns"]).astype("float64")
     wide = table.assign(length=lengths).pivot_table(index="step", columns="rank", values="length")
@@ -128,9 +131,9 @@ def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
     ]
 
 
-def no_complete_step(headline: Result, steps: Result) -> list[Finding]:
-    """There are steps, but none that is complete on any rank."""
-    if not len(headline) or not len(steps) or headline.table["steps"].notna().any():
+def no_complete_step(headline: Result, steps: Result, iterations: Result) -> list[Finding]:
+    """There are steps, but none that is complete on any rank, and no iterations of an inference engine."""
+    if not len(headline) or not len(steps) or len(iterations) or headline.table["steps"].notna().any():
         return []
     numbered = steps.table[steps.table["step"].notna()]
     if numbered.empty or numbered["is_complete"].fillna(value=False).astype(bool).any():

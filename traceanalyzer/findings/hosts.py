@@ -25,6 +25,9 @@ _NAMED = 0.5
 _SHORT = 0.75
 """Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
 
+_ALIKE = 0.5
+"""Of the longest idle time: hosts that cost this part of it are late alike."""
+
 _PROFILED = (
     "A profiler slows the host, most of all with stacks and shapes: compare with the step time without a profiler "
     "before you spend effort here."
@@ -82,7 +85,7 @@ def _title(
     needed = needed.groupby("rank")["needed_host_ns"].median()
     window = idle["window_ns"].mean()
     if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
-        return f"Rank {rank}'s host is late: {gpu}{most}."
+        return f"{_late(rank, idle)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
     each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
@@ -91,6 +94,13 @@ def _title(
     if name:
         return f"{each} hosts need {span} for a step: {gpu}{most}."
     return f"{each} hosts need {span} to launch a step: {gpu}."
+
+
+def _late(rank: int, idle: pd.DataFrame) -> str:
+    """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
+    if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
+        return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
+    return f"Rank {rank}'s host is late"
 
 
 def _longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> str | None:

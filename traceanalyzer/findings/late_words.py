@@ -140,7 +140,8 @@ def _all(row: Mapping[str, Any]) -> int:
 
 
 def _each(row: Mapping[str, Any]) -> str:
-    return " a step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
+    steps = numbers(row["numbers"])
+    return " a step" if len(steps) > 1 or (steps and row["is_in_every_step"]) else ""
 
 
 def _peers(row: Mapping[str, Any]) -> str:

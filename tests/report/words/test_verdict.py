@@ -90,3 +90,12 @@ def test_what_a_finding_says_is_not_said_twice():
     said = verdict(LATE, WAITING, findings=(finding,))
     assert finding.title in said
     assert "sits in" not in said
+
+
+def test_what_a_capture_cannot_tell_leaves_the_figures_their_words():
+    figures = verdict(COPYING)
+    of_capture = Finding("no_complete_step", "medium", "No step is complete.", is_about_capture=True)
+    said = verdict(COPYING, findings=(of_capture,))
+    assert said.replace("No step is complete. ", "") == figures != said
+    unfit = Finding("silent_rank", "high", "Rank 1 launches no collective.", is_about_capture=True)
+    assert verdict(COPYING, findings=(unfit,)).endswith("Rank 1 launches no collective.")

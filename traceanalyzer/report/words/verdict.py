@@ -37,8 +37,9 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split.opaque_pct and not found:
         return _of_unknown(split, shares)
     length = [_length(split, shares), *_fused(report)]
-    if not found:
-        return [*length, *_from_breakdown(report, split, shares)]
+    is_of_capture = not split.opaque_pct and all(_is_of_capture_alone(finding) for finding in report.findings)
+    if not found or is_of_capture:
+        return [*length, *found, *_from_breakdown(report, split, shares)]
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
@@ -64,6 +65,11 @@ def _said(findings: Sequence[Finding]) -> list[str]:
         :MOST_FINDINGS
     ]
     return [item.title for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
+
+
+def _is_of_capture_alone(finding: Finding) -> bool:
+    """It says what cannot be told, and the figures hold nevertheless."""
+    return finding.is_about_capture and finding.severity != "high"
 
 
 def _joined(titles: list[str]) -> list[str]:

@@ -36,9 +36,11 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[bold]•[/] {escape(finding.title)}")
         for sign in finding.also[:2]:
             console.print(f"  – {escape(sign.title)}")
-    if not report.findings:  # what the page says then: where the time went, or that nothing stands out
+    if all(finding.is_about_capture for finding in report.findings):  # where the time went, as the page says it
+        said = {finding.title for finding in report.findings}
         for sentence in verdict.sentences(report, parts.split(report.results)):
-            console.print(f"[bold]•[/] {escape(sentence)}")
+            if sentence not in said:
+                console.print(f"[bold]•[/] {escape(sentence)}")
     for sentence in care.of_what_is_here(report):
         console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
     for item in report.skipped:
