@@ -7,15 +7,16 @@ from traceanalyzer.analyses.blame.lateness import with_excess
 from traceanalyzer.analyses.blame.step_needs import PARTS
 
 
-def needs(host_ns, needed_ns):
-    """Steps of two ranks, of 100 ns each: idle for their hosts, and what launching takes these."""
+def needs(host_ns, needed_ns, wait_ns=0):
+    """Steps of some ranks, of 100 ns each: idle for their hosts, and what launching takes these."""
     rows = [
         {"rank": rank, "step": step, "host_ns": host_ns[rank][step], "needed_host_ns": needed_ns[rank][step]}
-        for rank in range(2)
+        for rank in range(len(host_ns))
         for step in range(len(host_ns[rank]))
     ]
-    table = pd.DataFrame(rows).assign(peers="all", is_partial=False, exposed_transfer_ns=0)
+    table = pd.DataFrame(rows).assign(peers="all", is_partial=False, exposed_transfer_ns=0, exposed_unmatched_ns=0)
     table = table.assign(begin_ns=table["step"] * 100, end_ns=table["step"] * 100 + 100)
+    table = table.assign(exposed_wait_ns=wait_ns)
     rest = {part: 0 for part in PARTS if part != "host_ns"}
     return table.assign(**rest).astype({"needed_host_ns": "Int64"})
 
@@ -35,3 +36,16 @@ def needs(host_ns, needed_ns):
 )
 def test_a_host_is_late_by_what_launching_takes_it_more(host_ns, needed_ns, excess_ns):
     assert with_excess(needs(host_ns, needed_ns))["excess_ns"].tolist() == excess_ns
+
+
+@pytest.mark.parametrize(
+    ("host_ms", "excess_ms"),
+    [([50, 0, 50, 50, 0], [50, -50, 50, 50, -50]), ([50, 0, 0], [50, -25, -25]), ([50, 50, 0], [50, 50, -50])],
+    ids=["three of five", "one of three", "two of three"],
+)
+def test_late_ranks_are_held_against_those_in_time(host_ms, excess_ms):
+    ms = 1_000_000
+    two_steps = [[own * ms] * 2 for own in host_ms]
+    table = needs(two_steps, two_steps, 40 * ms).assign(begin_ns=0, end_ns=100 * ms)
+    found = with_excess(table).groupby("rank")["excess_ns"].first() / ms
+    assert found.tolist() == excess_ms

@@ -41,26 +41,33 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     table = table[~table["is_partial"].astype(bool)].reset_index(drop=True)
     alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
     keys = [table["peers"].mask(alone, "all"), table["step"]]
-    values = table[[*PARTS, "exposed_transfer_ns"]].astype("float64")
-    excess = values - _median_of_others(values, keys)
+    is_stage = (table["peers"] != "all") & alone
+    values = table[[*PARTS, "exposed_transfer_ns", "needed_host_ns"]].astype("float64")
+    beside = _median_of_others(values, keys)
+    first = _beyond(table, values - beside, is_stage)
+    # Where about half of the ranks are late, the others' median lies between the late and the rest.
+    is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
+    in_time = values.mask(is_late).groupby(keys).transform("median")
+    return _beyond(table, values - in_time.where(is_late, beside).fillna(beside), is_stage)
+
+
+def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> pd.DataFrame:
+    """The rows with each part's excess, where it is a reason to be late, and their sum."""
     # A late rank's transfers are hidden by its work where its peers' are not, or the other way round: only calls that
     # move data for longer are a reason.
-    excess["transfer_ns"] = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
-    excess[HOST.column] = excess[HOST.column].clip(upper=_more_by_host(table, keys))
-    is_stage = (table["peers"] != "all") & alone
-    for part in PARTS:
-        if part not in _HOST_PARTS:
-            excess[part] = excess[part].mask(is_stage, 0.0)
+    transfer = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
+    host = excess[HOST.column].clip(upper=_more_by_host(excess["needed_host_ns"], table["rank"]))
+    excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host})
+    by_design = [part for part in PARTS if part not in _HOST_PARTS]
+    excess[by_design] = excess[by_design].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
     return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
 
 
-def _more_by_host(table: pd.DataFrame, keys: list[pd.Series]) -> pd.Series:
-    """What launching takes a rank more than its peers, never negative; without limit where it is not known."""
-    needed = table[["needed_host_ns"]].astype("float64")
-    more = (needed - _median_of_others(needed, keys))["needed_host_ns"].clip(lower=0).fillna(np.inf)
-    before = more.groupby(table["rank"]).shift()
-    return np.maximum(more, before.fillna(0))
+def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
+    """What launching takes a rank more in the step or the one before; without limit where it is not known."""
+    more = more.clip(lower=0).fillna(np.inf)
+    return np.maximum(more, more.groupby(rank).shift().fillna(0))
 
 
 def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:
@@ -95,9 +102,7 @@ def cells(late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """
     if late.empty:
         return pd.DataFrame(columns=list(CELLS))
-    length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
-    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, _SIGMAS * _jitter(late)))
-    chosen = late[(late["excess_ns"] >= least) & (_waited(late) >= least / 2)]
+    chosen = late[_is_late(late)]
     parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0).to_numpy()
     total = parts.sum(axis=1, keepdims=True)
     share = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
@@ -141,25 +146,38 @@ def _jitter(late: pd.DataFrame) -> float:
     return float(np.nanmedian(left.abs().to_numpy())) * 1.48
 
 
+def _is_late(late: pd.DataFrame) -> pd.Series:
+    """Rows whose excess is far beyond jitter while another rank waits."""
+    if late.empty:
+        return pd.Series(dtype="bool")
+    length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
+    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, _SIGMAS * _jitter(late)))
+    is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
+    return is_late
+
+
 def _named(table: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """The name that is longer than on the peers by at least half of the excess, the most telling kind first."""
     if table.empty or work.empty:
         return table.assign(what=None, name=None)
     held = work[work["part"].isin(table["part"]) & work["step"].isin(table["step"])]
     ranks = late.groupby("step")["rank"].unique()
+    late_ranks = table.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
     by_key = dict(iter(held.groupby(["step", "part"])))
     found = [
-        _longest(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers))
+        _longest(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers, late_ranks[step]))
         for rank, step, part, excess_ns in table[["rank", "step", "part", "excess_ns"]].itertuples(index=False)
     ]
     return table.assign(what=[what for what, _ in found], name=[name for _, name in found])
 
 
-def _others(ranks: np.ndarray, rank: int, peers: pd.Series) -> np.ndarray:
+def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
+    """The ranks that do the same and are not late, as far as there are any."""
     alike = np.array([other for other in ranks if other != rank and peers[other] == peers[rank]])
     others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
-    return others
+    in_time = others[~np.isin(others, late)]
+    return in_time if len(in_time) else others
 
 
 def _longest(rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray) -> tuple[str | None, str | None]:
