@@ -24,15 +24,15 @@ def said(job):
         (
             "ddp",
             (
-                "Rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms; rank 1 waits 44.2 ms a step for "
+                "Rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms; rank 1 waits 24.9 ms a step for "
                 "it inside all-reduce. Mended, a mean step is 24.7 ms shorter."
             ),
         ),
         (
             "ddp_straggler",
             (
-                "Rank 1 computes 75.8 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
-                "waits 58.8 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter."
+                "Rank 1 computes 75.6 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
+                "waits 58.5 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter."
             ),
         ),
         (

@@ -37,7 +37,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Case:
-    """A job that can be run with its fault and without; `first` is the first step that is recorded."""
+    """A job that can be run with its fault and without; `first` is the first step that is recorded.
+
+    `left` are the faults that stay when what the truth says first is mended.
+    """
 
     name: str
     job: Callable[[Faults], Job]
@@ -45,10 +48,11 @@ class Case:
     truth: Truth
     how: Capture = field(default_factory=Capture)
     first: int = 0
+    left: Faults = ()
 
     def gain_ns(self) -> int:
-        """By how much a mean recorded complete step is longer than it would be without the fault: both are run."""
-        with_fault, without = (_step_ns(run(self.job(faults)), self.first) for faults in (self.faults, ()))
+        """By how much a mean recorded complete step is longer than without the first fault: both are run."""
+        with_fault, without = (_step_ns(run(self.job(faults)), self.first) for faults in (self.faults, self.left))
         return round(with_fault - without)
 
 
@@ -79,11 +83,13 @@ def _step_ns(truth: Run, first: int) -> float:
 
 def _case(name: str, job: Callable[..., Job], fault: Fault, what: str, *, first: int = 0,
           how: Capture | None = None, says_ranks: tuple[int, ...] | None = None, cause: str | None = None,
-          has_gain: bool = True, **options: object) -> Case:  # fmt: skip
+          has_gain: bool = True, left: Faults = (), **options: object) -> Case:  # fmt: skip
     known = {"eval": "compute", "gc": "host", "free": "host", "copy": "copies"}
     truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
                   has_gain=has_gain)  # fmt: skip
-    return Case(name, lambda faults: job(faults=faults, **options), (fault,), truth, how or Capture(), first)
+    return Case(
+        name, lambda faults: job(faults=faults, **options), (fault, *left), truth, how or Capture(), first, left
+    )
 
 
 _W = workloads
@@ -126,6 +132,19 @@ CASES: tuple[Case, ...] = (
     _case("ddp, one file cut", _W.ddp, Fault("compute", 3 * MS, (5,)), "mm", how=Capture(cut={2: 0.8}), has_gain=False),
     _case("ddp, no steps", _W.ddp, Fault("compute", 3 * MS, (5,)), "mm", has_steps=False, has_gain=False),
     _case("ddp, clocks apart", _W.ddp, Fault("host", 3 * MS, (5,)), "log_metrics", how=Capture(offset_ns={5: 90 * MS})),
+    _case("ddp of 6, another's host hidden", _W.ddp, Fault("compute", 5 * MS, (1,)), "mm", ranks=6, layers=12,
+          left=(Fault("host", 2 * MS, (4,)),)),
+    _case("ddp of 5, three by copies", _W.ddp, Fault("copy", 4 * MS, (0, 2, 3)), "HtoD", ranks=5, steps=6),
+    _case("ddp of 12, two by compute", _W.ddp, Fault("compute", 5 * MS, (2, 7)), "mm", ranks=12, layers=5),
+    _case("ddp of 3, once, free", _W.ddp, Fault("free", 9 * MS, (2,), (1,)), "cudaFree", ranks=3, steps=4),
+    _case("fsdp of 6, host", _W.fsdp, Fault("host", 7 * MS, (4,)), "log_metrics", ranks=6, layers=10, steps=4),
+    _case("fsdp, last step, gc", _W.fsdp, Fault("gc", 8 * MS, (1,), (4,)), "gc.collect", has_gain=False),
+    _case("tp 2 x dp 6, now and then, gc", _W.tp_dp, Fault("gc", 6 * MS, (7,), (1, 3)), "gc.collect",
+          tensor=2, data=6, steps=7),
+    _case("ep 8 in dp 2, copies", _W.ep_dp, Fault("copy", 4 * MS, (11,)), "HtoD", expert=8, data=2),
+    _case("hsdp 2 x 3, once, evaluation", _W.hsdp, Fault("eval", 7 * MS, (4,), (3,)), "conv", shard=2, replicate=3),
+    _case("1f1b of 6, the first stage's loader", _W.pipelined, Fault("data", 15 * MS, (0,)), LOADER,
+          stages=6, microbatches=12),
     Case("ddp, in turn", _in_turn, _TURNS, Truth((0, 1, 2, 3), "compute", "mm")),
     Case("ddp, mixed causes", lambda faults: _W.ddp(8, 8, faults),
          (Fault("data", 6 * MS, (5,), (2, 3, 4)), Fault("eval", 8 * MS, (5,), (6,))),

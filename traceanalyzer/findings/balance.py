@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
@@ -16,6 +18,9 @@ _EXPERTS = (
 _BATCHES = "Even out the work: lengths of sequences, samples of a batch, uneven shards."
 
 _MOST_ROWS = 2
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; evening out what gains less is not advised."""
 
 IMBALANCE_PCT = 10.0
 """A rank that computes longer than the mean by this share of a step is worth a finding."""
@@ -29,12 +34,14 @@ def uneven_compute(
     call_waits: Result,
     instances: Result,
     efficiency: Result,
+    replay: Replay,
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
     """One rank computes longer than the mean by a tenth of a step, and no rule of waits or stages says so already.
 
-    It matters most where waits cannot be measured: experts with uneven all-to-alls.
+    It matters most where waits cannot be measured: experts with uneven all-to-alls. Where they are, and the job gains
+    less than 1 % of a step when it is replayed with that rank's compute as the mean rank's, nobody waits for it.
     """
     frame = headline.to_frame().set_index("rank")
     if len(frame) < 2 or len(pipeline) or frame["compute_ns"].isna().any():
@@ -49,6 +56,10 @@ def uneven_compute(
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
     is_said = any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
     if share < imbalance_pct or is_said:
+        return []
+    even = gain_of(replay, Change("compute", float(compute.mean() / compute.max()), frozenset({rank})))
+    is_known = even is not None and not even.is_bound
+    if even is not None and is_known and 100 * even.gain_ns < LEAST_GAIN_PCT * basis.mean_ns(rank):
         return []
     least = int(compute.idxmin())
     per = "" if basis.steps is None else " a step"
@@ -66,7 +77,7 @@ def uneven_compute(
             evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
             caveat=f"The gain is what rank {rank} computes beyond the mean rank.",
-            gain_ns=round(excess_ns),
+            gain_ns=even.gain_ns if even is not None and is_known else round(excess_ns),
             interval_ns=_longest_step(calls, steps, least),
             table="efficiency",
             about=about("uneven compute", rank),

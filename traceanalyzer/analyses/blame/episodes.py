@@ -54,7 +54,8 @@ class Episodes(Result):
             written=Written.KERNEL,
         ),
         "excess_ns": Column.time(
-            "What they need more than their peers' median, a step of the episode: the median over its ranks.",
+            "What they need more than their peers' median: the median over its ranks, the mean over its complete steps "
+            "(over all, where none is complete).",
             adds=Adds.DERIVED,
         ),
         "own_ns": Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
@@ -113,7 +114,8 @@ def across(
         return empty
     late = with_excess(step_needs.table)
     found = cells(late, what_ran.table)
-    rows = [_row(group, late, call_waits.table) for group in _groups(found)]
+    complete = _complete(late, steps.table)
+    rows = [_row(group, late, call_waits.table, complete) for group in _groups(found)]
     if not rows:
         return empty
     table = pd.DataFrame(rows).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
@@ -156,7 +158,20 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
     return len(one & other) / len(one | other)
 
 
-def _row(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
+def _complete(late: pd.DataFrame, steps: pd.DataFrame) -> list[int]:
+    """Steps that are complete on every rank that is compared."""
+    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
+    return shared_steps(complete, set(late["rank"])) or []
+
+
+def _mean_step(values: pd.Series, step: pd.Series, complete: Sequence[int]) -> int:
+    """Mean over the complete steps, or over all without one, of the median over ranks."""
+    each = values.astype("float64").groupby(step).median()
+    held = each[each.index.isin(complete)]
+    return round(float((held if len(held) else each).mean()))
+
+
+def _row(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
     part = str(group["part"].iloc[0])
     numbers = sorted(group["step"].unique())
     ranks = sorted(group["rank"].unique())
@@ -166,9 +181,9 @@ def _row(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> dict[s
     peers = others[others["peers"].isin(own["peers"])]
     peers = peers if len(peers) else others
     others = others if len(others) else own
-    excess_ns = int(group["excess_ns"].median())
+    excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
     waited = others[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
-    cost_ns = min(excess_ns, int(waited.median()))
+    cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
     return {
         "ranks": tuple(map(int, ranks)),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -180,8 +195,8 @@ def _row(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> dict[s
         "what": _known(group["what"].iloc[0]),
         "name": _known(group["name"].iloc[0]),
         "excess_ns": excess_ns,
-        "own_ns": int(own[part].median()),
-        "peers_ns": int(peers[part].median()) if len(peers) else pd.NA,
+        "own_ns": _mean_step(own[part], own["step"], complete),
+        "peers_ns": _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA,
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
@@ -228,8 +243,7 @@ def _kind(chosen: tuple[int, ...], late: pd.DataFrame, instances: pd.DataFrame, 
 
 def _bounds(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, steps: pd.DataFrame) -> pd.array:
     """For each episode by how much the longest own step is shorter without its excess, over complete steps."""
-    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
-    numbers = shared_steps(complete, set(late["rank"])) or [-1]
+    numbers = _complete(late, steps) or [-1]
     wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
     waits = late.groupby("step")["exposed_wait_ns"].min()
     bounds = [_bound(row, found, wide, waits, numbers) for row in table.to_dict("records")]

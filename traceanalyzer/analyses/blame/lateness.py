@@ -33,7 +33,9 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
 
     A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike.
-    Steps that a capture cuts are held against nothing. The excess is never longer than the step.
+    Steps that a capture cuts are held against nothing. The excess is never longer than the step. A GPU may idle for
+    its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
+    step, or the one before, takes it more.
     """
     table = needs.assign(step=needs["step"].astype("Int64").fillna(-1).astype("int64"))
     table = table[~table["is_partial"].astype(bool)].reset_index(drop=True)
@@ -44,12 +46,21 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     # A late rank's transfers are hidden by its work where its peers' are not, or the other way round: only calls that
     # move data for longer are a reason.
     excess["transfer_ns"] = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
+    excess[HOST.column] = excess[HOST.column].clip(upper=_more_by_host(table, keys))
     is_stage = (table["peers"] != "all") & alone
     for part in PARTS:
         if part not in _HOST_PARTS:
             excess[part] = excess[part].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
     return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
+
+
+def _more_by_host(table: pd.DataFrame, keys: list[pd.Series]) -> pd.Series:
+    """What launching takes a rank more than its peers, never negative; without limit where it is not known."""
+    needed = table[["needed_host_ns"]].astype("float64")
+    more = (needed - _median_of_others(needed, keys))["needed_host_ns"].clip(lower=0).fillna(np.inf)
+    before = more.groupby(table["rank"]).shift()
+    return np.maximum(more, before.fillna(0))
 
 
 def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:

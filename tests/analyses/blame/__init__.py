@@ -1,0 +1,1 @@
+"""Tests of who is late, and by what."""
