@@ -76,6 +76,13 @@ def test_data_that_all_ranks_wait_for_comes_before_what_their_hosts_need():
     assert alone.title.startswith("Rank 1's GPU waits 8 ms for data")
 
 
+@pytest.mark.parametrize(("lengths", "speaks"), [((5, 5, 20, 20), False), ((5, 5, 5, 20), True)])
+def test_half_of_the_kernels_is_not_most_of_them(lengths, speaks):
+    calls = [("cudaLaunchKernel", i * MS, i * MS + 1_000) for i in range(4)]
+    ops = [("gemm", i * MS + 2_000, i * MS + 2_000 + 1_000 * length, i + 1) for i, length in enumerate(lengths)]
+    assert bool(told(idle.short_kernels, [host_trace(ops, calls)])) == speaks
+
+
 def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
     (late,) = find(run(sample("ddp").ranks))
     found = {finding.rule: finding for finding in (late, *late.also)}

@@ -35,14 +35,14 @@ _SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_n
 
 
 def short_kernels(headline: Result, steps: Result, idle: Result, launches: Result, episodes: Episodes) -> list[Finding]:
-    """Half of the kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
+    """Most kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
         return []
     rank, _, _, basis = worst
     row = launches.to_frame().astype("object").set_index("rank").loc[rank]
     share = row["kernels_under_10us_pct"]
-    if pd.isna(share) or share < SHORT_KERNELS_PCT:
+    if pd.isna(share) or share <= SHORT_KERNELS_PCT:
         return []
     parts = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column]).loc[rank]
     return [
