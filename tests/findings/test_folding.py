@@ -50,7 +50,7 @@ def test_folded(findings, expected):
         # Both hosts need as long to launch: that the stages are uneven as well is another cause.
         (
             "pp_host_bound",
-            [("host_bound", ["short_kernels"]), ("pipeline_imbalance", ["pipeline_bubble"])],
+            [("late_ranks", ["pipeline_bubble", "host_bound", "short_kernels"]), ("pipeline_imbalance", [])],
         ),
     ],
 )

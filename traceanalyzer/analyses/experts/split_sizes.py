@@ -12,7 +12,7 @@ DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
 
 
 def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
-    """The rank's all-to-alls that carry split sizes in full and whose group's ranks are known.
+    """The rank's all-to-alls that carry split sizes in full and whose group and its ranks are known.
 
     `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`). A list that PyTorch leaves
     out is an even split.
@@ -26,7 +26,7 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
         sent_bytes=own["in_elements"] * element,
         received_bytes=own["out_elements"] * element,
     )
-    own = own[own[["ranks", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
+    own = own[own[["group", "ranks", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
     own = own.assign(
         sends=_shared(own["in_split"], own["sent_bytes"], own["ranks"]),
         receives=_shared(own["out_split"], own["received_bytes"], own["ranks"]),
