@@ -67,7 +67,7 @@ def many(count: int) -> Report:
 def simulated(count: int) -> Report:
     """A report of a simulated job whose rank after the first third computes 0.4 ms a bucket longer."""
     from tests.simulator import scenarios  # noqa: PLC0415 - needs the repository's folder on the path
-    from tests.simulator.analysed import analysed  # noqa: PLC0415
+    from tests.simulator.analysed import analysed  # noqa: PLC0415 - likewise
 
     _, results = analysed(scenarios.ddp(count, slow_compute_ns={count // 3: 400_000}), *ANALYSES)
     return Report(label=f"{count} ranks", results=results, findings=find(results), version=ta.__version__)

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from traceanalyzer.runners.model import Block
 from traceanalyzer.runners.options import parse
 from traceanalyzer.runners.profiling import profiled
 from traceanalyzer.runners.ranges import span
@@ -178,12 +180,10 @@ class Faults:
         self.pageable = torch.empty(side.copy_mib * 2**18) if side.copy_mib else None
         model = strategy.model
         if side.is_synchronised:
-            inner = model.module if isinstance(model, DistributedDataParallel) else model
-            for block in inner.blocks:  # type: ignore[union-attr]
-                block.register_forward_hook(self._wait)
+            for block in model.modules():
+                if isinstance(block, Block):
+                    block.register_forward_hook(self._wait)
         if side.is_compressed:
-            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook  # noqa: PLC0415
-
             assert isinstance(model, DistributedDataParallel)
             model.register_comm_hook(None, bf16_compress_hook)
 

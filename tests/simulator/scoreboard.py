@@ -113,11 +113,11 @@ def main() -> None:
     for case in chosen:
         result = judged(case)
         right += not result.wrong
-        print(f"{'ok   ' if not result.wrong else 'WRONG'} {case.name}")  # noqa: T201
-        print(f"      truth: {_told(case)}\n      says:  {result.line}")  # noqa: T201
+        print(f"{'ok   ' if not result.wrong else 'WRONG'} {case.name}")
+        print(f"      truth: {_told(case)}\n      says:  {result.line}")
         for text in result.wrong:
-            print(f"      wrong: {text}")  # noqa: T201
-    print(f"{right} of {len(chosen)} right")  # noqa: T201
+            print(f"      wrong: {text}")
+    print(f"{right} of {len(chosen)} right")
 
 
 def _told(case: Case) -> str:
