@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulator import Capture, capture, kineto, run, scenarios
-from traceanalyzer import scale
+from traceanalyzer import processes as deciding
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.report.build import build
@@ -87,10 +87,10 @@ def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
 def test_processes_are_started_where_they_save_more_than_their_start(
     files, size_mb, suffix, cores, processes, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(scale, "_cores", lambda: cores)
+    monkeypatch.setattr(deciding, "_cores", lambda: cores)
     paths = [tmp_path / f"{number}{suffix}" for number in range(files)]
     for path in paths:
         with path.open("wb") as file:
             file.truncate(round(size_mb * 1e6))
-    assert scale.processes_for(paths, None) == processes
-    assert scale.processes_for(paths, 3) == min(3, files)
+    assert deciding.processes_for(paths, None) == processes
+    assert deciding.processes_for(paths, 3) == min(3, files)

@@ -1,9 +1,8 @@
 """Which processes run the per-rank work, and how their small tables come together as Results."""
 
 import gc
-import os
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,17 +24,7 @@ from traceanalyzer.discovery import Found
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
-
-SECONDS_A_FILE = 0.5
-"""What every analysis takes for one rank, however short."""
-
-SECONDS_A_MB = 0.45
-"""What a compressed file, a database or Parquet takes on top, and `SECONDS_A_PLAIN_MB` a file of plain text."""
-
-SECONDS_A_PLAIN_MB = 0.04
-
-START_SECONDS = 1.5
-"""What it takes to start processes; those that save less are not started."""
+from traceanalyzer.processes import processes_for
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
@@ -281,27 +270,6 @@ def _set_up_worker() -> None:
     set_up_process()
     # Ctrl-C reaches every process of the terminal; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def processes_for(files: Sequence[Path], jobs: int | None) -> int:
-    """As many processes as asked for; else those that save more than their start takes, one for each core at most."""
-    if jobs is not None:
-        return max(1, min(jobs, len(files)))
-    processes = max(1, min(len(files), _cores()))
-    saved_s = sum(_work_s(file) for file in files) * (1 - 1 / processes)
-    return processes if saved_s > START_SECONDS else 1
-
-
-def _work_s(path: Path) -> float:
-    """About how long one file takes: enough to tell a moment from many."""
-    files = path.iterdir() if path.is_dir() else (path,)
-    size_mb = sum(file.stat().st_size for file in files) / 1e6
-    return SECONDS_A_FILE + size_mb * (SECONDS_A_PLAIN_MB if path.suffix == ".json" else SECONDS_A_MB)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _order(run: Run) -> Callable[[_Done], int]:
