@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer import quantities
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 ENOUGH_OVERLAP = 0.5
 """Share of the shorter one's time that ranks whose clocks nothing ties together must share for these to be believed."""
@@ -154,4 +154,4 @@ def _time(time_ns: float) -> str:
     """`2.99 ms`, `30 µs`, `12.9 s`."""
     if pd.isna(time_ns):
         return "an unknown time"
-    return quantities.text(float(time_ns), Unit.NS)
+    return text(float(time_ns), Unit.NS)

@@ -5,11 +5,13 @@ import re
 import numpy as np
 import pandas as pd
 
-from traceanalyzer import kinds, quantities
+from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
+from traceanalyzer.columns import Unit
 from traceanalyzer.kinds.function_names import function_path
 from traceanalyzer.model import RankTrace
+from traceanalyzer.quantities import text
 from traceanalyzer.schema import NONE
 
 UNKNOWN = "unknown_communication"
@@ -152,7 +154,7 @@ def _largest(by_name: pd.Series) -> str:
 
 
 def _time(total_ns: float) -> str:
-    return quantities.text(float(total_ns), Unit.NS).replace("\u202f", " ")
+    return text(float(total_ns), Unit.NS).replace("\u202f", " ")
 
 
 def _short(name: object) -> str:
