@@ -267,8 +267,8 @@ def test_charts_are_drawn_when_they_come_into_view(written, opened):
         page.wait_for_selector("#chart-calls[data-drawn=yes] .markers path.point", state="attached")
 
 
-def test_plotly_is_loaded_only_where_a_chart_of_it_is(written, opened, tmp_path):
-    report, path = written("moe")
+def test_plotly_is_loaded_only_where_a_chart_of_it_is(written, opened):
+    _, path = written("moe")
     assert "plotly-packed" not in path.read_text(encoding="utf-8")
     with opened(path) as page:
         page.locator("#chart-calls").scroll_into_view_if_needed()
