@@ -26,7 +26,7 @@ def op_classes(ops: pd.DataFrame) -> np.ndarray:
     copies = np.array([*of_direction, CLASSES.index("device memory")])[ops["direction"].cat.codes.to_numpy()]
     is_kernel = ops["activity"].isin(["kernel", "graph"]).to_numpy()
     of_kind = [_OF_KIND.get(str(name), "compute") for name in ops["kind"].cat.categories]
-    kernels: np.ndarray = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[ops["kind"].cat.codes.to_numpy()]
+    kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[ops["kind"].cat.codes.to_numpy()]
     classes: np.ndarray = np.where(is_kernel, kernels, copies)
     return classes
 
