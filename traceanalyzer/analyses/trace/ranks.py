@@ -33,6 +33,10 @@ class Ranks(Result):
         "window_start_ns": Column.moment(
             "Start of that window, ns since the epoch (or since the trace's own zero).", is_secondary=True
         ),
+        "window_end_ns": Column.moment(
+            "Its end. Steps that do not follow each other leave time between that is not of the window.",
+            is_secondary=True,
+        ),
         "window_ns": Column.time("Length of that window.", better=Better.LESS),
         "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
         "operations": Column.count("GPU operations."),
@@ -62,6 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "world_size": meta.world_size,
         "window": trace.window.label,
         "window_start_ns": trace.window.start_ns if len(trace.gpu_ops) else None,
+        "window_end_ns": trace.window.end_ns if len(trace.gpu_ops) else None,
         "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
         "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
         "operations": len(trace.gpu_ops),
@@ -73,7 +78,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    integers = ("device", "world_size", "window_start_ns", "window_ns", "capture_ns")
+    integers = ("device", "world_size", "window_start_ns", "window_end_ns", "window_ns", "capture_ns")
     return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
 
 
