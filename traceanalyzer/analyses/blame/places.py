@@ -33,7 +33,7 @@ def places_of(
         *_groups(groups),
         *(_by("device", "GPU {} of every host", devices) if has_hosts else ()),
     ]
-    return tuple(place for place in found if 1 < len(place.ranks) and set(every) - place.ranks)
+    return tuple(place for place in found if len(place.ranks) > 1 and set(every) - place.ranks)
 
 
 def _known(table: pd.DataFrame, column: str) -> Mapping[int, object]:

@@ -1,7 +1,6 @@
 """Which ranks there are: device, window, versions, and how complete each one's trace is."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar
 
 import pandas as pd
@@ -84,14 +83,14 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 
 def across(
     parts: Mapping[int, pd.DataFrame],
-    hosts: Mapping[int, Placed] = MappingProxyType({}),
-    run_hosts: Mapping[int, str] = MappingProxyType({}),
+    hosts: Mapping[int, Placed] | None = None,
+    run_hosts: Mapping[int, str] | None = None,
 ) -> Ranks:
     """The ranks' rows; `hosts` outweigh what the traces say, `run_hosts` stand in where they say nothing."""
     table = stack(parts, tuple(Ranks.columns))
-    said = [hosts.get(rank, Placed()) for rank in table["rank"]]
+    said = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
     known = zip(said, table["host"], table["rank"], strict=True)
-    named = [place.host or (run_hosts.get(rank) if pd.isna(own) else own) for place, own, rank in known]
+    named = [place.host or ((run_hosts or {}).get(rank) if pd.isna(own) else own) for place, own, rank in known]
     text = {"host": named, "rack": [place.rack for place in said]}
     return Ranks(
         table.assign(**{name: pd.Series(held, index=table.index, dtype="object") for name, held in text.items()})
