@@ -61,8 +61,10 @@ class Wiring:
             return None
         if hosts[0] != hosts[1]:
             return NETWORK
-        gpus = self.gpus.get(one), self.gpus.get(other)
-        return self.paths.get(gpus) or self.paths.get(gpus[::-1])  # type: ignore[call-overload, no-any-return] - of two
+        first, second = self.gpus.get(one), self.gpus.get(other)
+        if first is None or second is None:
+            return None
+        return self.paths.get((first, second)) or self.paths.get((second, first))
 
 
 def distance(path: str) -> tuple[int, int]:
