@@ -46,6 +46,7 @@ FORMATS = ("html", "csv", "json", "parquet")
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@surroundings.model_option
 @surroundings.surroundings_options
 @gate_options
 @talk_options
@@ -182,9 +183,10 @@ def _analysed(
     place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
     examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     with progress(console, len(run.captures)) as advance:
+        known = surroundings.with_model(run_info.thresholds(info), options["model"])
         summary = summarise(
             found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring,
-            **run_info.thresholds(info), **options["thresholds"],
+            **known, **options["thresholds"],
         )  # fmt: skip
     others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
     notes = (*others, *info_notes, *examination_notes)

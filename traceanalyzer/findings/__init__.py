@@ -21,6 +21,7 @@ from traceanalyzer.findings import (
     inference,
     lateness,
     memory,
+    memory_limits,
     pipeline,
     slow_hosts,
     wiring,
@@ -63,6 +64,9 @@ RULES: tuple[Rule, ...] = (
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     memory.memory_growth,
+    memory_limits.low_headroom,
+    memory_limits.allocator_retries,
+    memory_limits.uneven_memory,
 )
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 

@@ -185,6 +185,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
                 rank_source=DEVICE_ORDER if len(devices) > 1 else meta.rank_source,
                 device=None if device is None else int(device),
                 device_name=known.device_names.get(device if device is not None else -1),
+                device_bytes=known.device_bytes.get(device if device is not None else -1),
             ),
             process_ops=ops["correlation"],
             gpu_ops=ops[on_device],
