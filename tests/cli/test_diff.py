@@ -107,13 +107,13 @@ def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(tmp_path, capsys):
     )
     assert code == 1
     printed = capsys.readouterr().out
-    assert "FAILED step_ms +3% @ any rank · fsdp_full" in printed
+    assert "FAILED · fsdp_full · must not hold: step_ms +3% @ any rank · step_ns: on all 2 ranks it grows" in printed
     assert "rank 0, base_step_ns" in printed
     suite = ET.parse(tmp_path / "out" / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
     assert "base_step_ns" in suite.find("testcase/failure").text
     for name in ("gate.md", "summary.md"):
-        assert "❌ | `step_ms +3% @ any rank`" in (tmp_path / "out" / name).read_text()
+        assert "❌ failed | `step_ms +3% @ any rank`" in (tmp_path / "out" / name).read_text()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_gates_of_the_main_command(tmp_path, gate, code, capsys):
 def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     assert run(["in", "--fail-on", "overlap_pct < 50"]) == 1
-    assert "NOT AVAILABLE overlap_pct < 50" in capsys.readouterr().out
+    assert "NOT AVAILABLE · in · must not hold: overlap_pct < 50" in capsys.readouterr().out
     assert run(["in", "--fail-on", "overlap_pct? < 50"]) == 0
 
 
@@ -246,5 +246,5 @@ def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, 
     assert run(["baseline", "save", "main", "+".join(f"profile/run{number}" for number in (1, 2, 3))]) == 0
     assert run(arguments) == 1  # rank 0 of the sample idles for 72 %
     printed = capsys.readouterr().out
-    assert [line.split()[0] for line in printed.splitlines() if " · new: " in line] == ["PASSED", "PASSED", "FAILED"]
+    assert [line.split()[0] for line in printed.splitlines() if " · new · " in line] == ["PASSED", "PASSED", "FAILED"]
     assert (tmp_path / "reports" / "performance" / "summary.md").exists()

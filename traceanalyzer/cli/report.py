@@ -12,7 +12,15 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
-from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer.cli.options import (
+    PLACE,
+    find_traces,
+    gate_options,
+    input_options,
+    load_options,
+    talk_options,
+    wanted_gates,
+)
 from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
 from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 
@@ -52,10 +60,8 @@ def report(folder: Path | None, **options: Any) -> int:
     """
     from rich.console import Console
 
-    from traceanalyzer import gate
-
     console = Console(quiet=options["quiet"])
-    options["gates"] = [gate.parse(text) for text in options["gates"]]
+    options["gates"] = wanted_gates(options)
     snapshots = snapshots_in(folder, options["trace_dir"])
     try:
         found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
@@ -175,7 +181,8 @@ def _analysed(
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        doubts=care.doubted(made.results),
     )  # fmt: skip
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)

@@ -45,7 +45,7 @@ COLUMNS = {
     "rank_max": "Greatest of the ranks' values.",
     "repeats": "Captures of this run.",
     "std": "Sample standard deviation of the repeats; absent with fewer than two.",
-    "values": "Each repeat's value.",
+    "values": "Each repeat's value: a list of numbers.",
     "change": "Difference to the base run, in the figure's unit; absent for percentages.",
     "change_pct": "The same as per cent of the base's value; absent for percentages.",
     "change_pct_points": "Difference of percentages in percentage points; absent for other figures.",
@@ -94,7 +94,7 @@ def _row(metric: Metric, side: Side, repeats: int, own: list[pd.Series], base: l
         "rank_max": ranks.max() if len(ranks) else None,
         "repeats": repeats,
         "std": statistics.stdev(values) if len(values) > 1 else None,
-        "values": ", ".join(f"{one:.6g}" for one in values),
+        "values": values,
         **_change(metric, values, base_values),
         "definition": metric.definition,
     }
