@@ -139,8 +139,22 @@ def test_baselines(capsys):
     assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
     assert run(["baseline", "save", "main", DDP]) == 0
     assert "Baseline replaced: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
+    assert run(["baseline", "save", "later", DDP, "-q"]) == 0
+    assert run(["baseline", "list", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["name"], first["of"], first["captures"], first["ranks"]) == ("main", "ddp", 1, 2)
+    assert first["saved"] <= second["saved"]
+    assert first["step_ns"] == second["step_ns"] > 0
+    assert run(["baseline", "trend", "--metric", "step_ns"]) == 0
+    assert "later" in capsys.readouterr().out
+    rows = json.loads(Path("reports/trend/trend.json").read_text())["rows"]
+    assert [(row["baseline"], row["change_pct"]) for row in rows] == [("main", None), ("later", 0.0)]
+    assert Path("reports/trend/trend.html").read_text().count("<circle") == 2
+    assert run(["baseline", "trend", "--metric", "stp_ns"]) == 2
+    Path(".traceanalyzer/baselines/broken.json").write_text("[")
     assert run(["baseline", "list"]) == 0
-    assert capsys.readouterr().out == "main\n"
+    assert "cannot be read" in capsys.readouterr().out
+    assert run(["baseline", "trend", "main"]) == 2
     assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out"]) == 0
     assert run(["diff", "baseline:main", FSDP, "--fail-on", "step_ms +3%", "-o", "out"]) == 1
     assert run(["baseline", "remove", "main"]) == 0
@@ -236,7 +250,7 @@ def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, 
     """The commands of the workflow, with samples in place of what the job records."""
     from traceanalyzer.gate import parse
 
-    page = (Path(__file__).parents[2] / "docs" / "diff.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "gates.md").read_text()
     gates = re.findall(r"--fail-on '([^']+)'", page)
     assert len([parse(gate) for gate in gates]) >= 7
     script = re.search(r"(analyze-traces diff baseline:main new=.*?)\n      - name", page, re.DOTALL)[1]

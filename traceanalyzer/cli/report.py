@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
 
-FORMATS = ("html", "csv", "json", "parquet")
+FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
