@@ -27,15 +27,19 @@ class Groups:
     _starts: np.ndarray
 
     @classmethod
-    def of(cls, table: pd.DataFrame, by: Sequence[str], *, by_appearance: bool = False) -> "Groups":
+    def of(
+        cls, table: pd.DataFrame, by: Sequence[str], *, by_appearance: bool = False, with_absent: bool = False
+    ) -> "Groups":
         """Rows of one value in each column of `by`, in order of these values, or of appearance.
 
-        Absent values are no key: their rows are in no group. Categories are in their own order, texts in that of
-        their letters.
+        Rows of absent values are in no group, or, `with_absent`, in groups of their own after the others. Categories
+        are in their own order, texts in that of their letters.
         """
         held, combined = np.ones(len(table), dtype=bool), np.zeros(len(table), dtype=np.int64)
         for name in by:
             codes, count = _codes(table[name])
+            if with_absent:
+                codes, count = np.where(codes == NONE, count, codes), count + 1
             held &= codes != NONE
             # Made dense again, so that many keys never exceed an integer.
             combined = np.unique(combined * count + codes, return_inverse=True)[1] if count else combined
@@ -82,6 +86,20 @@ class Groups:
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
         return pd.DataFrame({**self.keys, **columns}, copy=False)
+
+    def totals(self, table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+        """A row for each group: its keys, and the sums of these columns of integers as far as they are known.
+
+        A sum of absent values alone is absent.
+        """
+        return self.table(**{name: self._total(table[name].array) for name in names})
+
+    def _total(self, values: Any) -> Any:
+        if not isinstance(values, pd.arrays.IntegerArray):
+            return self.sums(values.to_numpy())
+        is_absent = values.isna()
+        known = self.sums((~is_absent).astype(np.int64))
+        return pd.arrays.IntegerArray(self.sums(values.to_numpy(dtype=np.int64, na_value=0)), known == 0)
 
     def _over(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
         if not len(self._starts):

@@ -105,19 +105,18 @@ def parts(
     latest = np.clip(gaps.launched + launch_ns, launched, ends)
     has_launch = gaps.launch != NONE
     sync, data = _before_launch(trace, gaps, starts, launched)
-    table = pd.DataFrame(
-        {
-            SYNC.column: sync,
-            DATA.column: data,
-            HOST.column: launched - starts - sync - data,
-            LAUNCH.column: np.where(has_launch, latest - launched, 0),
-            UNKNOWN.column: np.where(has_launch, ends - latest, ends - starts),
-        }
-    )
     is_short = gaps.lengths < short_ns
-    table = table.mul(~is_short, axis=0).assign(**{BETWEEN_KERNELS.column: np.where(is_short, ends - starts, 0)})
-    assert (table.sum(axis=1).to_numpy() == ends - starts).all(), "the causes must add up to the gap"
-    return table
+    columns = {
+        SYNC.column: sync,
+        DATA.column: data,
+        HOST.column: launched - starts - sync - data,
+        LAUNCH.column: np.where(has_launch, latest - launched, 0),
+        UNKNOWN.column: np.where(has_launch, ends - latest, ends - starts),
+    }
+    columns = {name: np.where(is_short, 0, column) for name, column in columns.items()}
+    columns[BETWEEN_KERNELS.column] = np.where(is_short, ends - starts, 0)
+    assert (sum(columns.values()) == ends - starts).all(), "the causes must add up to the gap"
+    return pd.DataFrame(columns, copy=False)
 
 
 @once_a_trace
