@@ -35,6 +35,8 @@ FORMATS = ("html", "csv", "json", "parquet")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=PLACE)
 @input_options
+@click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
+              help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, metavar="FOLDER",
               help="Where to write (default: reports/<name of the run>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
@@ -64,6 +66,7 @@ def report(folder: Path | None, **options: Any) -> int:
             raise
         return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
     load, options["snapshots"] = load_options(options), snapshots
+    options["thresholds"] = _hosts(options["hosts_file"])
     targets = _targets(found, label, options["select"], options["output"])
     done, errors = [], list[tuple[str, TraceAnalyzerError]]()
     for run, name, target in targets:
@@ -83,6 +86,13 @@ def report(folder: Path | None, **options: Any) -> int:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
+
+
+def _hosts(path: Path | None) -> dict[str, Any]:
+    """What `--hosts` says, as analyses take it; nothing without it."""
+    from traceanalyzer.hosts import read_hosts
+
+    return {"hosts": read_hosts(path)} if path else {}
 
 
 def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
@@ -117,7 +127,7 @@ def _one(
     from traceanalyzer import gate
     from traceanalyzer.report.writers import folder, gates, terminal
 
-    with folder.whole(target, _source(run), _content(run, load, label)) as draft:
+    with folder.whole(target, _source(run), _content(run, load, label, options["hosts_file"])) as draft:
         made, outcomes, files, failures = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
@@ -167,8 +177,9 @@ def _analysed(
     info, info_notes = run_info.read_or_note(run.info)
     with progress(console, len(run.captures)) as advance:
         summary = summarise(
-            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, **run_info.thresholds(info)
-        )
+            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True,
+            **run_info.thresholds(info), **options["thresholds"],
+        )  # fmt: skip
     notes = (*(_of_other_runs(found, run, errors) if options["select"] == "latest" else ()), *info_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
@@ -204,10 +215,10 @@ def _source(run: "Run") -> str:
     return os.path.commonpath(places)
 
 
-def _content(run: "Run", load: "LoadOptions", label: str) -> str:
+def _content(run: "Run", load: "LoadOptions", label: str, hosts: Path | None) -> str:
     from traceanalyzer.report.writers.folder import fingerprint
 
-    files = [capture.path for capture in run.captures] + ([run.info] if run.info else [])
+    files = [capture.path for capture in run.captures] + [path for path in (run.info, hosts) if path]
     return fingerprint(__version__, label, load, files=files)
 
 

@@ -54,5 +54,5 @@ def _answerable(matches: pd.DataFrame) -> tuple[int, int]:
 def _share_no_time(ranks: pd.DataFrame) -> bool:
     known = ranks[ranks["window_start_ns"].notna()]
     starts = known["window_start_ns"].astype("int64")
-    ends = starts + known["window_ns"].astype("int64")
+    ends = known["window_end_ns"].astype("int64")
     return len(known) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
