@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.diff import fairness, metrics
 from traceanalyzer.diff.captures import Side
+from traceanalyzer.diff.scales import STEP
 from traceanalyzer.diff.sources import BASELINES, baseline_path, read_baseline
 from traceanalyzer.errors import InputError, UsageError
 
@@ -76,7 +77,7 @@ def _rows(metric: metrics.Metric, baselines: Sequence[Kept]) -> list[dict[str, o
     before = None
     for one in baselines:
         assert one.side is not None
-        known = [metrics.measured(capture, metric, fairness.STEP) for capture in one.side.captures]
+        known = [metrics.measured(capture, metric, STEP) for capture in one.side.captures]
         values = [float(value.mean()) for value in known if value is not None]
         value = statistics.fmean(values) if values else None
         made.append(
