@@ -35,7 +35,7 @@ def export(folder: Path | None, **options: Any) -> None:
     from traceanalyzer.scale import summarise
 
     console = Console(quiet=options["quiet"])
-    found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+    found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
     load, target = load_options(options), options["output"] or Path("reports", f"{label}{SUFFIX}")
     runs = {target: found.runs[-1]}
     if options["select"] == "all":
