@@ -25,7 +25,9 @@ def case(name: str, seed: int, folder: Path) -> Outcome:
     return judged(TARGETS[name].prepare(random.Random(f"{name} {seed}"), folder))
 
 
-def campaign(name: str, seeds: range, keep: Path | None = None, limit_s: float = 1e9) -> tuple[Counter[str], dict[str, tuple[int, Outcome]]]:
+def campaign(
+    name: str, seeds: range, keep: Path | None = None, limit_s: float = 1e9
+) -> tuple[Counter[str], dict[str, tuple[int, Outcome]]]:
     """Outcomes of many cases, and the first case of each bug, by place."""
     counts: Counter[str] = Counter()
     bugs: dict[str, tuple[int, Outcome]] = {}
@@ -66,7 +68,12 @@ def main() -> int:
         for place, (seed, outcome) in bugs.items():
             found_bugs = True
             print(f"  {counts['at ' + place]} × {place}: first --seed {seed}", flush=True)
-            print(outcome.story[-4000:] if given.stories else "    " + (outcome.story.strip().splitlines() or [""])[-1][:300], flush=True)
+            print(
+                outcome.story[-4000:]
+                if given.stories
+                else "    " + (outcome.story.strip().splitlines() or [""])[-1][:300],
+                flush=True,
+            )
         if given.result:
             _kept(given.result, name, given.seed, counts)
     return int(found_bugs)

@@ -72,7 +72,11 @@ def _operation(event: dict[str, Any], base: int) -> tuple[int, int, str] | None:
         return None
     start, length, name = event.get("ts"), event.get("dur", 0), event.get("name")
     args = event.get("args")
-    if not all(_is_number(value) for value in (start, length)) or not isinstance(name, str) or not isinstance(args, dict):
+    if (
+        not all(_is_number(value) for value in (start, length))
+        or not isinstance(name, str)
+        or not isinstance(args, dict)
+    ):
         return _CANNOT_BE_TOLD
     if abs(start) > _MOST_US or not -_MOST_US <= length <= _LONGEST_US or "\ud800" in name:
         return _CANNOT_BE_TOLD

@@ -97,12 +97,16 @@ def _set(rng: random.Random, parent: Any) -> None:
 
 def _nudged(rng: random.Random, parent: Any) -> None:
     """A number that is still one: the figures stay likely and are wrong."""
-    numbers = [key for key in (parent if isinstance(parent, dict) else range(len(parent))) if type(parent[key]) in (int, float)]
+    numbers = [
+        key for key in (parent if isinstance(parent, dict) else range(len(parent))) if type(parent[key]) in (int, float)
+    ]
     if not numbers:
         return _set(rng, parent)
     key = rng.choice(numbers)
     old = parent[key]
-    parent[key] = rng.choice((-old, old + 1, old - 1, old * 1000, old / 3, old + rng.choice((-50, 50, 0.0004)), str(old), 0, 1))
+    parent[key] = rng.choice(
+        (-old, old + 1, old - 1, old * 1000, old / 3, old + rng.choice((-50, 50, 0.0004)), str(old), 0, 1)
+    )
     return None
 
 
@@ -151,6 +155,10 @@ def text_mutated(rng: random.Random, text: str) -> str:
             pieces[place] = pieces[place][: rng.randrange(len(pieces[place]) + 1)]
         else:
             cut = rng.randrange(len(pieces[place]) + 1)
-            pieces[place] = pieces[place][:cut] + rng.choice(("\0", "\x1b[2J", "é", "(", ")", "\\", "*", "99999999999999999999", "-", "%", " ")) + pieces[place][cut:]
+            pieces[place] = (
+                pieces[place][:cut]
+                + rng.choice(("\0", "\x1b[2J", "é", "(", ")", "\\", "*", "99999999999999999999", "-", "%", " "))
+                + pieces[place][cut:]
+            )
         text = separator.join(pieces)
     return text

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests import rocprof_builders, xplane_builders
 from tests import nsys_builders as nsys
+from tests import rocprof_builders, xplane_builders
 from tests.builders import document, host, kernel
 from tests.doctor.builders import SYS_TOPOLOGY, dump, entry, log
 from tests.fuzz_jobs import job
@@ -107,7 +107,10 @@ def flight_recorder(rng: random.Random) -> dict[int, Any]:
     calls = rng.randint(1, 4)
     return {
         0: dump([entry(number) for number in range(1, calls + 1)], ranks),
-        1: dump([entry(number, state="scheduled" if number == calls else "completed") for number in range(1, calls + 1)], ranks),
+        1: dump(
+            [entry(number, state="scheduled" if number == calls else "completed") for number in range(1, calls + 1)],
+            ranks,
+        ),
     }
 
 
@@ -177,7 +180,15 @@ GATES = ("exposed_comm_pct > 5", "idle_pct > 10 @ any rank", "step_ns > 300 ms @
 
 CONDITIONS = ("rank=0", "wait_ns>1e6", "name~nccl", "step != 3", "idle_ns <= 0.5", "is_complete=true")
 
-CHANGES = ("rank 7=peers", "host none", "operator aten::mm=2x", "kernel gemm=0.5x", "comm none", "collective all_reduce=2x", "rank 0,2-3=peers")
+CHANGES = (
+    "rank 7=peers",
+    "host none",
+    "operator aten::mm=2x",
+    "kernel gemm=0.5x",
+    "comm none",
+    "collective all_reduce=2x",
+    "rank 0,2-3=peers",
+)
 
 STEPS = ("all", "complete", "last", "3:5", "3,5", ":4", "4")
 

@@ -1,20 +1,18 @@
 """A summary.json and a baseline of a small job, made once."""
 
 import json
-import random
 import tempfile
 from functools import cache
 from pathlib import Path
 
 from tests.fuzz import seeds
-from tests.fuzz_jobs import job
+from traceanalyzer import run_info
 from traceanalyzer.diff.sources import SourceOptions, read_side, save_baseline
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.report.build import build
 from traceanalyzer.report.writers.write import write
 from traceanalyzer.scale import summarise
-from traceanalyzer import run_info
 
 
 def _folder(place: str) -> Path:

@@ -43,19 +43,23 @@ def _column(rng: random.Random, database: Any, table: str) -> str:
 def _cell(rng: random.Random, database: Any) -> None:
     table = _table(rng, database)
     column = _column(rng, database, table)
-    where = rng.choice(("", " WHERE rowid = (SELECT min(rowid) FROM \"%s\")" % table, " WHERE rowid % 2"))
+    where = rng.choice(("", f' WHERE rowid = (SELECT min(rowid) FROM "{table}")', " WHERE rowid % 2"))
     database.execute(f'UPDATE "{table}" SET "{column}" = ?{where}', (rng.choice(_CELLS),))
 
 
 def _shift(rng: random.Random, database: Any) -> None:
     table = _table(rng, database)
     column = _column(rng, database, table)
-    database.execute(f'UPDATE "{table}" SET "{column}" = "{column}" {rng.choice(("- 100", "* -1", "+ 1", "* 1000000", "<< 40", "|| 0"))} WHERE rowid % 2')
+    database.execute(
+        f'UPDATE "{table}" SET "{column}" = "{column}" {rng.choice(("- 100", "* -1", "+ 1", "* 1000000", "<< 40", "|| 0"))} WHERE rowid % 2'
+    )
 
 
 def _text_of_bytes(rng: random.Random, database: Any) -> None:
     table = _table(rng, database)
-    database.execute(f'UPDATE "{table}" SET "{_column(rng, database, table)}" = CAST(x\'{rng.choice(("ff", "80c3", "ed a0 80")).replace(" ", "")}\' AS TEXT)')
+    database.execute(
+        f'UPDATE "{table}" SET "{_column(rng, database, table)}" = CAST(x\'{rng.choice(("ff", "80c3", "ed a0 80")).replace(" ", "")}\' AS TEXT)'
+    )
 
 
 def _drop(rng: random.Random, database: Any) -> None:
@@ -72,7 +76,9 @@ def _rename(rng: random.Random, database: Any) -> None:
     if rng.random() < 0.5:
         database.execute(f'ALTER TABLE "{table}" RENAME TO "{rng.choice(("x", "CUPTI_ACTIVITY_KIND_KERNEL2", "a b"))}"')
     else:
-        database.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{_column(rng, database, table)}" TO "{rng.choice(("x", "start", "end"))}"')
+        database.execute(
+            f'ALTER TABLE "{table}" RENAME COLUMN "{_column(rng, database, table)}" TO "{rng.choice(("x", "start", "end"))}"'
+        )
 
 
 def _view(rng: random.Random, database: Any) -> None:
@@ -102,7 +108,22 @@ def _settings(rng: random.Random, database: Any) -> None:
     database.execute(rng.choice(("PRAGMA user_version = 99", "PRAGMA application_id = 7", "PRAGMA journal_mode = WAL")))
 
 
-_DATABASE = (_cell, _cell, _cell, _cell, _shift, _shift, _text_of_bytes, _drop, _drop_column, _rename, _view, _trigger, _rows, _settings)
+_DATABASE = (
+    _cell,
+    _cell,
+    _cell,
+    _cell,
+    _shift,
+    _shift,
+    _text_of_bytes,
+    _drop,
+    _drop_column,
+    _rename,
+    _view,
+    _trigger,
+    _rows,
+    _settings,
+)
 
 
 def damage_folder(rng: random.Random, folder: Path) -> None:
@@ -159,7 +180,9 @@ def _nudged(rng: random.Random, file: Path) -> None:
     place = rng.randrange(table.num_columns)
     values = table.column(place).to_pylist()
     if values:
-        values[rng.randrange(len(values))] = rng.choice([cell for cell in _CELLS if isinstance(cell, type(values[0])) or cell is None])
+        values[rng.randrange(len(values))] = rng.choice(
+            [cell for cell in _CELLS if isinstance(cell, type(values[0])) or cell is None]
+        )
         pq.write_table(table.set_column(place, table.column_names[place], pa.array(values)), file)
 
 

@@ -120,7 +120,9 @@ def _rocprof(rng: random.Random, folder: Path) -> Look:
 
 
 def _rocpd(rng: random.Random, folder: Path) -> Look:
-    path = rocprof_builders.write_database(folder / "a_results.db", rocprof_builders.buffers(), later=rng.random() < 0.5)
+    path = rocprof_builders.write_database(
+        folder / "a_results.db", rocprof_builders.buffers(), later=rng.random() < 0.5
+    )
     damage_database(rng, path)
     return lambda: read_trace(path)
 
@@ -239,7 +241,23 @@ def _pickles(rng: random.Random, _folder: Path) -> Look:
     data = bytes_mutated(rng, bytes_mutated(rng, pickle.dumps(content, protocol=rng.choice((0, 1, 2, 3, 4, 5)))))
     if rng.random() < 0.3:
         place = rng.randrange(len(data))
-        data = data[:place] + rng.choice((b"cos\nsystem\n", b"\x8c\x02os\x8c\x06system\x93", b"(tR", b"R", b"b", b"\x81", b"P1\n", b"Q", b"i__main__\nx\n")) + data[place:]
+        data = (
+            data[:place]
+            + rng.choice(
+                (
+                    b"cos\nsystem\n",
+                    b"\x8c\x02os\x8c\x06system\x93",
+                    b"(tR",
+                    b"R",
+                    b"b",
+                    b"\x81",
+                    b"P1\n",
+                    b"Q",
+                    b"i__main__\nx\n",
+                )
+            )
+            + data[place:]
+        )
 
     def look() -> bool:
         _plain(safe_pickle.loads(data, "it"))
@@ -274,7 +292,10 @@ def _topology(rng: random.Random, _folder: Path) -> Look:
 def _nccl_log(rng: random.Random, _folder: Path) -> Look:
     from traceanalyzer.doctor.examination import examine_texts
 
-    texts = [(f"{number}.log", text_mutated(rng, rng.choice((*seeds.logs(), seeds.RAS)))) for number in range(rng.choice((1, 1, 2)))]
+    texts = [
+        (f"{number}.log", text_mutated(rng, rng.choice((*seeds.logs(), seeds.RAS))))
+        for number in range(rng.choice((1, 1, 2)))
+    ]
     return lambda: _examined(examine_texts(nccl_logs=texts))
 
 
@@ -297,7 +318,15 @@ def _grammars(rng: random.Random, _folder: Path) -> Look:
     from traceanalyzer.loading import parse_ranks
     from traceanalyzer.selection import Selection
 
-    table = pd.DataFrame({"rank": [0, 1], "wait_ns": [1, None], "name": ["nccl", None], "is_complete": [True, False], "step": pd.array([1, None], "Int64")})
+    table = pd.DataFrame(
+        {
+            "rank": [0, 1],
+            "wait_ns": [1, None],
+            "name": ["nccl", None],
+            "is_complete": [True, False],
+            "step": pd.array([1, None], "Int64"),
+        }
+    )
     read, texts = rng.choice((
         (gate.parse, seeds.GATES), (lambda text: chosen(table, [text]), seeds.CONDITIONS), (read_change, seeds.CHANGES),
         (parse_ranks, seeds.RANKS), (lambda text: Selection(steps=text), seeds.STEPS),
@@ -330,7 +359,9 @@ def _summaries(rng: random.Random, folder: Path) -> Look:
     text = bytes_mutated(rng, text) if rng.random() < 0.2 else text
     (folder / "odd.json").write_bytes(text)
     (folder / "whole.json").write_text(whole)
-    names = ("baseline:odd", "baseline:whole") if is_baseline else (str(folder / "odd.json"), str(folder / "whole.json"))
+    names = (
+        ("baseline:odd", "baseline:whole") if is_baseline else (str(folder / "odd.json"), str(folder / "whole.json"))
+    )
     names = names if rng.random() < 0.5 else names[::-1]
 
     def look() -> bool:
@@ -351,7 +382,18 @@ def _focused(rng: random.Random, content: Any) -> Any:
         made = odd | ({"results": results} if rng.random() < 0.95 else {})
         return {**content, "captures": [made]} if "captures" in content else made
     for _ in range(rng.choice((1, 1, 3))):
-        used = ("headline", "steps", "breakdown", "ranks", "kernels", "nccl", "operators", "micro_steps", "mfu", "collectives")
+        used = (
+            "headline",
+            "steps",
+            "breakdown",
+            "ranks",
+            "kernels",
+            "nccl",
+            "operators",
+            "micro_steps",
+            "mfu",
+            "collectives",
+        )
         name = rng.choice([name for name in results if name in used] if rng.random() < 0.7 else list(results))
         results[name] = value_mutated(rng, results[name])
     return content

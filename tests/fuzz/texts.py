@@ -27,7 +27,12 @@ def kineto_bytes(rng: random.Random, content: Any) -> tuple[bytes, str]:
 
 
 def _json(rng: random.Random, content: Any) -> bytes:
-    text = json.dumps(content, indent=rng.choice((None, None, 1, 2)), ensure_ascii=rng.random() < 0.5, separators=rng.choice((None, (",", ":"))))
+    text = json.dumps(
+        content,
+        indent=rng.choice((None, None, 1, 2)),
+        ensure_ascii=rng.random() < 0.5,
+        separators=rng.choice((None, (",", ":"))),
+    )
     return text.encode(errors="surrogatepass")
 
 
@@ -66,7 +71,11 @@ def _wide(rng: random.Random, text: bytes) -> bytes:
 
 
 def _not_numbers(rng: random.Random, text: bytes) -> bytes:
-    return text.replace(rng.choice((b": 1", b": 0", b":1", b"null")), rng.choice((b": NaN", b": Infinity", b": -Infinity")), rng.choice((1, 2)))
+    return text.replace(
+        rng.choice((b": 1", b": 0", b":1", b"null")),
+        rng.choice((b": NaN", b": Infinity", b": -Infinity")),
+        rng.choice((1, 2)),
+    )
 
 
 def _doubled_keys(rng: random.Random, text: bytes) -> bytes:
