@@ -99,6 +99,7 @@ COMM_ARGS: Mapping[str, str] = MappingProxyType(
         "in_split": _CATEGORY,  # "6144,2048"
         "out_split": _CATEGORY,
         "sequence": _MAYBE_INT,  # NCCL's number of the call within its group
+        "reduction": _CATEGORY,  # sum, product, max, min, avg; of a collective that reduces, where the trace says it
         "root": _MAYBE_INT,  # of a rooted collective
         "peer": _MAYBE_INT,  # of send and recv
         "size_bytes": _MAYBE_INT,  # where the trace says bytes instead of elements (nsys payloads)

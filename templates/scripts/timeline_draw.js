@@ -2,7 +2,7 @@
 // How the timeline is drawn: every operation where there is room, else each pixel as full as its time is busy.
 (() => {
   const TA = (globalThis.TA ??= {});
-  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, idle: 14 }, PAD = 8, FOLDED = 18;
+  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, unknown: 22, idle: 14 }, PAD = 8, FOLDED = 18;
   TA.AXIS = AXIS;
 
   TA.gutter = (width) => (width < 560 ? 58 : 104);
@@ -85,7 +85,7 @@
     if (first) {
       ctx.font = "600 12px system-ui, sans-serif"; ctx.fillStyle = view.colours.ink;
       ctx.fillText(`${row.part === "folded" ? "▸" : "▾"} rank ${row.rank.rank}`, 2, y + Math.min(row.height, 18) / 2);
-    } else if (["compute", "comm", "copy"].includes(row.part) || row.part === "idle") {
+    } else if (["compute", "comm", "copy", "unknown"].includes(row.part) || row.part === "idle") {
       ctx.font = "11px system-ui, sans-serif"; ctx.fillStyle = view.colours.quiet;
       const kind = TA.words.kinds[row.part] ?? { label: row.part, short: row.part };
       ctx.fillText(view.left > 80 ? kind.label : kind.short, view.left > 80 ? 14 : 6, y + row.height / 2);
@@ -218,7 +218,7 @@
   const drawFolded = (ctx, view, row, y) => {
     const { rank } = row, c = view.colours, [a, b] = clipped(view, rank.first, rank.last);
     if (b > a) { ctx.fillStyle = c.idle; ctx.globalAlpha = 0.35; ctx.fillRect(a, y, b - a, row.height); ctx.globalAlpha = 1; }
-    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.fills.wait : part === "comm" && view.data.hasWaits ? view.fills.unsplit : c[part], y, row.height);
+    for (const part of ["unknown", "copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.fills.wait : part === "comm" && view.data.hasWaits ? view.fills.unsplit : c[part], y, row.height);
     ctx.fillStyle = c.ink;
     for (const step of rank.steps) { const at = x(view, step[2]); if (at >= view.left && at < view.width) ctx.fillRect(at, y, 1, row.height); }
   };

@@ -162,7 +162,7 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
     if len(known) < 2:
         return []
     starts = known["window_start_ns"].astype("int64")
-    ends = starts + known["window_ns"].astype("int64")
+    ends = known["window_end_ns"].astype("int64")
     common, longest = max(int(ends.min() - starts.max()), 0), int((ends - starts).max())
     if not longest or not common or 100 * common >= common_pct * longest:
         return []

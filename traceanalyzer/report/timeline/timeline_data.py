@@ -21,7 +21,6 @@ from traceanalyzer.analyses.communication.common_clock import Clock, common_cloc
 from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
-from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.words.parts import unsplit_calls, unsplit_part
@@ -56,7 +55,7 @@ def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> T
     """All ranks' operations, or those of as many as fit, the ones that findings name first; `None` without any."""
     if "timeline" not in results or not len(results["timeline"]):
         return None
-    table = _with_graphs_as_compute(results["timeline"].table)
+    table = results["timeline"].table
     clock = common_clock(results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
@@ -92,12 +91,6 @@ def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> T
     left_out = sorted(set(map(int, ran)) - set(kept))
     return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
                         len(table), kept, left_out, clock)  # fmt: skip
-
-
-def _with_graphs_as_compute(table: pd.DataFrame) -> pd.DataFrame:
-    """CUDA graphs of unknown content lie in the lane of kernels; their name says what they are."""
-    kinds = table["kind"].astype("object").replace({UNKNOWN: "compute"})
-    return table.assign(kind=pd.Categorical(kinds, categories=list(KNOWN_KINDS)))
 
 
 def varints(values: np.ndarray) -> bytes:
