@@ -156,7 +156,7 @@ def _times(records: Sequence[Timed]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "start_ns": _ints(record.start_timestamp for record in records),
-            "end_ns": _ints(max(record.start_timestamp, record.end_timestamp) for record in records),
+            "end_ns": _ints(record.end_timestamp for record in records),
             "correlation": _ints(record.correlation_id.internal for record in records),
         }
     )
