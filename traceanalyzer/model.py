@@ -107,9 +107,9 @@ class Window:
         return np.where(begins < ends, row, NONE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class RankTrace:
-    """One rank's events: one (process, device) of the job.
+    """One rank's events: one (process, device) of the job. A trace equals itself alone.
 
     The tables have the columns of `TABLES`; `steps` those of `STEPS`. `op_step[i]` is the row in `steps` of `gpu_ops`
     row i, or -1.

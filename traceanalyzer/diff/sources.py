@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,15 @@ def read_side(source: str, options: SourceOptions) -> Side:
 
 
 def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
-    """Write a side's captures as `NAME.json` and return the path.
+    """Write a side's captures, with the date, as `NAME.json` and return the path.
 
     Raises:
         UsageError: the name is not a plain file name.
     """
     path = baseline_path(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"label": side.label, "captures": [to_json(capture) for capture in side.captures]}
+    saved = datetime.now(UTC).isoformat(timespec="seconds")
+    content = {"label": side.label, "saved": saved, "captures": [to_json(capture) for capture in side.captures]}
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
     partial.replace(path)
@@ -109,7 +111,8 @@ def _parts(source: str) -> list[str]:
 
 def _read(source: str, options: SourceOptions) -> list[Capture]:
     if source.startswith(BASELINE):
-        return _of_baseline(source.removeprefix(BASELINE), options.baselines)
+        _, side = read_baseline(source.removeprefix(BASELINE), options.baselines)
+        return [labelled(capture, source.removeprefix(BASELINE)) for capture in side.captures]
     if not source:
         raise UsageError("a run to compare is named by nothing (an unset variable?)")
     path = Path(source)
@@ -192,14 +195,21 @@ def _info_of(path: Path, content: Mapping[str, Any]) -> tuple[run_info.RunInfo |
     return run_info.read_or_note(beside if beside.is_file() else None)
 
 
-def _of_baseline(name: str, folder: Path) -> list[Capture]:
+def read_baseline(name: str, folder: Path = BASELINES) -> tuple[str | None, Side]:
+    """When a baseline was saved (not known of old ones), and what it holds under the label that it was saved of.
+
+    Raises:
+        InputError: there is none of that name, or it cannot be read.
+    """
     path = baseline_path(name, folder)
     if not path.is_file():
         there = sorted(file.stem for file in folder.glob("*.json"))
         have = f"there are {', '.join(there)}" if there else f"there are none in {folder}"
         raise InputError(f"baseline:{name}: no such baseline; {have}")
     try:
-        return [replace(of_json(one, str(path)), label=name) for one in _decoded(path)["captures"]]
+        content = _decoded(path)
+        captures = tuple(of_json(one, str(path)) for one in content["captures"])
+        return content.get("saved"), Side(str(content["label"]), captures)
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: not a baseline; save it again with `baseline save`") from error
 

@@ -23,6 +23,7 @@ from traceanalyzer.findings import (
     memory,
     pipeline,
     slow_hosts,
+    wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     communication.little_overlap,
     contention.contention,
     communication.low_bandwidth,
+    wiring.log_of_another_run,
     communication.many_small_collectives,
     inference.launch_bound_iterations,
     hosts.host_bound,

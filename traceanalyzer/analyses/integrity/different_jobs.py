@@ -60,7 +60,9 @@ def _answerable(matches: pd.DataFrame) -> tuple[int, int]:
 
 
 def _share_no_time(ranks: pd.DataFrame) -> bool:
+    """Of captures: GPUs of one file may well run one after the other."""
     known = ranks[ranks["window_start_ns"].notna()]
-    starts = known["window_start_ns"].astype("int64")
-    ends = known["window_end_ns"].astype("int64")
-    return len(known) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
+    by_file = known.groupby("files")
+    starts = by_file["window_start_ns"].min().astype("int64")
+    ends = by_file["window_end_ns"].max().astype("int64")
+    return len(starts) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
