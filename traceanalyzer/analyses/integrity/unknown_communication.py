@@ -79,8 +79,8 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
     if others.empty:
         text = (
-            f"A job of {size} ranks, and no communication in the capture: all of its kernels are of libraries that only "
-            "compute. Its steps exchange nothing (gradients accumulated without synchronising, one rank's own part of "
+            f"A job of {size} ranks, and no communication in the capture: all of its kernels are of libraries that "
+            "only compute. Its steps exchange nothing (gradients accumulated without synchronising, one rank's own part of "
             "the work), or that was not recorded."
         )
         return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
