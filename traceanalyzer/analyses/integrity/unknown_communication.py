@@ -80,7 +80,7 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     if others.empty:
         text = (
             f"A job of {size} ranks, and no communication in the capture: all of its kernels are of libraries that "
-            "only compute. Its steps exchange nothing (gradients accumulated without synchronising, a rank's own part of "
+            "only compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of "
             "the work), or that was not recorded."
         )
         return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
