@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
+from typing import Any
 
 from traceanalyzer.errors import UsageError
 
@@ -196,14 +197,14 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)([kKmMgGbBtT]?)")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 
 
-def entries(text: str) -> dict[str, object]:
+def entries(text: str) -> dict[str, Any]:
     """`params=7e9,layers=32,d_model=4096,seq=4096,batch=1,dp=8` as values by the names of a Model's attributes.
 
     Raises:
         UsageError: an entry is no name and value, or is not understood.
     """
     names = [one.name for one in fields(Model)]
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = entry.partition("=")
         if name not in names or not value:
@@ -212,17 +213,17 @@ def entries(text: str) -> dict[str, object]:
     return found
 
 
-def completed(known: Model | None, told: Mapping[str, object]) -> Model | None:
+def completed(known: Model | None, told: Mapping[str, Any]) -> Model | None:
     """What is known of a model, with what the user tells over it; `None` where neither says anything.
 
     Raises:
         UsageError: nobody tells the number of parameters.
     """
     if not told or known is not None:
-        return known and replace(known, **told)  # type: ignore[arg-type] - of the names and types of its fields
+        return known and replace(known, **told)
     if "params" not in told:
         raise UsageError("--model: the number of parameters is missing, such as params=7e9")
-    return Model(**told)  # type: ignore[arg-type] - of the names and types of its fields
+    return Model(**told)
 
 
 def _value(name: str, text: str) -> object:
