@@ -44,13 +44,16 @@ def examined(
     Raises:
         InputError: one that was named cannot be read.
     """
-    from traceanalyzer.doctor import examine_texts
     from traceanalyzer.doctor.beside import texts_beside, wiring
-    from traceanalyzer.doctor.examination import log_files, read_text
     from traceanalyzer.errors import InputError
 
     found_topo, found_logs = texts_beside(folder) if folder.is_dir() else (None, [])
     is_named = topo is not None or bool(nccl_logs)
+    if not (is_named or found_topo or found_logs or _of_run(info)):
+        return None, None, ()
+    from traceanalyzer.doctor import examine_texts
+    from traceanalyzer.doctor.examination import log_files, read_text
+
     topo, logs = topo or found_topo, [path for place in nccl_logs for path in log_files(place)] or found_logs
     try:
         texts = [(path.name, read_text(path)) for path in logs]
@@ -71,10 +74,10 @@ def _of_run(info: "RunInfo | None") -> tuple[str, str] | None:
 
 def write(examination: "Examination | None", folder: Path) -> list[Path]:
     """The doctor's page and JSON, where a log was given: a topology alone says nothing of a run."""
-    from traceanalyzer.report.examination import as_json, page
-
     if examination is None or not examination.case.logs:
         return []
+    from traceanalyzer.report.examination import as_json, page
+
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
     return page.write(examination, folder, command) + as_json.write(examination, folder)
 

@@ -71,6 +71,13 @@ class TableBuilder:
                 self.foreign[category.lower()] += len(group)
         _add_memory(self, memory)
 
+    def merge(self, later: "TableBuilder") -> None:
+        """Take what was collected from the events that follow."""
+        rows_before = {"gpu_op": self.table("gpu_ops").rows}
+        for name, columns in later._columns.items():  # noqa: SLF001 - of its own class
+            self.table(name).merge(columns, rows_before)
+        self.foreign.update(later.foreign)
+
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
         return self._columns.setdefault(name, Columns())
