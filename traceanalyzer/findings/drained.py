@@ -3,6 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
@@ -62,12 +63,10 @@ def drained_queues(headline: Result, steps: Result, sync_calls: Result, replay: 
 
 
 def _who(idle: pd.Series, ranks: int) -> str:
-    if len(idle) < ranks or ranks == 1:
-        listed = ", ".join(map(str, sorted(idle.index)[:4]))
-        many = len(idle) > 1
-        return f"The host{'s' if many else ''} of rank{'s' if many else ''} {listed}" + (
-            " and more wait for their GPUs" if len(idle) > 4 else " wait for their GPUs" if many else " waits for its GPU"
-        )
+    if len(idle) == 1:
+        return f"Rank {idle.index[0]}'s host waits for its GPU"
+    if len(idle) < ranks:
+        return f"The hosts of ranks {listed(sorted(idle.index))} wait for their GPUs"
     return f"{'Both' if ranks == 2 else f'All {ranks}'} hosts wait for their GPUs"
 
 
