@@ -96,6 +96,7 @@ def integrity(
     *,
     integrity_common_pct: int = 90,
     integrity_step_pct: int = 20,
+    wanted_ranks: Any = None,
     hosts: Any = None,
     run_hosts: Any = None,
     wiring: Any = None,

@@ -109,7 +109,8 @@ def summarise(
         raise RuntimeError(failures[0].sentence)
     require_ranks(parts, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
-    results = combine(parts, wanted, failures if is_guarded else None, **thresholds)
+    asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
+    results = combine(parts, wanted, failures if is_guarded else None, **thresholds, **asked)
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
