@@ -99,6 +99,7 @@ COMM_ARGS: Mapping[str, str] = MappingProxyType(
         "in_split": _CATEGORY,  # "6144,2048"
         "out_split": _CATEGORY,
         "sequence": _MAYBE_INT,  # NCCL's number of the call within its group
+        "reduction": _CATEGORY,  # sum, product, max, min, avg; of a collective that reduces, where the trace says it
         "root": _MAYBE_INT,  # of a rooted collective
         "peer": _MAYBE_INT,  # of send and recv
         "size_bytes": _MAYBE_INT,  # where the trace says bytes instead of elements (nsys payloads)
@@ -119,7 +120,13 @@ STREAM_WAITS: Mapping[str, str] = MappingProxyType(
 """Calls that make a stream wait for an event (`cudaStreamWaitEvent`), sorted by start; empty when not recorded."""
 
 COUNTERS: Mapping[str, str] = MappingProxyType(
-    {"time_ns": _NS, "name": _CATEGORY, "value": "float64", "thread": _INT}  # of the host, -1 where none
+    {
+        "time_ns": _NS,
+        "name": _CATEGORY,
+        "value": "float64",
+        "thread": _INT,  # of the host, -1 where none
+        "address": _MAYBE_INT,  # of the block that `memory_allocated_bytes` changed by
+    }
 )
 """Sampled quantities: `memory_allocated_bytes`, `memory_reserved_bytes`, GPU metrics."""
 

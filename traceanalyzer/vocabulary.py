@@ -45,6 +45,8 @@ KINDS = (
     Kind("copy", "copies", "copies", "copy"),
 )
 
+GRAPH = Kind("unknown", "graphs, unknown", "graphs", "CUDA graph, recorded as one operation")
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -203,7 +205,7 @@ def viewer_colour(kind: str) -> str:
 def by_key() -> dict[str, object]:
     """What a page's scripts need of it, as plain values."""
     return {
-        "kinds": {kind.key: {"label": kind.label, "short": kind.short, "one": kind.one} for kind in KINDS},
+        "kinds": {kind.key: {"label": kind.label, "short": kind.short, "one": kind.one} for kind in (*KINDS, GRAPH)},
         "parts": {part.kind: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)},
         "causes": {cause.key: {"kind": cause.part.kind, "short": cause.short} for cause in IDLE_CAUSES},
         "between": BETWEEN_KERNELS.key,

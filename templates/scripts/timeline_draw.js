@@ -197,7 +197,7 @@
   const drawFolded = (ctx, view, row, y) => {
     const { rank } = row, c = view.colours, [a, b] = clipped(view, rank.first, rank.last);
     if (b > a) { ctx.fillStyle = c.idle; ctx.globalAlpha = 0.35; ctx.fillRect(a, y, b - a, row.height); ctx.globalAlpha = 1; }
-    for (const part of ["copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.fills.wait : part === "comm" && view.data.hasWaits ? view.fills.unsplit : c[part], y, row.height);
+    for (const part of ["unknown", "copy", "comm", "transfer", "wait", "compute"]) drawShare(ctx, view, rank.parts[part], part === "wait" ? view.fills.wait : part === "comm" && view.data.hasWaits ? view.fills.unsplit : c[part], y, row.height);
     ctx.fillStyle = c.ink;
     for (const step of rank.steps) { const at = x(view, step[2]); if (at >= view.left && at < view.width) ctx.fillRect(at, y, 1, row.height); }
   };

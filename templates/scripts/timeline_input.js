@@ -1,7 +1,7 @@
 "use strict";
 // Pointer, wheel, fingers and keys on the timeline.
 (() => {
-  const TA = globalThis.TA;
+  const TA = globalThis.TA, LANES = ["compute", "comm", "copy", "unknown"];
 
   TA.hit = (px, py) => {
     const { view } = TA;
@@ -10,7 +10,7 @@
     if (!row || px < view.left) return { row };
     const t = TA.timeAt(view, px), slack = (3 * (view.t1 - view.t0)) / (view.width - view.left);
     if (row.part === "host") { const found = TA.hitHost(view, row, y - row.y, t, slack); return { row, t, event: found.event, level: found.level }; }
-    const lane = ["compute", "comm", "copy"].includes(row.part) && row.rank.lanes.find((l) => l.kind === row.part);
+    const lane = LANES.includes(row.part) && row.rank.lanes.find((l) => l.kind === row.part);
     if (!lane) return { row, t };
     const depth = Math.floor(((y - row.y) / row.height) * lane.rows);
     let best = null;
@@ -100,7 +100,7 @@
   };
 
   const nextOperation = (by) => {
-    const { view } = TA, row = focused(), isLane = row && ["compute", "comm", "copy"].includes(row.part);
+    const { view } = TA, row = focused(), isLane = row && LANES.includes(row.part);
     const selected = view.selected?.op === undefined || (isLane && (view.selected.rank !== row.rank || view.selected.kind !== row.part)) ? null : view.selected;
     const rank = selected?.rank ?? (isLane ? row.rank : view.layout.rows.find((each) => each.part === "compute")?.rank ?? view.data.ranks[0]);
     const lane = rank.lanes.find((l) => l.kind === (selected?.kind ?? (isLane ? row.part : "compute")));

@@ -46,7 +46,7 @@
   };
 
   // A group: at each moment how many of its ranks compute, transfer, wait and copy, one above the other.
-  const PARTS = ["compute", "transfer", "comm", "copy", "wait"], STEP = 3;
+  const PARTS = ["compute", "transfer", "comm", "copy", "unknown", "wait"], STEP = 3;
   TA.drawGroup = (ctx, view, row, y) => {
     const { colours: c, fills } = view, count = Math.ceil((view.width - view.left) / STEP), dt = ((view.t1 - view.t0) * STEP) / (view.width - view.left);
     const height = row.height - 2, scale = height / (dt * row.ranks.length), base = new Float32Array(count).fill(y + height);

@@ -2,7 +2,7 @@
 // Where everything lies: ranks on top, the others collapsed, of hundreds in groups that are opened on demand.
 (() => {
   const TA = globalThis.TA;
-  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, idle: 14 }, PAD = 8, FOLDED = 18, GROUP = 20, COUNTER = 24;
+  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, unknown: 22, idle: 14 }, PAD = 8, FOLDED = 18, GROUP = 20, COUNTER = 24;
   TA.AXIS = AXIS;
   TA.gutter = (width) => (width < 560 ? 62 : 126);
 

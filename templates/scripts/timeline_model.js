@@ -72,7 +72,7 @@
   };
   TA.covered = (u, t0, t1) => (t1 > t0 ? TA.coveredBefore(u, t1) - TA.coveredBefore(u, t0) : 0);
 
-  const KINDS = ["compute", "comm", "copy"];
+  const KINDS = ["compute", "comm", "copy", "unknown"];
 
   const lane = (rank, kind, names) => {
     const rows = [];
@@ -96,7 +96,7 @@
       delay: read(n), launch: read(n, Uint32Array), operator: read(n, Uint32Array), path: read(n, Uint32Array), place: new Int32Array(n) };
     let t = entry.first;
     for (let i = 0; i < n; i++) { t += rank.start[i]; rank.start[i] = t; rank.end[i] += t; }
-    const seen = { compute: 0, comm: 0, copy: 0 };
+    const seen = { compute: 0, comm: 0, copy: 0, unknown: 0 };
     for (let i = 0; i < n; i++) rank.place[i] = seen[names[rank.name[i]][2]]++;
     rank.call = read(seen.comm, Uint32Array); rank.callBytes = read(seen.comm); rank.wait = read(seen.comm); rank.why = read(seen.comm, Uint8Array); rank.copyBytes = read(seen.copy);
     const g = entry.gaps;
@@ -107,7 +107,7 @@
   };
 
   const addUnions = (rank, names, causes) => {
-    const pairs = { compute: [], comm: [], copy: [], transfer: [], wait: [] };
+    const pairs = { compute: [], comm: [], copy: [], unknown: [], transfer: [], wait: [] };
     for (let i = 0; i < rank.count; i++) {
       const kind = names[rank.name[i]][2], start = rank.start[i], end = rank.end[i];
       pairs[kind].push([start, end]);
@@ -124,7 +124,9 @@
     rank.u = u;
     rank.parts = { compute: u.compute, transfer: minus(u.transfer, u.compute), wait: known,
       comm: minus(minus(exposed, u.transfer), u.wait), copy: minus(minus(u.copy, u.compute), u.comm) };
-    rank.busy = merged(merged(u.compute, u.comm), u.copy);
+    const told = merged(merged(u.compute, u.comm), u.copy);
+    rank.parts.unknown = minus(u.unknown, told);
+    rank.busy = merged(told, u.unknown);
     rank.first = rank.count ? rank.start[0] : 0;
     rank.last = rank.busy.e.length ? rank.busy.e[rank.busy.e.length - 1] : 0;
   };
@@ -134,6 +136,8 @@
     const from = Math.max(t0, rank.first), to = Math.min(t1, rank.last);
     const parts = Object.fromEntries(Object.entries(rank.parts).map(([name, u]) => [name, TA.covered(u, from, to)]));
     const window = Math.max(0, to - from);
+    // A CUDA graph that was recorded as one operation may hold each of them: beside it none is known.
+    if (parts.unknown) for (const name of Object.keys(parts)) if (name !== "unknown") parts[name] = null;
     return { window, ...parts, idle: window - TA.covered(rank.busy, from, to) };
   };
 

@@ -4,7 +4,7 @@
   const TA = globalThis.TA, WORDS = TA.words;
   const byId = (id) => document.getElementById(id);
 
-  const PARTS = ["compute", "transfer", "wait", "comm", "copy", "idle"].map((kind) => [kind, WORDS.parts[kind]]);
+  const PARTS = ["compute", "transfer", "wait", "comm", "copy", "unknown", "idle"].map((kind) => [kind, WORDS.parts[kind]]);
   const parts = (view) => PARTS.filter(([name]) => name === "idle" || view.data.ranks.some((rank) => rank.parts[name].s.length)).map(([name, text]) => [name, name === "comm" ? (view.data.hasWaits ? view.data.unsplit : text) : text]);
   const cell = (tag, text, ns) => { const item = document.createElement(tag); item.textContent = text; if (ns !== undefined) { item.className = "n"; item.dataset.v = ns; } return item; };
   // A row for each rank; on a phone a column for each, or nothing would fit.
@@ -19,7 +19,7 @@
     const head = (text, scope, isNumber) => { const th = cell("th", text); th.scope = scope; if (isNumber) th.className = "n"; return th; };
     const rows = [[head("rank", "col"), head("time", "col", true), ...parts(view).map(([, text]) => head(text, "col", true))]];
     for (const sum of shown) {
-      const each = parts(view).map(([name]) => cell("td", sum[name] ? `${TA.time(sum[name])} · ${TA.percent(sum[name], sum.window)}` : "0", sum[name]));
+      const each = parts(view).map(([name]) => cell("td", sum[name] === null ? "n/a" : sum[name] ? `${TA.time(sum[name])} · ${TA.percent(sum[name], sum.window)}` : "0", sum[name] ?? -1));
       rows.push([head(`rank ${sum.rank.rank}`, "row"), cell("td", TA.time(sum.window), sum.window), ...each]);
     }
     const lines = isNarrow ? rows[0].map((_, at) => rows.map((row) => row[at])) : rows;
@@ -48,6 +48,7 @@
   TA.timelineLegend = (view, box) => {
     const list = box.querySelector(".tl-legend"); list.replaceChildren();
     const kinds = view.data.hasWaits ? [["compute"], ["transfer"], ["wait"], ...(view.data.ranks.some((rank) => rank.parts.comm.s.length) ? [["unmatched", `communication${view.data.unsplit.replace(/^exposed,?/, ":")}`]] : []), ["copy"]] : [["compute"], ["transfer", "communication"], ["copy"]];
+    if (view.data.ranks.some((rank) => rank.parts.unknown.s.length)) kinds.push(["unknown", WORDS.kinds.unknown.label]);
     const { causes, knows_causes } = view.data;
     const isDrawn = (cause) => causes.includes(cause) || cause === WORDS.between;
     if (view.data.packed.host && view.shows.host) kinds.push(...[["host-range", "range on the host"], ["host-operator", "operator"], ["host-call", "runtime call"], ["host-sync", "synchronising call"], ["host-frame", "Python frame"]].filter(([kind]) => (view.data.host?.names ?? []).some(([what]) => `host-${what}` === kind)));

@@ -7,8 +7,10 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.stretches import stretches
+from traceanalyzer.schema import NONE
 
-KINDS = ("compute", "comm", "copy")
+KINDS = ("compute", "comm", "copy", "unknown")
 
 RESOLUTION = 1500
 """Gaps shorter than the step divided by this are drawn closed."""
@@ -19,30 +21,31 @@ MOST_RANKS = 8
 def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.DataFrame | None:
     """Columns `rank`, `kind`, `start_ns`, `end_ns` (from the step's start), `step`, `window_ns`.
 
-    The step is the first complete one, else the whole capture; at most eight ranks. `None` without a timeline.
+    The step is the first complete one, else each rank's first of those that were chosen, else the whole capture; at
+    most eight ranks. `None` without a timeline.
     """
     if "timeline" not in results or not len(results["timeline"]):
         return None
     windows = _windows(results, steps)
     ops = results["timeline"].to_frame()
     frames = [
-        _stretches(ops[(ops["rank"] == rank) & (ops["kind"] == kind)], kind, int(rank), int(start), int(length))
-        for rank, start, length in windows[:MOST_RANKS]
+        _stretches(ops[(ops["rank"] == rank) & (ops["kind"] == kind)], kind, rank, start, length).assign(
+            step=pd.NA if step == NONE else step
+        )
+        for rank, step, start, length in windows[:MOST_RANKS]
         for kind in KINDS
     ]
-    step = steps[0] if steps else pd.NA
-    return pd.concat(frames, ignore_index=True).assign(step=step) if frames else None
+    return pd.concat(frames, ignore_index=True) if frames else None
 
 
-def _windows(results: Mapping[str, Result], steps: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """Rank, start and length of the window that is drawn."""
+def _windows(results: Mapping[str, Result], steps: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """Rank, step (or -1), start and length of the window that is drawn."""
     if steps:
         table = results["steps"].to_frame()
-        chosen = table[table["step"] == steps[0]][["rank", "start_ns", "window_ns"]]
+        chosen = table[table["step"] == steps[0]][["rank", "step", "start_ns", "window_ns"]]
     else:
-        table = results["ranks"].to_frame()[["rank", "window_start_ns", "window_ns"]]
-        chosen = table.dropna()
-    return [tuple(map(int, row)) for row in chosen.itertuples(index=False)]  # type: ignore[misc]
+        chosen = stretches(results["steps"], results["ranks"]).sort_values("window_start_ns").drop_duplicates("rank")
+    return [tuple(map(int, row)) for row in chosen.sort_values("rank").itertuples(index=False)]  # type: ignore[misc]
 
 
 def _stretches(ops: pd.DataFrame, kind: str, rank: int, start_ns: int, length_ns: int) -> pd.DataFrame:

@@ -126,3 +126,17 @@ def test_its_peer_copies_are_of_the_collectives_that_launched_them(results):
     assert copies[0, "all_gather"] + copies[0, "reduce_scatter"] == 757_788
     sizes = table.loc[(0, "all_reduce", "BFloat16")]
     assert set(sizes["size_bytes"]) == {16 * 2_097_152, 8 * 16_777_216}
+
+
+def test_both_tables_of_communication_have_one_size_of_each_group(results):
+    """No trace of this capture says a size: it is that of the ranks that matched."""
+    sizes = {
+        name: {
+            (row["rank"], row["collective"]): row["group_size"]
+            for row in results[name].rows()
+            if row["group"] is None and row["group_size"] is not None
+        }
+        for name in ("nccl", "collectives")
+    }
+    assert sizes["nccl"]
+    assert sizes["nccl"].items() <= sizes["collectives"].items()

@@ -1,5 +1,6 @@
 """Steps that do not follow each other: every figure is that of the one step and that of the other, together."""
 
+from dataclasses import replace
 from functools import cache
 
 import pandas as pd
@@ -8,6 +9,8 @@ import pytest
 import traceanalyzer as ta
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.communication import stragglers
+from traceanalyzer.diff import lanes
 
 SUMS = {
     "breakdown": (["rank"], ["window_ns", "compute_ns", "comm_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]),
@@ -68,3 +71,22 @@ def test_no_gap_lies_between_the_steps(analysis):
     assert held[1] == 0
     assert held[2] > 0
     assert sum(held) == len(starts)
+
+
+@pytest.mark.parametrize("name", ["stragglers", "lanes"])
+def test_windows_of_steps_apart_hold_nothing_between(name):
+    """No complete step is shared here: what is looked at is two stretches."""
+    results = run(ta.load(SAMPLES / "ddp", steps="2,4").ranks, ["steps", "ranks", "timeline"])
+    own = results["steps"].table
+    alone = replace(results["steps"], table=own.assign(is_complete=False))
+    if name == "lanes":
+        drawn = lanes.of_results(results | {"steps": alone}, ())
+        held = own[own["step"] == 2].set_index("rank")["window_ns"]
+        assert drawn.groupby("rank")["window_ns"].first().to_dict() == held.to_dict()
+        assert set(drawn["step"]) == {2}
+        assert (drawn["end_ns"] <= drawn["window_ns"]).all()
+        return
+    windows = stragglers._windows(alone, results["ranks"])
+    total = windows.groupby("rank")["window_ns"].sum()
+    assert total.to_dict() == results["ranks"].table.set_index("rank")["window_ns"].to_dict()
+    assert set(windows["window_start_ns"]) == set(own["start_ns"])

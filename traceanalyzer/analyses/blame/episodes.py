@@ -9,11 +9,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.episode_gains import cells_of, gains
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
-from traceanalyzer.analyses.blame.rank_sets import kind_of_set
+from traceanalyzer.analyses.blame.places import places_of
+from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.instances import Instances
+from traceanalyzer.analyses.communication.groups import Groups
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
@@ -38,8 +40,10 @@ class Episodes(Result):
         "episode": Column.ident("Position, by cost."),
         "ranks": Column.text("Global ranks that are late together, or in turn."),
         "set": Column.text(
-            "What they are: rank, host, node (a block of 8 neighbours), group (a process group), half, ranks."
+            "What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
+            "group (a process group), device (the same GPU of every host), half, ranks."
         ),
+        "place": Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
@@ -102,10 +106,11 @@ def across(
     _parts: Mapping[int, pd.DataFrame],
     what_ran: WhatRan,
     step_needs: StepNeeds,
-    instances: Instances,
+    groups: Groups,
     call_waits: CallWaits,
     steps: Steps,
     ranks: Ranks,
+    pipeline: Pipeline,
     replay: Replay,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
@@ -119,8 +124,11 @@ def across(
     if not rows:
         return empty
     table = pd.DataFrame(rows).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-    sets = [_kind(row, late, instances.table, ranks.table) for row in table["ranks"]]
-    table = table.assign(set=sets, bound_ns=_bounds(table, found, late, steps.table), episode=range(len(table)))
+    every = sorted(late["rank"].unique())
+    places = places_of(every, ranks.table, groups.table, pipeline.table)
+    sets = [set_of(row, every, places) for row in table["ranks"]]
+    table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
+    table = table.assign(bound_ns=_bounds(table, found, late, steps.table), episode=range(len(table)))
     table = table.assign(**gains(table, found, replay))
     texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
     return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
@@ -229,16 +237,6 @@ def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) ->
     waited = held["wait_ns"].fillna(held["end_ns"] - held["start_ns"]).astype("int64")
     waited = waited.groupby(held["collective"].astype("object")).sum()
     return str(waited.idxmax()) if len(waited) else None
-
-
-def _kind(chosen: tuple[int, ...], late: pd.DataFrame, instances: pd.DataFrame, ranks: pd.DataFrame) -> str:
-    hosts = dict(ranks.dropna(subset="host")[["rank", "host"]].itertuples(index=False))
-    groups = [
-        tuple(map(int, text.split(",")))
-        for text in instances["group_ranks"].dropna().astype("str").unique()
-        if text.replace(",", "").isdigit()
-    ]
-    return kind_of_set(chosen, sorted(late["rank"].unique()), hosts, groups)
 
 
 def _bounds(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, steps: pd.DataFrame) -> pd.array:

@@ -17,7 +17,7 @@ from traceanalyzer.selection import is_lost_launch
 
 _ARGUMENTS = (
     "collective", "group", "group_description", "group_ranks", "group_size", "dtype",
-    "in_elements", "out_elements", "in_split", "out_split", "sequence", "root", "size_bytes",
+    "in_elements", "out_elements", "in_split", "out_split", "sequence", "reduction", "root", "size_bytes",
 )  # fmt: skip
 
 
@@ -49,6 +49,11 @@ class Calls(Result):
             is_aside=True,
         ),
         "sequence": Column.ident("NCCL's number of the call within its group."),
+        "reduction": Column.text(
+            "What a reducing collective computes: sum, avg, max, min, product. Absent when the trace does not say: "
+            "NCCL's payloads in Nsight reports do, PyTorch's profiler does not; a kernel named `Sum` serves all.",
+            is_aside=True,
+        ),
         "root": Column.ident("Root of a rooted collective."),
         "peers": Column.text("Peers of send and receive operations: `send 1, recv 1`."),
         "host_operations": Column.count("Host operations that the call carries.", is_compared=False),

@@ -6,6 +6,8 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
+from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.columns import Adds, Better, Column, Written
@@ -27,9 +29,15 @@ class Nccl(Result):
             "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
         ),
         "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
-        "group_size": Column.number("Ranks in the group.", is_aside=True),
+        "group_size": Column.number(
+            "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
+        ),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
         "dtype": Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
+        "reduction": Column.text(
+            "What the collective reduces by, several separated by commas; absent when the trace does not say.",
+            is_aside=True,
+        ),
         "calls": Column.count("Communication operations on the GPU.", is_aside=True),
         "size_bytes": Column.size(
             "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
@@ -59,15 +67,14 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     compute = union(trace, "compute", whole_capture(trace.gpu_ops))
     rows = [_row(key, group, compute) for key, group in calls.groupby(list(KEYS), dropna=False, observed=True)]
-    integers = ("group_size", "known_size_bytes")
-    table = typed(pd.DataFrame(rows), dict.fromkeys(integers, "Int64"))
+    table = typed(pd.DataFrame(rows), {"known_size_bytes": "Int64"})
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def across(parts: Mapping[int, pd.DataFrame], groups: Groups) -> Nccl:
-    """The ranks' rows under each other."""
+def across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:
+    """The ranks' rows under each other, with the groups' sizes as matching found them."""
     table = stack(parts, tuple(Nccl.columns))
-    return Nccl(table.assign(group_label=labels(groups, table)))
+    return Nccl(table.assign(group_label=labels(groups, table), group_size=_sizes(table, looked_at(call_waits, calls))))
 
 
 def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> dict[str, object]:
@@ -76,7 +83,7 @@ def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> di
     return {
         **{name: None if pd.isna(value) else value for name, value in zip(KEYS, key, strict=True)},
         "group_description": _only(calls["group_description"]),
-        "group_size": _only(calls["group_size"]),
+        "reduction": ", ".join(sorted(set(calls["reduction"].dropna()))) or None,
         "calls": len(calls),
         "calls_of_unknown_size": int(calls["size_bytes"].isna().sum()),
         "known_size_bytes": calls["size_bytes"].sum(min_count=1),
@@ -86,6 +93,18 @@ def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> di
         "comm_ns": busy.total_ns,
         "exposed_comm_ns": (busy - compute).total_ns,
     }
+
+
+def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
+    """Ranks of each row's group; absent where its calls do not agree, or nothing tells."""
+    keys = ["rank", *KEYS]
+    if table.empty:
+        return pd.Series(dtype="Int64")
+    # Keys that are absent must meet.
+    plain = calls.assign(**calls[keys[1:]].astype("object").fillna(""))
+    sizes = plain.groupby(keys)["group_size"].agg(_only)
+    wanted = pd.MultiIndex.from_frame(table[keys].astype(dict.fromkeys(KEYS, "object")).fillna(""))
+    return pd.Series(sizes.reindex(wanted).array, index=table.index).astype("Int64")
 
 
 def _only(values: pd.Series) -> object:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.communication.waits import Waits
 from traceanalyzer.analyses.host.step_work import COMPUTE, COPY, OPERATOR, RANGE, step_work
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -109,7 +110,7 @@ def across(
 
 
 def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
-    """The shared complete steps of every rank, else each rank's whole window as step -1."""
+    """The shared complete steps of every rank, else the stretches that are looked at as step -1."""
     whole = ranks.table[ranks.table["window_start_ns"].notna()]
     table = steps.table
     complete = table[table["is_complete"].fillna(value=False).astype(bool)] if len(table) else table
@@ -117,7 +118,7 @@ def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
     if shared:
         table = complete[complete["step"].isin(shared)].rename(columns={"start_ns": "window_start_ns"})
     else:
-        table = whole.assign(step=NONE)
+        table = stretches(steps, ranks).assign(step=NONE)
     return table[["rank", "step", "window_start_ns", "window_ns"]].astype("int64").reset_index(drop=True)
 
 
@@ -147,7 +148,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
     """Columns of the cost, indexed by the rank at the root."""
     numbers = sorted(windows["step"].unique())
     count = len(numbers)
-    window_ns = round(windows["window_ns"].mean())
+    window_ns = round(windows.groupby(["rank", "step"])["window_ns"].sum().mean())
     waited = pieces.groupby(["root_rank", "rank"])["wait_ns"].sum() / count
     by_root = waited.groupby("root_rank")
     totals = pieces.groupby("root_rank")

@@ -23,7 +23,8 @@ class StreamPairs(Result):
         "rank": Column.ident("Global rank."),
         "of": Column.text("`stream` or `class`."),
         "first": Column.text(
-            "Stream number, or class: compute, communication, upload, download, exchange, device memory."
+            "Stream number, or class: compute, communication, upload, download, exchange, device memory. No classes "
+            "of a rank that runs CUDA graphs which were recorded whole: what runs inside them is not known."
         ),
         "second": Column.text("The other one."),
         "both_ns": Column.time("Time in the window in which both run."),
@@ -48,6 +49,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     streams = {str(number): of_rows(ops, stream == number) for number in np.unique(stream)}
     classes = traffic.unions(ops, traffic.op_classes(ops))
     tables = []
+    if classes.pop(traffic.UNKNOWN).inside(trace.window):
+        classes = {}
     for of, unions in (("stream", streams), ("class", classes)):
         held = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
         both = traffic.pair_times(list(held.values()), trace.window.start_ns, trace.window.end_ns)

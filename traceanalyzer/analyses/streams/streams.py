@@ -10,12 +10,14 @@ from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
 from traceanalyzer.analyses.streams.traffic import CLASSES
+from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import of_rows
 from traceanalyzer.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
+_UNKNOWN_NS = _NS[-1]
 
 
 class Streams(Result):
@@ -29,7 +31,8 @@ class Streams(Result):
         "stream": Column.ident("Number in the trace."),
         "role": Column.text(
             "The class that makes up 90 % or more of its operations' time (`mixed` when none does): compute, "
-            "communication, upload, download, exchange (copies between GPUs), device memory."
+            "communication, upload, download, exchange (copies between GPUs), device memory, unknown (CUDA graphs "
+            "that were recorded as one operation each)."
         ),
         "operations": Column.count("GPU operations in the window."),
         "busy_ns": Column.time("Time in which the stream runs something.", leads=True),
@@ -40,6 +43,10 @@ class Streams(Result):
         "download_ns": Column.time("Time in which it copies from device to host."),
         "exchange_ns": Column.time("Time in which it copies between two GPUs."),
         "device_memory_ns": Column.time("Time of memsets and of copies within the GPU."),
+        "unknown_ns": Column.time(
+            "Time in which it runs CUDA graphs that were recorded as one operation each; with any, the times above are "
+            "n/a: the graph may do each of it."
+        ),
         "copied_bytes": Column.size("Bytes of its copies and memsets; absent without any, or when one does not say."),
         "dependency_ns": Column.time(
             "Time in which its next operation was launched and the stream was free, but others ran and it "
@@ -53,6 +60,8 @@ class Streams(Result):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        known = [name for name in _NS if name != _UNKNOWN_NS]
+        table = known_only(table, table[_UNKNOWN_NS], known)
         return table.assign(busy_pct=percent(table["busy_ns"], table["window_ns"]))
 
 

@@ -3,13 +3,20 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 
-CLASSES = ("compute", "communication", "upload", "download", "exchange", "device memory")
+CLASSES = ("compute", "communication", "upload", "download", "exchange", "device memory", "unknown")
 """Upload is host to device, download device to host, exchange a copy between two GPUs; `device memory` is memset and
-copies within the GPU (and within the host)."""
+copies within the GPU (and within the host); `unknown` a CUDA graph that was recorded as one operation."""
+
+UNKNOWN = CLASSES[-1]
 
 _OF_DIRECTION = {"HtoD": "upload", "DtoH": "download", "PtoP": "exchange"}
+
+
+_OF_KIND = {"comm": "communication", kinds.UNKNOWN: UNKNOWN}
+"""Of kernels and graphs; the others are compute."""
 
 
 def op_classes(ops: pd.DataFrame) -> np.ndarray:
@@ -18,8 +25,10 @@ def op_classes(ops: pd.DataFrame) -> np.ndarray:
                     for name in ops["direction"].cat.categories]  # fmt: skip
     copies = np.array([*of_direction, CLASSES.index("device memory")])[ops["direction"].cat.codes.to_numpy()]
     is_kernel = ops["activity"].isin(["kernel", "graph"]).to_numpy()
-    kernels = np.where((ops["kind"] == "comm").to_numpy(), CLASSES.index("communication"), CLASSES.index("compute"))
-    return np.where(is_kernel, kernels, copies)
+    of_kind = [_OF_KIND.get(str(name), "compute") for name in ops["kind"].cat.categories]
+    kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[ops["kind"].cat.codes.to_numpy()]
+    classes: np.ndarray = np.where(is_kernel, kernels, copies)
+    return classes
 
 
 def unions(ops: pd.DataFrame, classes: np.ndarray) -> dict[str, Intervals]:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.hosts import Placed
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -22,13 +23,19 @@ class Ranks(Result):
         "rank_source": Column.text("Where its number comes from.", is_secondary=True),
         "files": Column.text("Files that its events come from.", is_secondary=True),
         "format": Column.text("Input format.", is_secondary=True),
-        "host": Column.text("Host; absent where the trace does not say."),
+        "host": Column.text("Host: as `--hosts` says, the trace, or its run.json; absent where none does."),
+        "rack": Column.text("Rack, as `--hosts` says.", is_secondary=True),
         "device": Column.ident("GPU's number on its host.", is_secondary=True),
         "device_name": Column.text("GPU's model."),
+        "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
         "world_size": Column.number("Ranks of the job, as the trace says."),
         "window": Column.text("What of the capture the figures are of.", is_secondary=True),
         "window_start_ns": Column.moment(
             "Start of that window, ns since the epoch (or since the trace's own zero).", is_secondary=True
+        ),
+        "window_end_ns": Column.moment(
+            "Its end. Steps that do not follow each other leave time between that is not of the window.",
+            is_secondary=True,
         ),
         "window_ns": Column.time("Length of that window.", better=Better.LESS),
         "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
@@ -56,9 +63,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "host": meta.host,
         "device": meta.device,
         "device_name": meta.device_name,
+        "device_bytes": meta.device_bytes,
         "world_size": meta.world_size,
         "window": trace.window.label,
         "window_start_ns": trace.window.start_ns if len(trace.gpu_ops) else None,
+        "window_end_ns": trace.window.end_ns if len(trace.gpu_ops) else None,
         "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
         "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
         "operations": len(trace.gpu_ops),
@@ -70,10 +79,21 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    integers = ("device", "world_size", "window_start_ns", "window_ns", "capture_ns")
+    integers = ("device", "device_bytes", "world_size", "window_start_ns", "window_end_ns", "window_ns", "capture_ns")
     return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Ranks:
-    """The ranks' rows under each other."""
-    return Ranks(stack(parts, tuple(Ranks.columns)))
+def across(
+    parts: Mapping[int, pd.DataFrame],
+    hosts: Mapping[int, Placed] | None = None,
+    run_hosts: Mapping[int, str] | None = None,
+) -> Ranks:
+    """The ranks' rows; `hosts` outweigh what the traces say, `run_hosts` stand in where they say nothing."""
+    table = stack(parts, tuple(Ranks.columns))
+    said = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
+    known = zip(said, table["host"], table["rank"], strict=True)
+    named = [place.host or ((run_hosts or {}).get(rank) if pd.isna(own) else own) for place, own, rank in known]
+    text = {"host": named, "rack": [place.rack for place in said]}
+    return Ranks(
+        table.assign(**{name: pd.Series(held, index=table.index, dtype="object") for name, held in text.items()})
+    )

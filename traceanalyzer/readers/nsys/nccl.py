@@ -87,6 +87,7 @@ def _calls(own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, membe
             "collective": operations.astype("category"),
             "group": fields["communicator"].map(communicator_name, na_action="ignore").astype("category"),
             "group_size": group_size,
+            "reduction": fields["reduction"].str.lower().astype("category"),
             "root": fields["root"],
             "peer": fields["peer"],
             "size_bytes": size,

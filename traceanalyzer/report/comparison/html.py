@@ -13,7 +13,7 @@ from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
-from traceanalyzer.vocabulary import KINDS
+from traceanalyzer.vocabulary import GRAPH, KINDS
 
 SCRIPTS = ("page.js", "tables.js", "diff.js")
 
@@ -44,6 +44,7 @@ def page(report: DiffReport) -> str:
         "is_of_single_captures": figures.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "lanes": _lanes(comparison),
+        "has_graphs": any(_has_graphs(side.first.lanes) for side in comparison.sides),
         "DIFFERS": fairness.DIFFERS,
         "style": Markup(assets.style("diff.css")),  # noqa: S704 - our own files
         "scripts": scripts,
@@ -111,12 +112,16 @@ def _lanes(comparison: Comparison) -> list[dict[str, Any]]:
             "width": 100 * int(own["window_ns"].iloc[0]) / longest,
             "kinds": [
                 {"kind": kind.key, "name": kind.key, "path": _path(own[own["kind"] == kind.key], longest)}
-                for kind in KINDS
+                for kind in (*KINDS, GRAPH)
             ],
         }
         for label, lanes in drawn
         for rank, own in lanes.groupby("rank")
     ]
+
+
+def _has_graphs(lanes: pd.DataFrame | None) -> bool:
+    return lanes is not None and bool((lanes["kind"] == GRAPH.key).any())
 
 
 def _path(stretches: pd.DataFrame, longest: int) -> str:

@@ -22,7 +22,6 @@ from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
-from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.timeline.columns import or_zero, steps_of, varints
@@ -72,7 +71,7 @@ def timeline_data(
     named = named_ranks(findings)
     if "timeline" not in results or not len(results["timeline"]):
         return None
-    table = _with_graphs_as_compute(results["timeline"].table)
+    table = results["timeline"].table
     clock = common_clock(results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
@@ -125,12 +124,6 @@ def timeline_data(
 
 def _packed(meta: Any) -> str:
     return packed(json.dumps(meta, separators=(",", ":")).encode())
-
-
-def _with_graphs_as_compute(table: pd.DataFrame) -> pd.DataFrame:
-    """CUDA graphs of unknown content lie in the lane of kernels; their name says what they are."""
-    kinds = table["kind"].astype("object").replace({UNKNOWN: "compute"})
-    return table.assign(kind=pd.Categorical(kinds, categories=list(KNOWN_KINDS)))
 
 
 def _kept(counts: pd.Series, results: Mapping[str, Result], named: Sequence[int]) -> list[int]:
