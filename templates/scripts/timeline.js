@@ -96,7 +96,10 @@
   const follow = () => {
     if (!location.hash.startsWith("#timeline?")) return;
     const asked = new URLSearchParams(location.hash.slice("#timeline?".length)), number = (name) => (asked.has(name) ? Number(asked.get(name)) : undefined);
-    TA.go({ ranks: asked.getAll("rank").flatMap((text) => text.split(",").map(Number)), from: number("from"), to: number("to"), step: number("step") });
+    const ranks = asked.getAll("rank").flatMap((text) => text.split(",").map(Number)), { data } = TA.view;
+    // A row of a table has its moment after the first operation of the run, on the rank's own clock.
+    const moved = data.shifts[data.ranks.findIndex((rank) => rank.rank === ranks[0])] ?? 0, at = number("at") === undefined ? undefined : number("at") + moved;
+    TA.go({ ranks, from: number("from") ?? at, to: number("to") ?? (at === undefined ? undefined : at + Math.max(number("for") ?? 0, 1000)), step: number("step") });
   };
   const address = () => {
     const { view } = TA, top = TA.topRanks(view).map(({ rank }) => rank.rank).filter((rank) => view.called.includes(rank)), parts = [];
