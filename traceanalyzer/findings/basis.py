@@ -13,7 +13,7 @@ from traceanalyzer.columns import Unit
 from traceanalyzer.quantities import text
 
 _A_SECOND = 999_500_000
-"""From here on three digits of milliseconds would be 1.29e+04: seconds are written."""
+"""From here on three digits of milliseconds would be written as 1.29e+04."""
 
 
 @dataclass(frozen=True, slots=True)
