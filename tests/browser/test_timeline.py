@@ -64,10 +64,10 @@ def test_from_four_ranks_on_the_late_one_and_who_waits_most_are_on_top_and_the_o
 def test_a_click_on_a_wait_shows_what_the_awaited_rank_did(simulated, opened):
     with opened(simulated(8)) as page:
         op, start, wait = page.evaluate(LONGEST_WAIT, 5)
-        page.evaluate("() => TA.go({ ranks: [5] })")
-        page.wait_for_timeout(50)
+        page.evaluate("([t0, t1]) => TA.go({ ranks: [5], from: t0, to: t1 })", [start, start + wait])
+        page.wait_for_timeout(300)
         page.mouse.click(*page.evaluate(PLACE, [5, "comm", start + wait / 3]))
-        page.wait_for_timeout(50)
+        page.wait_for_function("() => TA.view.awaited")
         awaited = page.evaluate("() => [TA.view.awaited.rank.rank, TA.view.awaited.from, TA.view.awaited.to]")
         assert awaited[:2] == [2, start]
         assert awaited[2] == pytest.approx(start + wait, abs=50_000)
