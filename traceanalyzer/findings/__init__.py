@@ -23,6 +23,7 @@ from traceanalyzer.findings import (
     memory,
     pipeline,
     slow_hosts,
+    uneven_steps,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_bubble,
     lateness.late_ranks,
     balance.uneven_compute,
+    uneven_steps.uneven_steps,
     experts.uneven_experts,
     communication.little_overlap,
     contention.contention,

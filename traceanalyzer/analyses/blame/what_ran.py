@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,9 @@ from traceanalyzer.vocabulary import DATA, HOST, SYNC
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
 
-COLUMNS = ("step", "part", "what", "name", "total_ns")
+COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
+
+_SUMS = ["total_ns", "calls", "blocks"]
 
 _MOST_NAMES = 30
 
@@ -44,6 +47,8 @@ class WhatRan(Result):
         ),
         "name": Column.text("Its name.", written=Written.KERNEL),
         "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
+        "calls": Column.count("How many operations; absent of what hosts do."),
+        "blocks": Column.count("Thread blocks of all of them; absent where the trace has no grids."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -69,10 +74,11 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     table = pd.concat(tables, ignore_index=True)
     table = table[table["step"].isin(windows["step"])]
     # Several threads may do the same.
-    table = table.groupby(["step", "part", "what", "name"], sort=False)["total_ns"].sum().reset_index()
+    table = table.groupby(["step", "part", "what", "name"], sort=False)[_SUMS].sum(min_count=1).reset_index()
     table = table[table["total_ns"] > 0].sort_values("total_ns", ascending=False, kind="stable")
     table = table.groupby(["step", "part", "what"], sort=False).head(_MOST_NAMES)
-    return typed(table.reset_index(drop=True), {"total_ns": "int64", "step": "int64"})[list(COLUMNS)]
+    types = {"total_ns": "int64", "step": "int64", "calls": "Int64", "blocks": "Int64"}
+    return typed(table.reset_index(drop=True), types)[list(COLUMNS)]
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
@@ -84,14 +90,27 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
             "total_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
             "name": ops["name"].astype("object").to_numpy(),
             "owner": tree.owner,
+            "calls": 1.0,
+            "blocks": _blocks(ops["grid"]),
         }
     )
     compute, copies = (table[(ops["kind"] == kind).to_numpy()] for kind in ("compute", "copy"))
     yield _summed(compute, "compute_ns", KERNEL)
     yield _summed(copies, "exposed_copy_ns", COPY)
     owned = compute[compute["owner"] >= 0]
-    groups = owned.groupby(["step", "owner"])["total_ns"].sum().reset_index()
+    groups = owned.groupby(["step", "owner"])[_SUMS].sum(min_count=1).reset_index()
     yield _summed(groups.assign(name=_called(trace.host_ops, groups["owner"].to_numpy())), "compute_ns", OPERATOR)
+
+
+def _blocks(grid: pd.Series) -> np.ndarray:
+    """Thread blocks of each operation, from `24x1x1`; NaN where the trace has none."""
+    counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else np.nan for text in _texts(grid)]
+    blocks: np.ndarray = np.array([*counts, np.nan])[grid.cat.codes.to_numpy()]
+    return blocks
+
+
+def _texts(grid: pd.Series) -> Iterator[str]:
+    return map(str, grid.cat.categories)
 
 
 def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
@@ -166,5 +185,6 @@ def _pairs(
 
 
 def _summed(rows: pd.DataFrame, part: str, what: str) -> pd.DataFrame:
-    sums = rows.groupby(["step", "name"], observed=True)["total_ns"].sum().reset_index()
+    counted = rows.reindex(columns=[*rows.columns, *(name for name in _SUMS if name not in rows)])
+    sums = counted.groupby(["step", "name"], observed=True)[_SUMS].sum(min_count=1).reset_index()
     return sums.assign(part=part, what=what)
