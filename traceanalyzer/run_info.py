@@ -57,6 +57,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     parallel: dict[str, Any] | None = None
     profile: dict[str, Any] | None = None
     topology: str | None = None
+    hosts: tuple[str | None, ...] | None = None
 
     @property
     def tokens_per_step(self) -> int | None:
@@ -103,6 +104,8 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
         found["unprofiled_step_ns"] = round(info.unprofiled.mean)
     if memory := peak_memory(info):
         found["run_memory"] = memory
+    if info.hosts:
+        found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
     return found
 
 

@@ -117,6 +117,11 @@ def summarise(
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
 
+def each_file(run: Run, work: Callable[[Capture], T], *, jobs: int | None = None) -> list[T]:
+    """What `work`, which must be picklable, gives for each of the run's files, as they are done."""
+    return list(_each(work, run.captures, processes_for([capture.path for capture in run.captures], jobs), None))
+
+
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
     """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
     work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)

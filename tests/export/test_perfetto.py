@@ -1,4 +1,4 @@
-"""A Perfetto file holds every operation of every rank at its moment, and waits apart from transfers."""
+"""As Chrome's trace events a Perfetto file holds every operation of every rank at its moment, waits apart from transfers."""
 
 import gzip
 import json
@@ -12,13 +12,20 @@ from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
+from traceanalyzer.export import tracks as drawn
 
 
-def exported(results, folder, name="x.json"):
-    perfetto.write(results, folder / name, "x")
+def exported(traces, folder, name="x.json"):
+    results = run(traces, (*perfetto.NEEDED, "timeline"))
+    perfetto.write(results, folder / name, "x", perfetto.in_memory(traces))
     opener = gzip.open if name.endswith(".gz") else open
     with opener(folder / name, "rt", encoding="utf-8") as file:
-        return json.load(file)
+        return json.load(file), results
+
+
+@pytest.fixture(scope="module")
+def ddp(tmp_path_factory):
+    return exported(sample("ddp").ranks, tmp_path_factory.mktemp("json"), "x.perfetto.json.gz")
 
 
 def slices(content):
@@ -35,9 +42,8 @@ def on_streams(content):
     return [event for event in slices(content) if tracked[event["pid"], event["tid"]].startswith("stream")]
 
 
-def test_the_critical_path_is_a_track_that_tiles_the_window(tmp_path):
-    results = run(sample("ddp").ranks, perfetto.NEEDED)
-    content = exported(results, tmp_path)
+def test_the_critical_path_is_a_track_that_tiles_the_window(ddp):
+    content, results = ddp
     tracked = tracks(content)
     path = sorted(
         (round(event["ts"] * 1000), round(event["dur"] * 1000))
@@ -49,37 +55,53 @@ def test_the_critical_path_is_a_track_that_tiles_the_window(tmp_path):
     assert all(abs(start + length - later) <= offset_ns for (start, length), (later, _) in pairwise(path))
 
 
-@pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])
-def test_every_operation_is_there_and_waits_are_those_of_the_tables(name, tmp_path):
-    results = run(sample(name).ranks, perfetto.NEEDED)
-    content = exported(results, tmp_path, "x.perfetto.json.gz")
-    tracked = tracks(content)
-    on_streams = [event for event in slices(content) if tracked[event["pid"], event["tid"]].startswith("stream ")]
-    waits = [event for event in on_streams if event["name"].startswith("wait · ")]
-    moved = [event for event in on_streams if not event["name"].startswith("wait · ")]
+def test_every_operation_is_there_and_waits_are_those_of_the_tables(ddp):
+    content, results = ddp
+    waits = [event for event in on_streams(content) if event["name"].startswith("wait · ")]
     ops = results["timeline"].table
     lengths = (ops["end_ns"] - ops["start_ns"]).groupby(ops["rank"]).sum().to_dict()
     for rank, length in lengths.items():
-        assert sum(round(event["dur"] * 1000) for event in on_streams if event["pid"] == rank) == length
-    known = results["call_waits"].table["wait_ns"]
-    assert sum(round(event["dur"] * 1000) for event in waits) == known.sum()
-    whole = (known == (results["call_waits"].table["end_ns"] - results["call_waits"].table["start_ns"])).sum()
-    assert len(moved) == len(ops) - whole
-    assert {event["cname"] for event in waits} <= {"thread_state_iowait"}
+        assert sum(round(event["dur"] * 1000) for event in on_streams(content) if event["pid"] == rank) == length
+    assert sum(round(event["dur"] * 1000) for event in waits) == results["call_waits"].table["wait_ns"].sum()
+    assert {event["cname"] for event in waits} == {"thread_state_iowait"}
 
 
-def test_slices_of_a_track_do_not_overlap(tmp_path):
-    results = run(sample("pp").ranks, perfetto.NEEDED)
+def test_arrows_of_one_number_begin_once_and_end_once(ddp):
+    content, _ = ddp
+    phases = defaultdict(list)
+    for event in content["traceEvents"]:
+        if event["ph"] in "stf":
+            phases[event["cat"], event["id"]].append((event["ts"], event["ph"]))
+    assert {category for category, _ in phases} == {"launch", "collective"}
+    assert {"".join(phase for _, phase in sorted(own)) for own in phases.values()} == {"sf"}
+
+
+def test_a_collective_of_three_ranks_is_one_arrow_through_them(tmp_path):
+    traces = [rank_trace([("comm", start, 100)], rank=rank, world_size=3) for rank, start in enumerate((40, 10, 20))]
+    content, _ = exported(traces, tmp_path)
+    arrows = sorted((e["ts"], e["ph"], e["pid"]) for e in content["traceEvents"] if e["ph"] in "stf")
+    assert [(phase, rank) for _, phase, rank in arrows] == [("s", 1), ("t", 2), ("f", 0)]
+
+
+def test_slices_of_streams_do_not_overlap_and_those_of_hosts_lie_inside_each_other(ddp):
+    content, _ = ddp
+    tracked = tracks(content)
     by_track = defaultdict(list)
-    for event in slices(exported(results, tmp_path)):
-        by_track[event["pid"], event["tid"]].append((round(event["ts"] * 1000), round(event["dur"] * 1000)))
-    for own in by_track.values():
-        assert all(start + length <= later for (start, length), (later, _) in pairwise(own))
+    for event in slices(content):
+        start = round(event["ts"] * 1000)
+        by_track[event["pid"], event["tid"]].append((start, start + round(event["dur"] * 1000)))
+    for key, own in by_track.items():
+        is_host = tracked[key].startswith("thread")
+        open_ends = []
+        for start, end in own:
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            assert not open_ends or (is_host and end <= open_ends[-1])
+            open_ends.append(end)
 
 
-def test_steps_ranges_and_gaps_have_tracks_of_their_own(tmp_path):
-    results = run(sample("ddp").ranks, perfetto.NEEDED)
-    content = exported(results, tmp_path)
+def test_steps_ranges_and_gaps_have_tracks_of_their_own(ddp):
+    content, results = ddp
     tracked = tracks(content)
     counts = Counter(tracked[event["pid"], event["tid"]] for event in slices(content))
     assert counts["steps"] == 6
@@ -87,40 +109,36 @@ def test_steps_ranges_and_gaps_have_tracks_of_their_own(tmp_path):
     assert {event["name"] for event in slices(content) if tracked[event["pid"], event["tid"]].startswith("ranges")} >= {
         "forward", "backward",
     }  # fmt: skip
-    first = [name for (rank, _), name in sorted(tracked.items()) if rank == 0][:3]
-    assert first[0] == "steps"
+    assert next(name for (rank, _), name in sorted(tracked.items()) if rank == 0) == "steps"
     call = next(event["args"] for event in slices(content) if event["name"] == "NCCL all-reduce f32")
     assert {"collective": "all_reduce", "dtype": "Float", "group": "0"}.items() <= call.items()
 
 
-def test_times_are_exact_and_start_at_the_first_operation(tmp_path):
+def test_times_are_exact_after_the_time_that_the_file_names(tmp_path):
     start = 1_795_221_266_066_003_579
     traces = [rank_trace([("compute", start + 1, start + 8)]), rank_trace([("compute", start, start + 3)], rank=1)]
-    content = exported(run(traces, perfetto.NEEDED), tmp_path)
-    assert content["otherData"] == {
-        "label": "x",
-        "zero_ns": str(start),
-        "clocks": "All ranks on one clock, as recorded.",
-    }
-    assert [(event["pid"], event["ts"], event["dur"]) for event in on_streams(content)] == [
-        (0, 0.001, 0.007),
-        (1, 0, 0.003),
-    ]
+    content, _ = exported(traces, tmp_path)
+    told = content["otherData"]
+    assert (told["label"], told["clocks"]) == ("x", "All ranks on one clock, as recorded.")
+    zero = int(told["zero_ns"])
+    assert [(event["pid"], round(event["ts"] * 1000) + zero - start, round(event["dur"] * 1000))
+            for event in on_streams(content)] == [(0, 1, 7), (1, 0, 3)]  # fmt: skip
 
 
 def test_operations_at_once_on_one_stream_lie_beside_each_other(tmp_path):
     ops = [("compute", 0, 10), ("compute", 5, 15), ("compute", 10, 12)]
-    content = exported(run([rank_trace(ops)], perfetto.NEEDED), tmp_path)
+    content, _ = exported([rank_trace(ops)], tmp_path)
     assert list(tracks(content).values()) == ["critical path", "stream 7", "stream 7 (2)"]
-    assert [event["ts"] * 1000 for event in on_streams(content)] == [0, 10, 5]
+    first = on_streams(content)[0]["ts"]
+    assert [round((event["ts"] - first) * 1000) for event in on_streams(content)] == [0, 10, 5]
 
 
 def test_the_command_writes_a_file_and_says_where(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert command(["export", "in"]) == 0
-    assert "reports/in.perfetto.json.gz" in capsys.readouterr().out
-    with gzip.open("reports/in.perfetto.json.gz", "rt", encoding="utf-8") as file:
+    assert command(["export", "in", "-o", "reports/in.json.gz"]) == 0
+    assert "reports/in.json.gz" in capsys.readouterr().out
+    with gzip.open("reports/in.json.gz", "rt", encoding="utf-8") as file:
         assert len(on_streams(json.load(file))) == 1
     assert command(["export"]) == 2
 
@@ -129,6 +147,7 @@ def test_an_export_beside_its_traces_is_no_trace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     assert command(["export", "in", "-o", "in/all.json"]) == 0
+    assert command(["export", "in", "-o", "in/all.pftrace.gz"]) == 0
     assert command(["in", "-q", "-o", "out", "--format", "json"]) == 0
     found = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert [(item["what"], "made by `analyze-traces export`" in item["why"]) for item in found["skipped"]] == [
@@ -139,13 +158,12 @@ def test_an_export_beside_its_traces_is_no_trace(tmp_path, monkeypatch):
 
 def test_an_export_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypatch):
     def interrupted(*_arguments):
-        yield {}
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "all.json").write_text("earlier")
-    monkeypatch.setattr(perfetto, "trace_events", interrupted)
+    monkeypatch.setattr(drawn, "_counters", interrupted)
     assert command(["export", "in", "-o", "out/all.json"]) == 130
     assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("all.json", "earlier")]

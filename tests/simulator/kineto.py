@@ -26,6 +26,8 @@ _CATEGORIES = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_r
 
 _HOST_THREAD = 100
 
+_MOST_LISTED = 30
+
 
 def write(captured: Captured, folder: Path) -> list[Path]:
     """`rank<r>.json.gz` of every rank."""
@@ -41,10 +43,11 @@ def _write(captured: Captured, recorded: Recorded, folder: Path) -> Path:
 
 
 def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
+    job = captured.run.job
     groups = [
         {"pg_name": group.name, "pg_desc": group.description, "backend_config": "cuda:nccl",
          "pg_size": len(group.ranks), "ranks": list(group.ranks)}
-        for group in captured.run.job.groups
+        for group in job.groups
     ]  # fmt: skip
     events = [
         *(_host_event(recorded, event) for event in recorded.host),
@@ -54,10 +57,11 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
     ]
     return {
         "schemaVersion": 1,
-        "distributedInfo": {"backend": "nccl", "rank": recorded.rank, "world_size": len(captured.run.job.programs),
+        "distributedInfo": {"backend": "nccl", "rank": recorded.rank, "world_size": len(job.programs),
                             "pg_count": len(groups), "pg_config": groups, "nccl_version": "2.28.9"},
         "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}],
         "baseTimeNanoseconds": BASE_NS,
+        **({"hostname": job.hosts[recorded.rank]} if job.hosts else {}),
         "traceEvents": events,
     }  # fmt: skip
 
@@ -109,6 +113,13 @@ def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]
     return _event(recorded, category, name, op.start_ns, op.end_ns, op.instruction.stream, **args)
 
 
+def _listed(ranks: tuple[int, ...]) -> str:
+    """As PyTorch writes them: no more than 30."""
+    if len(ranks) <= _MOST_LISTED:
+        return str(list(ranks))
+    return f"[{', '.join(map(str, ranks[: _MOST_LISTED - 1]))}, ..., {ranks[-1]}]"
+
+
 def _arguments(captured: Captured, recorded: Recorded, op: GpuOp, comm: Comm) -> list[dict[str, Any]]:
     """One set for a collective, one for each message of an exchange; peers are numbered within the group."""
     ranks = comm.group.ranks
@@ -119,7 +130,7 @@ def _arguments(captured: Captured, recorded: Recorded, op: GpuOp, comm: Comm) ->
         "Group size": len(ranks),
         "Process Group Name": comm.group.name,
         "Process Group Description": comm.group.description,
-        "Process Group Ranks": str(list(ranks)),
+        "Process Group Ranks": _listed(ranks),
     }
     if captured.how.has_sequence:
         shared["Seq"] = recorded.sequences[op.number]

@@ -109,6 +109,7 @@ class Job:
     Attributes:
         jitter: relative standard deviation of every duration.
         end_jitter_ns: a collective's ends differ by up to this between ranks.
+        hosts: each rank's host, by rank; nothing where files do not say.
     """
 
     programs: tuple[Program, ...]
@@ -118,3 +119,4 @@ class Job:
     end_jitter_ns: int = 3_000
     launch_ns: int = 5_000
     latency_ns: int = 3_000
+    hosts: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, step_needs, what_ran
+from traceanalyzer.analyses.blame import episodes, step_needs, step_parts, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -206,6 +206,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "category_of_op": categories.op_categories,
         "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
+        "parts_of_steps": step_parts.step_parts,
     }
 )
 """What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it

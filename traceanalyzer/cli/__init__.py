@@ -1,7 +1,8 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
-Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 70 a bug of
-this program; 130 interrupted. A reader of the output that leaves before its end (`| head`) changes none of them.
+Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
+failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted. A reader of the output that
+leaves before its end (`| head`) changes none of them.
 """
 
 import re

@@ -1,48 +1,91 @@
-"""`analyze-traces export`: all ranks as one file for Perfetto."""
+"""`analyze-traces export`: all ranks as one file for Perfetto, or a cut of the traces themselves."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
 from traceanalyzer.cli.report import progress
 
-SUFFIX = ".perfetto.json.gz"
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from traceanalyzer.clustering import Run
+    from traceanalyzer.discovery import Found
+    from traceanalyzer.loading import LoadOptions
+
+SUFFIX = ".pftrace.gz"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=PLACE)
 @input_options
-@click.option("--output", "-o", type=PLACE, metavar="FILE",
-              help=f"What to write, compressed if it ends in .gz (default: reports/<name of the run>{SUFFIX}); "
-              "with --select all a folder.")  # fmt: skip
+@click.option("--kineto", is_flag=True,
+              help="Write the PyTorch profiler's own traces instead, cut to the chosen ranks and steps, without the "
+              "environment, the host's name and folders: a file a rank, for any other tool.")  # fmt: skip
+@click.option("--output", "-o", type=PLACE, metavar="PLACE",
+              help=f"File to write, compressed if it ends in .gz, as JSON if it ends in .json or .json.gz (default: "
+              f"reports/<name of the run>{SUFFIX}); with --select all, and with --kineto, a folder.")  # fmt: skip
 @talk_options
 def export(folder: Path | None, **options: Any) -> None:
-    """Write all ranks of a run as one file for Perfetto.
+    """Write all ranks of a run as one file for Perfetto, or a cut of the traces themselves.
 
-    One process a rank, a track a stream; waits told apart from transfers, idle time with its cause, steps and ranges
-    above them. Open it at ui.perfetto.dev or in chrome://tracing.
+    A process for each rank: its host threads with ranges, operators, Python frames and API calls, arrows from each
+    launch to its operation, a track a stream with waits told apart from transfers, collectives linked from rank to
+    rank, idle time with its cause, the critical path, steps, counters. Open it at ui.perfetto.dev.
 
     \b
     Examples:
       analyze-traces export profile/ddp
-      analyze-traces export --trace-dir profile/ddp --steps last --output step.perfetto.json.gz
+      analyze-traces export --trace-dir profile/ddp --steps last --output step.pftrace.gz
+      analyze-traces export profile/ddp --kineto --ranks 0,3 --steps 2:3 --output cut
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
 
-    from traceanalyzer.export import perfetto
-    from traceanalyzer.scale import summarise
-
     console = Console(quiet=options["quiet"])
-    found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
-    load, target = load_options(options), options["output"] or Path("reports", f"{label}{SUFFIX}")
-    runs = {target: found.runs[-1]}
-    if options["select"] == "all":
-        base = options["output"] or Path("reports", label)
-        runs = {base / f"run_{number}{SUFFIX}": run for number, run in enumerate(found.runs)}
-    for path, run in runs.items():
-        with progress(console, len(run.captures)) as advance:
-            summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
-        events = perfetto.write(summary.results, path, run.label or label)
-        console.print(f"Perfetto: {path} ({events:,} events)", highlight=False, soft_wrap=True, markup=False)
+    found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
+    load, runs = load_options(options), found.runs if options["select"] == "all" else found.runs[-1:]
+    several = len(runs) > 1 or options["select"] == "all"
+    for number, run in enumerate(runs):
+        if options["kineto"]:
+            base = options["output"] or Path("reports", f"{label}_cut")
+            said = _cut(run, load, base / f"run_{number}" if several else base, options["jobs"])
+        else:
+            base = options["output"] or Path("reports", label if several else f"{label}{SUFFIX}")
+            said = _drawn(
+                found, run, load, base / f"run_{number}{SUFFIX}" if several else base, label, console, options
+            )
+        console.print(said, highlight=False, soft_wrap=True, markup=False)
+
+
+def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None) -> str:
+    from traceanalyzer.errors import UsageError
+    from traceanalyzer.export.kineto_cut import cut
+    from traceanalyzer.scale import each_file
+
+    written = [path for paths in each_file(run, partial(cut, options=load, folder=folder), jobs=jobs) for path in paths]
+    if not written:
+        raise UsageError("--ranks and --steps leave nothing to write")
+    size = sum(path.stat().st_size for path in written)
+    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {_size(size)})"
+
+
+def _drawn(
+    found: "Found", run: "Run", load: "LoadOptions", path: Path, label: str, console: "Console", options: dict[str, Any]
+) -> str:
+    from traceanalyzer.export import perfetto
+    from traceanalyzer.scale import summarise, visit
+
+    with progress(console, len(run.captures)) as advance:
+        summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
+    show = partial(visit, run, load, summary.claims, jobs=options["jobs"])
+    return f"Perfetto: {path} ({_size(perfetto.write(summary.results, path, run.label or label, show))})"
+
+
+def _size(size_bytes: int) -> str:
+    from traceanalyzer.columns import Unit
+    from traceanalyzer.quantities import text
+
+    return text(size_bytes, Unit.BYTES)

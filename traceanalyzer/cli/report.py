@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli import surroundings
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
-from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer.cli.options import (
+    PLACE,
+    find_traces,
+    gate_options,
+    input_options,
+    load_options,
+    talk_options,
+    wanted_gates,
+)
 from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
 from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.doctor import Examination
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
@@ -29,12 +39,14 @@ if TYPE_CHECKING:
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
 
-FORMATS = ("html", "csv", "json", "parquet")
+FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=PLACE)
 @input_options
+@click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
+              help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, metavar="FOLDER",
               help="Where to write (default: reports/<name of the run>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
@@ -42,6 +54,7 @@ FORMATS = ("html", "csv", "json", "parquet")
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@surroundings.surroundings_options
 @gate_options
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
@@ -52,18 +65,17 @@ def report(folder: Path | None, **options: Any) -> int:
     """
     from rich.console import Console
 
-    from traceanalyzer import gate
-
     console = Console(quiet=options["quiet"])
-    options["gates"] = [gate.parse(text) for text in options["gates"]]
+    options["gates"] = wanted_gates(options)
     snapshots = snapshots_in(folder, options["trace_dir"])
     try:
-        found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+        found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
     except InputError:
         if not snapshots:
             raise
         return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
     load, options["snapshots"] = load_options(options), snapshots
+    options["thresholds"] = _hosts(options["hosts_file"])
     targets = _targets(found, label, options["select"], options["output"])
     done, errors = [], list[tuple[str, TraceAnalyzerError]]()
     for run, name, target in targets:
@@ -83,6 +95,13 @@ def report(folder: Path | None, **options: Any) -> int:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
+
+
+def _hosts(path: Path | None) -> dict[str, Any]:
+    """What `--hosts` says, as analyses take it; nothing without it."""
+    from traceanalyzer.hosts import read_hosts
+
+    return {"hosts": read_hosts(path)} if path else {}
 
 
 def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
@@ -117,12 +136,12 @@ def _one(
     from traceanalyzer import gate
     from traceanalyzer.report.writers import folder, gates, terminal
 
-    with folder.whole(target, _source(run), _content(run, load, label)) as draft:
-        made, outcomes, files, failures = _analysed(
+    with folder.whole(target, _source(run), _content(run, load, label, options["hosts_file"])) as draft:
+        made, outcomes, files, failures, examination = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
         memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
-        written = draft.final([*files, *memory_files])
+        written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
     terminal.show(made, console)
     gates.show(outcomes, console)
     for note in draft.notes:
@@ -132,6 +151,7 @@ def _one(
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
     say(memory, target, console)
+    surroundings.say(examination, target, console)
     _show_failures(failures, is_verbose=options["verbose"])
     return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
 
@@ -151,8 +171,8 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
-) -> "tuple[Report, list[Outcome], list[Path], list[Failure]]":  # fmt: skip
-    """The run's report, what became of the gates, the files written of both, and what could not be computed."""
+) -> "tuple[Report, list[Outcome], list[Path], list[Failure], Examination | None]":  # fmt: skip
+    """The run's report, what became of the gates, the files written of both, what could not be computed, the doctor."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
@@ -165,17 +185,22 @@ def _analysed(
 
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
+    place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
+    examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     with progress(console, len(run.captures)) as advance:
         summary = summarise(
-            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, **run_info.thresholds(info)
-        )
-    notes = (*(_of_other_runs(found, run, errors) if options["select"] == "latest" else ()), *info_notes)
+            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring,
+            **run_info.thresholds(info), **options["thresholds"],
+        )  # fmt: skip
+    others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
+    notes = (*others, *info_notes, *examination_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        doubts=care.doubted(made.results),
     )  # fmt: skip
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
@@ -183,7 +208,7 @@ def _analysed(
     written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    return made, outcomes, written, failures
+    return made, outcomes, written, failures, examination
 
 
 def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:
@@ -200,14 +225,14 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
 
 def _source(run: "Run") -> str:
     """The folder of the run's files, or its only file."""
-    places = [str(capture.path.resolve()) for capture in run.captures]
+    places = [str(capture.place.resolve()) for capture in run.captures]
     return os.path.commonpath(places)
 
 
-def _content(run: "Run", load: "LoadOptions", label: str) -> str:
+def _content(run: "Run", load: "LoadOptions", label: str, hosts: Path | None) -> str:
     from traceanalyzer.report.writers.folder import fingerprint
 
-    files = [capture.path for capture in run.captures] + ([run.info] if run.info else [])
+    files = [capture.path for capture in run.captures] + [path for path in (run.info, hosts) if path]
     return fingerprint(__version__, label, load, files=files)
 
 

@@ -1,4 +1,4 @@
-"""What can be said before, and without, a trace: topology, NCCL logs, flight recorder, Inspector, RAS.
+"""What can be said before, and without, a trace: topology, NCCL logs, flight recorder, Inspector, RAS, xpu_timer.
 
 from pathlib import Path
 from traceanalyzer.doctor import examine
@@ -16,6 +16,7 @@ from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.nccl_reading import read_logs
 from traceanalyzer.doctor.rules import RULES, diagnose
 from traceanalyzer.doctor.topology import Topology, parse_topology
+from traceanalyzer.doctor.xpu_timer import XpuTimer, read_xpu_timer
 
 __all__ = [
     "RULES",
@@ -26,6 +27,7 @@ __all__ = [
     "Inspector",
     "NcclLog",
     "Topology",
+    "XpuTimer",
     "diagnose",
     "examine",
     "examine_texts",
@@ -33,4 +35,5 @@ __all__ = [
     "read_flight_recorder",
     "read_inspector",
     "read_logs",
+    "read_xpu_timer",
 ]

@@ -1,111 +1,194 @@
-"""All ranks as one file for Perfetto: Chrome trace events, a process for each rank, waits told apart from transfers.
+"""All ranks as one file for Perfetto: what was recorded, and beside it what the analysis makes of it.
 
-Times are microseconds after the earliest operation, exact to the nanosecond; `otherData` says when that was.
+A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and written to a
+piece of their own, so that no more than one rank is in memory at a time in each process. The pieces make the file.
 """
 
 import gzip
-import json
-from collections.abc import Iterator, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
-from traceanalyzer.export.slices import of_rank
+from traceanalyzer.export import pftrace, trace_events
+from traceanalyzer.export.rows import path as path_slices
+from traceanalyzer.export.tracks import ROWS, Track, of_rank
+from traceanalyzer.model import RankTrace
 
-NEEDED = ("timeline", "ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
+NEEDED = ("ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
 """Results that an export is made from."""
 
+Visit = Callable[[Callable[[RankTrace], None]], None]
+"""Shows every rank to a visitor, in whatever process and order."""
 
-def write(results: Mapping[str, Result], path: Path, label: str) -> int:
-    """Write the ranks' operations, gzip-compressed when the name ends in `.gz`; returns how many events there are.
+HOUR_NS = 3_600 * 10**9
+
+_TOLD = ("collective", "group", "dtype", "size_bytes", "peers", "wait_ns", "waits_for", "instance", "why_not_split")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What every rank's piece is made with."""
+
+    folder: Path
+    clock: Clock
+    zero_ns: int
+    is_json: bool
+    devices: Mapping[int, str]
+    clocks: Mapping[int, Mapping[str, object]]
+
+
+def write(results: Mapping[str, Result], path: Path, label: str, visit: Visit) -> int:
+    """Write a run; returns how many bytes the file has.
+
+    It is Chrome's JSON when the name ends in `.json` or `.json.gz`, else Perfetto's protobuf, compressed when the name
+    ends in `.gz`.
 
     Args:
         results: at least those of NEEDED.
         path: the file; its folder is made, and it appears when it is whole.
         label: name of the run.
+        visit: shows the run's ranks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".writing-{path.name}")
     try:
-        count = _write(results, draft, label)
+        with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
+            plan, said = _planned(results, Path(folder), label, is_json=".json" in path.suffixes)
+            visit(partial(_write_rank, plan=plan))
+            with _opened(draft) as file:
+                _put_together(file, plan, said, results)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return count
+    return path.stat().st_size
 
 
-def _write(results: Mapping[str, Result], path: Path, label: str) -> int:
-    clock = common_clock(results)
-    count = 0
-    with _opened(path) as file:
-        head = {"label": label, "zero_ns": str(clock.zero_ns), "clocks": clock.note}
-        file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(head)},"traceEvents":[')
-        for event in trace_events(results, clock):
-            file.write(",\n" if count else "\n")
-            file.write(json.dumps(event, separators=(",", ":")))
-            count += 1
-        file.write("\n]}\n")
-    return count
+def in_memory(traces: Iterable[RankTrace]) -> Visit:
+    """Ranks that are in memory, for `write`."""
+
+    def visit(visitor: Callable[[RankTrace], None]) -> None:
+        for trace in traces:
+            visitor(trace)
+
+    return visit
 
 
-def trace_events(results: Mapping[str, Result], clock: Clock) -> Iterator[dict[str, Any]]:
-    """Events of all ranks: names of processes and tracks (`ph` M), then slices (`ph` X), rank by rank."""
-    frames = {name: results[name].to_frame() for name in NEEDED}
-    tables = {name: dict(list(frame.groupby("rank"))) for name, frame in frames.items()}
-    devices = frames["ranks"].set_index("rank")["device_name"]
-    for rank in sorted(clock.shifts):
-        device = devices.get(rank)
-        name = f"rank {rank}" if pd.isna(device) else f"rank {rank} · {device}"
-        yield _named("process_name", rank, 0, {"name": name})
-        yield _named("process_sort_index", rank, 0, {"sort_index": rank})
-        slices = _in_lanes(of_rank({name: tables[name].get(rank, frames[name].iloc[:0]) for name in NEEDED}))
-        for thread, (_, track) in enumerate(sorted(set(zip(slices["order"], slices["track"], strict=True)))):
-            yield _named("thread_name", rank, thread, {"name": track})
-            yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
-            yield from _slices(slices[slices["track"] == track], rank, thread, clock.shift_ns(rank) + clock.zero_ns)
+def _planned(
+    results: Mapping[str, Result], folder: Path, label: str, *, is_json: bool
+) -> tuple[_Plan, dict[str, object]]:
+    """What the pieces are made with, each rank's rows in files beside them, and what there is to say of the whole."""
+    clock = common_clock({name: results[name] for name in ("ranks", "steps", "clocks")})
+    # Hosts may work before the first GPU operation; no viewer draws what is before 0.
+    zero_ns = clock.zero_ns // HOUR_NS * HOUR_NS - HOUR_NS
+    tables = {name: results[name].to_frame() for name in ROWS if name != "calls"}
+    tables["path_stretches"] = _own_clock(tables["path_stretches"], results["clocks"].to_frame())
+    tables["calls"] = told_calls(results, clock)
+    ranks = results["ranks"].to_frame()
+    for name, table in tables.items():
+        own = dict(list(table.groupby("rank")))
+        for rank in ranks["rank"]:
+            own.get(rank, table.iloc[:0]).reset_index(drop=True).to_pickle(folder / f"{rank}.{name}")
+    devices = ranks.dropna(subset="device_name").set_index("rank")["device_name"].to_dict()
+    plan = _Plan(folder, clock, zero_ns, is_json, devices, _of_clocks(results["clocks"].to_frame()))
+    said: dict[str, object] = {
+        "label": label,
+        "zero_ns": str(zero_ns),
+        "clocks": clock.note,
+        "made_by": "analyze-traces export",
+    }
+    return plan, said
 
 
-def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8")
-    return path.open("w", encoding="utf-8")
+def told_calls(results: Mapping[str, Result], clock: Clock) -> pd.DataFrame:
+    """Communication calls of all ranks: what they are, what is known of their waits, and which rank begins before.
+
+    `comes_after` and `comes_before`: another rank of the same instance begins it earlier, or later.
+    """
+    calls, waits = results["calls"].to_frame(), results["call_waits"].to_frame()
+    keys = ["rank", "call"]
+    own = [name for name in _TOLD if name in calls]
+    rest = [name for name in _TOLD if name not in own]
+    table = calls[[*keys, "start_ns", *own]].merge(waits[keys + rest], on=keys, how="left")
+    begins = table["start_ns"] - table["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
+    order = table.assign(begins=begins).sort_values(["begins", "rank"], kind="stable").groupby("instance")
+    place, held = order.cumcount().reindex(table.index), order["rank"].transform("size").reindex(table.index)
+    table = table.drop(columns="start_ns")
+    return table.assign(
+        comes_after=(place > 0).fillna(value=False), comes_before=(place + 1 < held).fillna(value=False)
+    )
 
 
-def _named(what: str, rank: int, thread: int, content: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": content}
+def _own_clock(path: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
+    """Stretches of the critical path as the ranks' own clocks have them."""
+    offsets = path["rank"].map(clocks.set_index("rank")["offset_ns"]).fillna(0).astype("int64")
+    return path.assign(start_ns=path["start_ns"] + offsets, end_ns=path["end_ns"] + offsets)
 
 
-def _slices(slices: pd.DataFrame, rank: int, thread: int, zero_ns: int) -> Iterator[dict[str, Any]]:
-    columns = ("name", "start_ns", "end_ns", "colour", "args")
-    for name, start, end, colour, content in zip(*(slices[column].tolist() for column in columns), strict=True):
-        event = {"ph": "X", "name": name, "pid": rank, "tid": thread, "ts": (start - zero_ns) / 1000,
-                 "dur": (end - start) / 1000, "cname": colour}  # fmt: skip
-        yield event | {"args": content} if content else event
+def _of_clocks(clocks: pd.DataFrame) -> dict[int, dict[str, object]]:
+    told = clocks.set_index("rank")[["reference", "offset_ns", "uncertainty_ns", "is_significant"]]
+    rows = told.astype(object).to_dict("index")
+    return {
+        int(rank): {f"clock_{name}": int(value) for name, value in row.items() if not pd.isna(value)}
+        for rank, row in rows.items()
+    }
 
 
-def _in_lanes(slices: pd.DataFrame) -> pd.DataFrame:
-    """Slices that begin before an earlier one of their track has ended go to a track of their own beside it."""
-    slices = slices.sort_values(["order", "track", "start_ns", "end_ns"], kind="stable", ignore_index=True)
-    tracks = slices["track"].to_numpy(dtype=object, copy=True)
-    for track, own in slices.groupby("track", sort=False):
-        starts, ends = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-        if (starts[1:] >= np.maximum.accumulate(ends)[:-1]).all():
-            continue
-        lanes = _lanes(starts, ends)
-        tracks[own.index[lanes > 0]] = [f"{track} ({lane + 1})" for lane in lanes[lanes > 0]]
-    return slices.assign(track=tracks)
+def _write_rank(trace: RankTrace, plan: _Plan) -> None:
+    tables = {name: pd.read_pickle(plan.folder / f"{trace.rank}.{name}") for name in ROWS}  # noqa: S301 - our own
+    shift_ns = plan.clock.shift_ns(trace.rank)
+    device = plan.devices.get(trace.rank)
+    name = f"rank {trace.rank}" + (f" · {device}" if device else "")
+    said = {"rank": trace.rank, "clock_shift_applied_ns": -shift_ns, **plan.clocks.get(trace.rank, {}),
+            "window": trace.window.label}  # fmt: skip
+    pieces = _encoder(plan)(trace.rank, name, said, of_rank(trace, tables), shift_ns + plan.zero_ns)
+    with (plan.folder / f"{trace.rank}.piece").open("wb") as file:
+        file.writelines(pieces)
 
 
-def _lanes(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """For each slice, in order of start, the first lane that is free."""
-    free: list[int] = []
-    lanes = np.zeros(len(starts), dtype=np.int64)
-    for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        lane = next((number for number, until in enumerate(free) if until <= start), len(free))
-        free[lane : lane + 1] = [end]
-        lanes[place] = lane
-    return lanes
+def _encoder(plan: _Plan) -> Callable[..., Iterator[bytes]]:
+    return trace_events.of_rank if plan.is_json else pftrace.of_rank
+
+
+def _put_together(
+    file: IO[bytes] | gzip.GzipFile, plan: _Plan, said: Mapping[str, object], results: Mapping[str, Result]
+) -> None:
+    if plan.is_json:
+        file.write(trace_events.head(said))
+    else:
+        file.writelines(pftrace.of_job(said, _of_job(results, plan.clock), plan.zero_ns))
+    for rank in sorted(results["ranks"].to_frame()["rank"]):
+        piece = plan.folder / f"{rank}.piece"
+        if piece.exists():
+            with piece.open("rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+            piece.unlink()
+    if plan.is_json:
+        file.write(trace_events.TAIL)
+
+
+def _of_job(results: Mapping[str, Result], clock: Clock) -> list[Track]:
+    """The critical path through all ranks, on the clock that they are drawn on."""
+    stretches = results["path_stretches"].to_frame()
+    if stretches.empty:
+        return []
+    own = _own_clock(stretches, results["clocks"].to_frame())
+    shift = own["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
+    drawn = own.assign(start_ns=own["start_ns"] - shift, end_ns=own["end_ns"] - shift)
+    told = [{"rank": int(rank), "where": where} for rank, where in zip(drawn["rank"], drawn["where"], strict=True)]
+    slices = path_slices(drawn)
+    named = [f"rank {rank}: {name}" for rank, name in zip(drawn["rank"], slices["name"], strict=True)]
+    ordered = slices.assign(name=named, args=told).sort_values("start_ns", kind="stable")
+    ends = ordered["end_ns"].clip(upper=ordered["start_ns"].shift(-1, fill_value=ordered["end_ns"].max()))
+    return [Track("job", "critical path of the job", ordered.assign(end_ns=ends.astype("int64")))]
+
+
+def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
+    return gzip.open(path, "wb", compresslevel=6) if path.suffix == ".gz" else path.open("wb")

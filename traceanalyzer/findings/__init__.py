@@ -24,6 +24,7 @@ from traceanalyzer.findings import (
     pipeline,
     slow_hosts,
     uneven_steps,
+    wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 from traceanalyzer.findings.folding import folded
@@ -49,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     communication.little_overlap,
     contention.contention,
     communication.low_bandwidth,
+    wiring.log_of_another_run,
     communication.many_small_collectives,
     inference.launch_bound_iterations,
     hosts.host_bound,

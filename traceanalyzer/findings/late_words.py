@@ -81,10 +81,9 @@ def caveat(row: Mapping[str, Any]) -> str | None:
 
 
 def who(row: Mapping[str, Any]) -> str:
-    """`rank 5`, `ranks 8 to 15 (one node)`."""
+    """`rank 5`, `ranks 8 to 15 (host b07)`."""
     ranks = numbers(row["ranks"])
-    kind = {"host": "one host", "node": "neighbours, one node", "group": "one process group", "half": "half of the job"}
-    of = f" ({kind[row['set']]})" if row["set"] in kind else ""
+    of = f" ({row['place']})" if row["place"] else ""
     return f"rank{'' if len(ranks) == 1 else 's'} {listed(ranks)}{of}"
 
 
@@ -116,6 +115,11 @@ def _needs(row: Mapping[str, Any]) -> str:
     called = f", most of it {name(row)}" if row["name"] else ""
     turn = f"{_IN_TURN}, " if row["is_in_turn"] else ""
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
+    if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:
+        share = 100 * (row["own_ns"] - row["peers_ns"]) / row["peers_ns"]
+        always = " in every step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
+        longer = f"{verb.removesuffix(' for')} {share:.0f} % longer{always}"
+        return f"{longer} ({own}, {_peers(row)} {peers}){called}"
     if row["cause"] in ("compute", "copies"):
         same = (
             "" if row["same_work_ratio"] is None else f", the same kernels {row['same_work_ratio']:.3g} times as long"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -35,6 +36,13 @@ def topology() -> str | None:
     """`nvidia-smi topo -m` without its terminal colours."""
     matrix = _nvidia_smi("topo", "-m")
     return re.sub(r"\x1b\[[0-9;]*m", "", matrix) if matrix else None
+
+
+def hosts() -> list[str] | None:
+    """Which host each rank runs on, by number, as torchrun deals out ranks; `None` on one host, or without it."""
+    sizes = [os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")]
+    world, local = (int(size) if size.isdigit() else 0 for size in sizes)
+    return [f"node {rank // local}" for rank in range(world)] if 0 < local < world else None
 
 
 def _nvidia_smi(*arguments: str) -> str | None:

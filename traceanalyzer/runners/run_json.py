@@ -50,6 +50,7 @@ class RunRecord:
     gpu: dict[str, Any] | None = field(default_factory=machine.gpu)
     versions: dict[str, str | None] = field(default_factory=machine.versions)
     topology: str | None = field(default_factory=machine.topology)
+    hosts: list[str] | None = field(default_factory=machine.hosts)
 
     def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> RunRecord:
         """With the un-profiled step time (mean, sample standard deviation) and what follows from it."""

@@ -11,6 +11,8 @@ from traceanalyzer.analyses.communication.common_clock import common_clock
 from traceanalyzer.export import perfetto
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 
+NEEDED = (*perfetto.NEEDED, "timeline")
+
 RECORDED = "All ranks on one clock, as recorded."
 
 
@@ -24,7 +26,7 @@ RECORDED = "All ranks on one clock, as recorded."
     ],
 )
 def test_clocks(offset, is_significant, starts, shifts, said, is_common):
-    results = run([rank_trace([("compute", t, t + 100)], rank=rank) for rank, t in enumerate(starts)], perfetto.NEEDED)
+    results = run([rank_trace([("compute", t, t + 100)], rank=rank) for rank, t in enumerate(starts)], NEEDED)
     clocks = pd.DataFrame(
         {
             "rank": [0, 1],
@@ -45,7 +47,7 @@ def test_ranks_that_nothing_ties_begin_a_common_step_together():
     later = [(kind, start + 10_000, end + 10_000, launch) for kind, start, end, launch in ops]
     later[0] = ("compute", 10_005, 10_010, 1)
     traces = [rank_trace(each, rank=rank, steps=[(0, 10), (10, 30)]) for rank, each in enumerate((ops, later))]
-    found = common_clock(run(traces, perfetto.NEEDED))
+    found = common_clock(run(traces, NEEDED))
     assert found.shifts == {0: 0, 1: 10_005}
     assert "the start of step 0" in found.note
 

@@ -11,13 +11,15 @@ from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
-from traceanalyzer.analyses.blame.rank_sets import kind_of_set
+from traceanalyzer.analyses.blame.places import places_of
+from traceanalyzer.analyses.blame.rank_sets import Place, set_of
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.transfers import transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.instances import Instances
+from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
@@ -39,8 +41,10 @@ class Episodes(Result):
         "episode": Column.ident("Position, by cost."),
         "ranks": Column.text("Global ranks that are late together, or in turn."),
         "set": Column.text(
-            "What they are: rank, host, node (a block of 8 neighbours), group (a process group), half, ranks."
+            "What they are: rank, host, hosts, rack, racks, stage (of pipelines), node (a block of 8 neighbours), "
+            "group (a process group), device (the same GPU of every host), half, ranks."
         ),
+        "place": Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
@@ -113,10 +117,11 @@ def across(
     what_ran: WhatRan,
     step_needs: StepNeeds,
     members: Members,
-    instances: Instances,
+    groups: Groups,
     call_waits: CallWaits,
     steps: Steps,
     ranks: Ranks,
+    pipeline: Pipeline,
     replay: Replay,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
@@ -125,8 +130,10 @@ def across(
         return empty
     work = pd.concat([what_ran.table, transfers(members.table)], ignore_index=True)
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
+    every = sorted(step_needs.table["rank"].unique())
+    places = places_of(every, ranks.table, groups.table, pipeline.table)
     tables = [
-        _of_job(needs, work, instances.table, call_waits.table, steps.table, ranks.table, replay)
+        _of_job(needs, work, call_waits.table, steps.table, places, replay)
         for _, needs in step_needs.table.groupby(job)
     ]
     tables = [table for table in tables if len(table)]
@@ -141,10 +148,9 @@ def across(
 def _of_job(
     needs: pd.DataFrame,
     work: pd.DataFrame,
-    instances: pd.DataFrame,
     calls: pd.DataFrame,
     steps: pd.DataFrame,
-    ranks: pd.DataFrame,
+    places: Sequence[Place],
     replay: Replay,
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
@@ -155,8 +161,10 @@ def _of_job(
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows)
-    sets = [_kind(own, late, instances, ranks) for own in table["ranks"]]
-    table = table.assign(set=sets, bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
+    every = sorted(late["rank"].unique())
+    sets = [set_of(own, every, places) for own in table["ranks"]]
+    table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
+    table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
     return table.assign(**gains(table, found, replay))
 
 
@@ -197,13 +205,3 @@ def _complete(late: pd.DataFrame, steps: pd.DataFrame) -> list[int]:
     complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
     complete = complete[complete["rank"].isin(late["rank"])] if len(complete) else complete
     return shared_steps(complete, set(late["rank"])) or []
-
-
-def _kind(chosen: tuple[int, ...], late: pd.DataFrame, instances: pd.DataFrame, ranks: pd.DataFrame) -> str:
-    hosts = dict(ranks.dropna(subset="host")[["rank", "host"]].itertuples(index=False))
-    groups = [
-        tuple(map(int, text.split(",")))
-        for text in instances["group_ranks"].dropna().astype("str").unique()
-        if text.replace(",", "").isdigit()
-    ]
-    return kind_of_set(chosen, sorted(late["rank"].unique()), hosts, groups)

@@ -19,6 +19,9 @@ _DISTANCES_IN_A_DEVIATION = 2.7
 """Of n normal values the median distance to the next is about 2.7 deviations / n."""
 
 _LEAST_RANKS = 4
+_LEAST_STEPS = 3
+_MEDIAN_TO_MEAN = 1.25
+"""How much less surely a median is known than a mean, of normal errors."""
 
 _SHARE_OF_OWN = 0.25
 """A part with less of a rank's excess than this goes to the largest."""
@@ -159,6 +162,17 @@ def _jitter(late: pd.DataFrame) -> float:
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
 
 
+def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
+    """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
+
+    What a fault costs may differ from step to step by more than one step could tell from jitter.
+    """
+    excess = late.groupby("rank")["excess_ns"]
+    count = excess.transform("size")
+    is_beyond: pd.Series = excess.transform("median") >= _SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
+    return is_beyond & (count >= _LEAST_STEPS)
+
+
 def _is_late(late: pd.DataFrame) -> pd.Series:
     """Rows whose excess is far beyond jitter while another rank waits.
 
@@ -167,13 +181,8 @@ def _is_late(late: pd.DataFrame) -> pd.Series:
     if late.empty:
         return pd.Series(dtype="bool")
     length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
-    floor = np.maximum(LEAST_PCT / 100 * length, _LEAST_NS)
-    beyond = _SIGMAS * _jitter(late)
-    always = late["excess_ns"].groupby(late["rank"])
-    lasting = always.transform("median")
-    is_lasting = (lasting >= np.maximum(floor, beyond / np.sqrt(always.transform("count")))) & (
-        late["excess_ns"] >= np.maximum(floor, lasting / 2)
-    )
-    waited = _waited(late)
-    is_late: pd.Series = (late["excess_ns"] >= np.maximum(floor, beyond)) | is_lasting
-    return is_late & (waited >= np.minimum(late["excess_ns"], np.maximum(floor, beyond)) / 2)
+    jitter = _jitter(late)
+    own = np.where(_is_steady(late, jitter), 0.0, _SIGMAS * jitter)
+    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, own))
+    is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
+    return is_late

@@ -1,53 +1,118 @@
-"""Which ranks a set of ranks is: one, a host, a block of neighbours, a process group, half of the job."""
+"""What a set of ranks is: one, a host, a rack, a stage, a process group, half of the job; held against chance."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import comb
-
-BLOCK = 8
-"""GPUs of a host, where the trace does not say which rank is where."""
 
 _BY_CHANCE = 0.01
 
+_MOSTLY = 0.75
+"""Of a place's ranks; fewer of them are not called the place."""
 
-def kind_of_set(
-    ranks: Collection[int], every: Sequence[int], hosts: Mapping[int, str], groups: Iterable[Collection[int]]
-) -> str:
-    """`rank`, `host`, `node` (a block of neighbours), `group`, `half` or `ranks`.
+_MOST_PIECES = 8
 
-    A block or a group is named only where so many ranks chosen by chance would hardly be one.
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Ranks that share something: `kind` (host, rack, stage, node, group, device), and what it is called."""
+
+    kind: str
+    name: str
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSet:
+    """What some ranks are.
+
+    Attributes:
+        kind: `rank`, a place's kind, `hosts` or `racks` (several whole ones), `half`, else `ranks`.
+        name: in words for a sentence, such as `host b07` or `7 of the 8 ranks of host b07`; absent for `ranks`.
     """
-    chosen, count = set(ranks), len(every)
+
+    kind: str
+    name: str | None = None
+
+
+def set_of(ranks: Collection[int], every: Sequence[int], places: Sequence[Place]) -> RankSet:
+    """What the ranks are, of the job's `every`.
+
+    A place is named when they are most of its ranks and so many ranks drawn by chance would hardly all lie in one
+    place of its kind (exactly: the hypergeometric chance times the places of the kind, below 1 %); all ranks of a host
+    or rack are that by fact.
+    """
+    chosen, count = frozenset(ranks), len(every)
     if len(chosen) == 1:
-        return "rank"
-    if hosts and len(set(hosts.values())) > 1 and _is_whole(chosen, hosts):
-        return "host"
-    if _is_block(chosen, every) and _chance(count // BLOCK, count, BLOCK) < _BY_CHANCE:
-        return "node"
-    alike = [set(group) for group in groups if len(set(group)) == len(chosen)]
-    if len(chosen) < count and chosen in alike and _chance(len(alike), count, len(chosen)) < _BY_CHANCE:
-        return "group"
-    return "half" if 2 * len(chosen) == count and count > 2 else "ranks"
+        host = next((place.name for place in places if place.kind == "host" and chosen <= place.ranks), None)
+        return RankSet("rank", host)
+    half = ", half of the job" if 2 * len(chosen) == count else ""
+    held = [place for place in places if chosen <= place.ranks and len(chosen) >= _MOSTLY * len(place.ranks)]
+    held = [place for place in held if _is_fact(chosen, place) or _chance(chosen, place, places, count) < _BY_CHANCE]
+    if held:
+        best = min(held, key=lambda place: len(place.ranks))
+        part = "" if chosen == best.ranks else f"{len(chosen)} of the {len(best.ranks)} ranks of "
+        return RankSet(best.kind, part + best.name + half)
+    for kind in ("rack", "host"):
+        named = _union(chosen, [place for place in places if place.kind == kind], count)
+        if named:
+            return RankSet(f"{kind}s", named + half)
+    return RankSet("half", half.removeprefix(", ")) if half and count > 2 else RankSet("ranks")
 
 
-def _is_whole(chosen: set[int], hosts: Mapping[int, str]) -> bool:
-    """Whether they are all ranks of one host, of which there is more than one rank."""
-    names = {hosts.get(rank) for rank in chosen}
-    return len(names) == 1 and chosen == {rank for rank, name in hosts.items() if name in names}
+def _is_fact(chosen: frozenset[int], place: Place) -> bool:
+    return place.kind in ("host", "rack") and chosen == place.ranks
 
 
-def _is_block(chosen: set[int], every: Sequence[int]) -> bool:
-    first = min(chosen)
-    return len(every) > BLOCK and first % BLOCK == 0 and chosen == set(range(first, first + BLOCK)) & set(every)
+def _chance(chosen: frozenset[int], place: Place, places: Sequence[Place], count: int) -> float:
+    """That as many ranks, drawn from all, lie in one of the places of this kind and size."""
+    alike = sum(other.kind == place.kind and len(other.ranks) == len(place.ranks) for other in places)
+    return alike * comb(len(place.ranks), len(chosen)) / comb(count, len(chosen)) if count >= len(chosen) else 1.0
 
 
-def _chance(sets: int, count: int, size: int) -> float:
-    return sets / comb(count, size) if count >= size else 1.0
+def _union(chosen: frozenset[int], places: Sequence[Place], count: int) -> str | None:
+    """Several whole places: their names, where chance would hardly make them so."""
+    whole = [place for place in places if place.ranks <= chosen]
+    if len(whole) < 2 or frozenset().union(*(place.ranks for place in whole)) != chosen:
+        return None
+    if comb(len(places), len(whole)) / comb(count, len(chosen)) >= _BY_CHANCE:
+        return None
+    kind = whole[0].kind
+    order = [place.name.removeprefix(f"{kind} ") for place in sorted(places, key=lambda place: min(place.ranks))]
+    names = [place.name.removeprefix(f"{kind} ") for place in sorted(whole, key=lambda place: min(place.ranks))]
+    at = order.index(names[0])
+    in_row = len(names) > 2 and order[at : at + len(names)] == names
+    return f"{kind}s {f'{names[0]} to {names[-1]}' if in_row else _joined(_cut(names))}"
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """`3`, `3 and 5`, `8 to 15`, `1, 4 and 7`."""
+    """`3`, `3 and 5`, `8 to 15`, `1, 4 and 7`, `0 to 3, 8 and 12 to 15`, `0, 8, 16 … 248`; of many pieces the first."""
     ordered = sorted(ranks)
-    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
-        return f"{ordered[0]} to {ordered[-1]}"
-    *first, last = map(str, ordered)
+    steps = {two - one for one, two in pairwise(ordered)}
+    if len(ordered) > _MOST_PIECES and len(steps) == 1 and steps != {1}:
+        return f"{ordered[0]}, {ordered[1]}, {ordered[2]} … {ordered[-1]}"
+    return _joined(_cut([piece for run in _runs(ordered) for piece in _pieces(run)]))
+
+
+def _runs(ordered: Sequence[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for rank in ordered:
+        if runs and runs[-1][-1] + 1 == rank:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return runs
+
+
+def _pieces(run: list[int]) -> list[str]:
+    return [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(rank) for rank in run]
+
+
+def _cut(pieces: list[str]) -> list[str]:
+    more = len(pieces) - _MOST_PIECES
+    return [*pieces[:_MOST_PIECES], f"{more} more"] if more > 0 else pieces
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    *first, last = pieces
     return f"{', '.join(first)} and {last}" if first else last

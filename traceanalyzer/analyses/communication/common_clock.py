@@ -46,9 +46,9 @@ def common_clock(results: Mapping[str, Result]) -> Clock:
     else they begin their first common step with the others (without one, their first operation).
 
     Args:
-        results: `timeline`; of `clocks`, `ranks` and `steps` what is there.
+        results: `timeline`, else `ranks`, whose windows stand for it; of `clocks`, `ranks` and `steps` what is there.
     """
-    spans = _spans(results["timeline"].table)
+    spans = _spans(results["timeline"].table) if "timeline" in results else _windows(results["ranks"].to_frame())
     clocks = _clocks(results, spans)
     is_known = clocks["is_significant"].fillna(value=False).astype(bool) & clocks["offset_ns"].notna()
     offsets = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
@@ -65,6 +65,12 @@ def common_clock(results: Mapping[str, Result]) -> Clock:
 
 def _spans(timeline: pd.DataFrame) -> pd.DataFrame:
     return timeline.groupby("rank").agg(first=("start_ns", "min"), last=("end_ns", "max")).astype("int64")
+
+
+def _windows(ranks: pd.DataFrame) -> pd.DataFrame:
+    own = ranks.dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")[["window_start_ns", "window_ns"]]
+    first, length = own["window_start_ns"].astype("int64"), own["window_ns"].astype("int64")
+    return pd.DataFrame({"first": first, "last": first + length})
 
 
 def _clocks(results: Mapping[str, Result], spans: pd.DataFrame) -> pd.DataFrame:

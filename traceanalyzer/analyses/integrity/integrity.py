@@ -57,6 +57,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return _table(
         [
             *checks.file_damage(trace),
+            *checks.far_apart(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
             *checks.operations_without_launch(trace),

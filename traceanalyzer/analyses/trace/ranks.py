@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.hosts import Placed
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -22,7 +23,8 @@ class Ranks(Result):
         "rank_source": Column.text("Where its number comes from.", is_secondary=True),
         "files": Column.text("Files that its events come from.", is_secondary=True),
         "format": Column.text("Input format.", is_secondary=True),
-        "host": Column.text("Host; absent where the trace does not say."),
+        "host": Column.text("Host: as `--hosts` says, the trace, or its run.json; absent where none does."),
+        "rack": Column.text("Rack, as `--hosts` says.", is_secondary=True),
         "device": Column.ident("GPU's number on its host.", is_secondary=True),
         "device_name": Column.text("GPU's model."),
         "world_size": Column.number("Ranks of the job, as the trace says."),
@@ -79,6 +81,17 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Ranks:
-    """The ranks' rows under each other."""
-    return Ranks(stack(parts, tuple(Ranks.columns)))
+def across(
+    parts: Mapping[int, pd.DataFrame],
+    hosts: Mapping[int, Placed] | None = None,
+    run_hosts: Mapping[int, str] | None = None,
+) -> Ranks:
+    """The ranks' rows; `hosts` outweigh what the traces say, `run_hosts` stand in where they say nothing."""
+    table = stack(parts, tuple(Ranks.columns))
+    said = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
+    known = zip(said, table["host"], table["rank"], strict=True)
+    named = [place.host or ((run_hosts or {}).get(rank) if pd.isna(own) else own) for place, own, rank in known]
+    text = {"host": named, "rack": [place.rack for place in said]}
+    return Ranks(
+        table.assign(**{name: pd.Series(held, index=table.index, dtype="object") for name, held in text.items()})
+    )

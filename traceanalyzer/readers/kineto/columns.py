@@ -67,9 +67,9 @@ class Columns:
     rows: int = 0
 
     def times(self, events: list[Any]) -> None:
-        """`start_ns` and `end_ns` of complete events; a negative duration counts as none."""
+        """`start_ns` and `end_ns` of complete events."""
         starts = to_ns([event.ts for event in events])
-        durations = np.maximum(to_ns([event.dur for event in events]), 0)
+        durations = to_ns([event.dur for event in events])
         self._numbers.setdefault("start_ns", []).append(starts)
         self._numbers.setdefault("end_ns", []).append(starts + durations)
         self.rows += len(events)

@@ -15,6 +15,8 @@ _CUDA_DEVICE = "TARGET_INFO_CUDA_DEVICE"
 _DETAILS = "ANALYSIS_DETAILS"
 SESSION_TABLES = (_START, _GPU, _CUDA_DEVICE, _DETAILS)
 
+_LATEST_NS = 4 * 10**18
+
 _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys schema"}
 _NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
 SETTINGS = (*_VERSIONS, _NORMALIZED)
@@ -52,7 +54,7 @@ def read_session(source: Source) -> Session:
     # A normalised export has its times shifted to UTC already.
     is_utc = settings.get(_NORMALIZED, "").lower() in ("true", "1")
     starts = int_values(source.read(_START, ints=("utcEpochNs",)), "utcEpochNs", 0)
-    epoch = int(starts[0]) if len(starts) else 0
+    epoch = int(starts[0]) if len(starts) and 0 < starts[0] <= _LATEST_NS else 0
     return Session(
         offset_ns=0 if is_utc else epoch,
         has_clock=is_utc or epoch > 0,

@@ -30,6 +30,7 @@ class SqliteSource(Source):
     """One database, opened read-only and immutable: no lock, no journal, nothing written beside it."""
 
     def __init__(self, path: Path, threads: int = THREADS) -> None:
+        super().__init__()
         self.path = path
         self._threads = threads
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
@@ -133,8 +134,13 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+_TIMES = ("start", "end", "timestamp")
+
+
 def _int(name: str) -> str:
-    return f"CAST({_quoted(name)} AS INTEGER)"
+    number = f"CAST({_quoted(name)} AS INTEGER)"
+    # A text would be read as 0, which is a time like any other.
+    return f"CASE WHEN typeof({_quoted(name)}) IN ('integer', 'real') THEN {number} END" if name in _TIMES else number
 
 
 def _float(name: str) -> str:

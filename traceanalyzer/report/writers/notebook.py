@@ -38,8 +38,8 @@ class NotebookReport:
         # In a frame of its own neither the notebook's style nor its scripts meet the page's.
         title = escape(self.report.label)
         return (
-            f'<iframe srcdoc="{escape(self.page)}" sandbox="allow-scripts allow-popups" title="{title}" '
-            f'style="width:100%;height:{HEIGHT_PX}px;border:0"></iframe>'
+            f'<iframe srcdoc="{escape(self.page)}" sandbox="allow-scripts allow-popups allow-downloads" '
+            f'title="{title}" style="width:100%;height:{HEIGHT_PX}px;border:0"></iframe>'
         )
 
 

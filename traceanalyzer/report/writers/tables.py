@@ -19,13 +19,13 @@ from traceanalyzer.report.words import care
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
-    """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
+    """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`."""
     summary = folder / "summary.csv"
     write_frame(report.results["breakdown"].to_frame(), summary)
     paths = _places(report, folder, "csv")
     for name, path in paths.items():
         write_frame(report.results[name].to_frame(), path)
-    return [summary, *paths.values()]
+    return [summary, _write_index(report, folder), *paths.values()]
 
 
 def write_json(report: Report, folder: Path) -> list[Path]:
@@ -36,11 +36,22 @@ def write_json(report: Report, folder: Path) -> list[Path]:
 
 
 def write_parquet(report: Report, folder: Path) -> list[Path]:
-    """`tables/<analysis>.parquet`."""
+    """`tables/<analysis>.parquet` and `tables/index.md`."""
     paths = _places(report, folder, "parquet")
     for name, path in paths.items():
         report.results[name].to_frame().to_parquet(path, index=False)
-    return list(paths.values())
+    return [_write_index(report, folder), *paths.values()]
+
+
+def _write_index(report: Report, folder: Path) -> Path:
+    """`tables/index.md`: which tables there are, those with rows first as in a report, and what a row of each is."""
+    held = {name: result for name, result in report.results.items() if not result.is_event_copy}
+    lines = ["# Tables", "", "| table | rows | title | a row is |", "|---|---:|---|---|"]
+    for name, result in sorted(held.items(), key=lambda item: not len(item[1])):
+        lines.append(f"| {name} | {len(result):,} | {result.title} | {result.meaning().replace('|', chr(92) + '|')} |")
+    path = folder / "tables" / "index.md"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
 
 
 def as_json(report: Report) -> dict[str, Any]:

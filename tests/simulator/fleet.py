@@ -1,0 +1,142 @@
+"""Jobs of hundreds of ranks with a fault of a set of them, on hosts and racks, and the truth about each.
+
+    python -m tests.simulator.fleet FOLDER --ranks 256 --fault node
+
+writes the traces, `hosts.csv` (rank, host, rack) and `truth.json` beside them.
+"""
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.simulator import kineto
+from tests.simulator.capture import Capture, capture
+from tests.simulator.engine import run
+from tests.simulator.program import COMM_STREAM, Group, Job, Program
+
+PER_HOST, HOSTS_PER_RACK = 8, 4
+
+SLOWER = 1.24
+"""By what a slow GPU's kernels are longer."""
+
+FAULTS = ("node", "rack", "rank", "half", "nvlink", "none")
+
+_LAYERS = 2
+_FORWARD_NS, _BACKWARD_NS, _MOVE_NS, _REDUCE_NS = 1_500_000, 3_000_000, 500_000, 300_000
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Who is at fault, by what, and the words that the report's first line has to have."""
+
+    fault: str
+    ranks: tuple[int, ...]
+    cause: str | None
+    says: tuple[str, ...]
+
+
+def host_of(rank: int) -> str:
+    """`b07`."""
+    return f"b{rank // PER_HOST:02}"
+
+
+def rack_of(rank: int) -> str:
+    """`r1`."""
+    return f"r{rank // PER_HOST // HOSTS_PER_RACK}"
+
+
+def truth_of(fault: str, ranks: int) -> Truth:
+    """What a report of such a job has to say first."""
+    node = ranks // PER_HOST * 5 // 8  # b20 of 32 hosts
+    of_node = tuple(range(node * PER_HOST, (node + 1) * PER_HOST))
+    rack = node // HOSTS_PER_RACK
+    per_rack = PER_HOST * HOSTS_PER_RACK
+    late = {
+        "node": of_node,
+        "rack": tuple(range(rack * per_rack, (rack + 1) * per_rack)),
+        "rank": of_node[3:4],
+        "half": tuple(range(ranks // 2)),
+        "nvlink": of_node,
+        "none": (),
+    }[fault]
+    host = f"host {host_of(of_node[0])}"
+    shown = f"anks {late[0]} to {late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
+    words = {
+        "node": (host, "24 % longer in every step"),
+        "rack": (f"rack r{rack}", "24 % longer in every step"),
+        "rank": (host, "computes"),
+        "half": ("half of the job", "24 % longer in every step"),
+        "nvlink": (host, "move data"),
+        "none": ("A step takes",),
+    }[fault]
+    return Truth(
+        fault, late, {"nvlink": "transfer", "none": None}.get(fault, "compute"), tuple(filter(None, (shown, *words)))
+    )
+
+
+def job(ranks: int = 256, fault: str = "none", steps: int = 4) -> Job:
+    """Hybrid sharding: parameters gathered and gradients scattered within hosts, reduced across them."""
+    truth = truth_of(fault, ranks)
+    rows = [Group(f"shard{row}", tuple(range(row * PER_HOST, (row + 1) * PER_HOST)), "shard")
+            for row in range(ranks // PER_HOST)]  # fmt: skip
+    columns = [Group(f"replicate{one}", tuple(range(one, ranks, PER_HOST)), "replicate") for one in range(PER_HOST)]
+    programs = []
+    for rank in range(ranks):
+        program = Program(rank)
+        is_late = rank in truth.ranks
+        compute = SLOWER if is_late and truth.cause == "compute" else 1.0
+        links = 2.0 if is_late and truth.cause == "transfer" else 1.0
+        for step in range(steps):
+            with program.range(f"ProfilerStep#{step}"):
+                _step(program, rows[rank // PER_HOST], columns[rank % PER_HOST], compute, links)
+                program.sync()
+        programs.append(program)
+    hosts = tuple(host_of(rank) for rank in range(ranks))
+    return Job(tuple(programs), (*rows, *columns), jitter=0.004, hosts=hosts)
+
+
+def _step(program: Program, row: Group, column: Group, compute: float, links: float) -> None:
+    move_ns = round(_MOVE_NS * links)
+    for _ in range(_LAYERS):
+        gathered = program.collective("all_gather", row, 32_000_000, move_ns)
+        with program.range("aten::linear", "operator", "[[4096, 768], [768, 768]]"):
+            program.host(10_000)
+            program.kernel("forward_gemm", round(_FORWARD_NS * compute), after=(gathered,))
+    reduced = []
+    for _ in range(_LAYERS):
+        gathered = program.collective("all_gather", row, 32_000_000, move_ns)
+        with program.range("aten::linear_backward", "operator", "[[4096, 768], [768, 768]]"):
+            program.host(10_000)
+            gradient = program.kernel("backward_gemm", round(_BACKWARD_NS * compute), after=(gathered,))
+        scattered = program.collective("reduce_scatter", row, 32_000_000, move_ns, stream=COMM_STREAM + 1,
+                                       after=(gradient,))  # fmt: skip
+        reduced.append(program.collective("all_reduce", column, 4_000_000, _REDUCE_NS, stream=COMM_STREAM + 2,
+                                          after=(scattered,)))  # fmt: skip
+    with program.range("Optimizer.step#AdamW.step", "operator"):
+        program.kernel("adam", round(200_000 * compute), after=tuple(reduced))
+
+
+def write(folder: Path, ranks: int, fault: str, steps: int = 4) -> Truth:
+    """The job's traces, `hosts.csv` and `truth.json`; returns the truth."""
+    truth = truth_of(fault, ranks)
+    kineto.write(capture(run(job(ranks, fault, steps)), Capture()), folder)
+    rows = [f"{rank},{host_of(rank)},{rack_of(rank)}" for rank in range(ranks)]
+    (folder / "hosts.csv").write_text("\n".join(["rank,host,rack", *rows, ""]))
+    (folder / "truth.json").write_text(json.dumps(asdict(truth), indent=1) + "\n")
+    return truth
+
+
+def main() -> None:
+    """Write one job."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--ranks", type=int, default=256)
+    parser.add_argument("--fault", choices=FAULTS, default="none")
+    parser.add_argument("--steps", type=int, default=4)
+    given = parser.parse_args()
+    write(given.folder, given.ranks, given.fault, given.steps)
+
+
+if __name__ == "__main__":
+    main()

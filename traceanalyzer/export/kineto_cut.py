@@ -1,0 +1,225 @@
+"""A cut of a PyTorch-profiler trace: chosen ranks and steps, without what tells of the machine, for any other tool.
+
+Kept events are the recorded ones, byte for byte, but for paths in their texts, of which file names stay.
+"""
+
+import gzip
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.clustering import Capture
+from traceanalyzer.errors import InputError
+from traceanalyzer.loading import LoadOptions, read_capture
+from traceanalyzer.model import RankTrace, Skipped
+from traceanalyzer.readers.kineto.packed import PackedFile
+from traceanalyzer.schema import NONE
+
+KEPT_KEYS = (
+    "schemaVersion", "deviceProperties", "trace_id", "record_shapes", "profile_memory", "with_stack", "with_flops",
+    "with_modules", "displayTimeUnit", "baseTimeNanoseconds", "cupti_version", "cuda_driver_version",
+    "cuda_runtime_version", "roctracer_version", "hip_driver_version", "hip_runtime_version", "pytorch_version",
+)  # fmt: skip
+"""Of the keys beside the events: not the environment, the host, or what a user added."""
+
+KEPT_OF_JOB = ("backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version")
+
+_PATH = re.compile(rb"""(?<![\w.<*&])(?:[A-Za-z]:)?[/](?:[^/\s"'()<>,;:*?|\\]+[/])+""")
+"""The folders of an absolute path; a relative one, of a package's module, tells nothing of the machine."""
+
+_READ_BYTES = 64 << 20
+
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_ALWAYS = ("Trace", None)
+
+
+class _Args(msgspec.Struct, gc=False):
+    correlation: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str | None = None
+    name: Any = None
+    ts: Any = 0
+    dur: Any = 0
+    id: Any = None
+    args: _Args | None = None
+
+
+class _File(msgspec.Struct, gc=False):
+    traceEvents: list[msgspec.Raw]  # noqa: N815 - the format's name
+
+
+def cut(capture: Capture, options: LoadOptions, folder: Path) -> list[Path]:
+    """Write the chosen ranks of a file, `rank_<r>.pt.trace.json.gz` each; returns the files written.
+
+    Raises:
+        InputError: the file is none of the PyTorch profiler's, or damaged.
+    """
+    skipped: list[Skipped] = []
+    traces = list(read_capture(capture, options, skipped))
+    if skipped:
+        raise InputError(f"{capture.path}: {skipped[0].why}")
+    if any(trace.meta.is_truncated for trace in traces):
+        raise InputError(f"{capture.path}: damaged, so no cut can be made of it: it ends before its events do")
+    if any(trace.meta.format != "kineto" for trace in traces):
+        raise InputError(f"{capture.path}: --kineto cuts traces of the PyTorch profiler; this is none")
+    if not traces:
+        return []
+    text = _text(capture.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank_{traces[0].rank}.pt.trace.json.gz"
+    draft = path.with_name(f".writing-{path.name}")
+    try:
+        with gzip.open(draft, "wb", compresslevel=6) as file:
+            file.writelines(_written(capture.path, text, traces))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return [path]
+
+
+def _text(path: Path) -> bytes:
+    packed = PackedFile.open(path)
+    with packed.file:
+        return b"".join(iter(lambda: packed.read(_READ_BYTES), b""))
+
+
+def _written(path: Path, text: bytes, traces: list[RankTrace]) -> Iterable[bytes]:
+    try:
+        events = msgspec.json.decode(text, type=_File).traceEvents
+        rest = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: damaged, so no cut can be made of it: {error}") from error
+    known = {name: scrubbed(bytes(rest[name])) for name in KEPT_KEYS if name in rest}
+    if "distributedInfo" in rest:
+        job = msgspec.json.decode(rest["distributedInfo"])
+        kept = {name: job[name] for name in KEPT_OF_JOB if name in job}
+        known["distributedInfo"] = scrubbed(json.dumps(kept).encode())  # spaced as recorded: some tools search for that
+    yield b"{\n" + b"".join(b'"%s": %s,\n' % (name.encode(), value) for name, value in known.items())
+    yield b'"traceEvents": [\n'
+    base_ns = int(msgspec.json.decode(rest["baseTimeNanoseconds"])) if "baseTimeNanoseconds" in rest else 0
+    parsed = [_parsed(event) for event in events]
+    keeps = _kept(parsed, traces, base_ns)
+    separator = b""
+    for event, is_kept in zip(events, keeps, strict=True):
+        if is_kept:
+            yield separator + scrubbed(bytes(event))
+            separator = b",\n"
+    yield b"\n]}\n"
+
+
+def scrubbed(text: bytes) -> bytes:
+    """The text with the folders of absolute paths taken out."""
+    return _PATH.sub(b"", text) if b"/" in text else text
+
+
+def _parsed(event: msgspec.Raw) -> _Event:
+    try:
+        return msgspec.json.decode(event, type=_Event)
+    except msgspec.MsgspecError:
+        return _Event()
+
+
+def _kept(events: list[_Event], traces: list[RankTrace], base_ns: int) -> np.ndarray:
+    """Mask of the events to keep: those of the chosen steps, on the host and on the GPU, and what they need.
+
+    That is what runs on the GPU in a step's window, whoever launched it, and of the step after it its range and first
+    operation: without these its window would have no end.
+    """
+    if any(trace.window.steps is None for trace in traces):
+        return np.ones(len(events), dtype=bool)
+    starts = np.array([_ns(event.ts, base_ns) for event in events], dtype=np.int64)
+    ends = starts + np.array([_ns(event.dur, 0) for event in events], dtype=np.int64)
+    category = np.array([event.cat for event in events], dtype=object)
+    correlation = np.array([_number(event.args.correlation) if event.args else NONE for event in events])
+    phase = np.array([event.ph for event in events], dtype=object)
+    on_gpu, on_host, wanted = _stretches(traces)
+    is_gpu = np.isin(category, _ON_GPU)
+    is_host = (phase == "X") & ~is_gpu & (category != "gpu_user_annotation")
+    kept_host = is_host & _touches(starts, ends, on_host)
+    wanted |= set(correlation[kept_host & (correlation > 0)].tolist())
+    kept: np.ndarray = kept_host | (is_gpu & (_touches(starts, ends, on_gpu) | np.isin(correlation, list(wanted))))
+    kept |= (category == "gpu_user_annotation") & _touches(starts, ends, on_gpu)
+    of_kept = correlation[kept & is_gpu & (correlation > 0)]
+    kept |= is_host & np.isin(correlation, of_kept)
+    kept |= np.array([event.cat in _ALWAYS or event.ph == "M" for event in events])
+    kept |= (phase == "i") & _touches(starts, starts + 1, on_host)
+    kept |= _next_ranges(events, starts, traces)
+    ids = np.array([_number(event.id) for event in events])
+    launched = set(of_kept.tolist())
+    kept |= (category == "ac2g") & np.array([number in launched for number in ids.tolist()], dtype=bool)
+    kept |= _whole_arrows(category, phase, ids, _touches(starts, starts + 1, on_host))
+    return kept
+
+
+def _stretches(traces: list[RankTrace]) -> tuple[np.ndarray, np.ndarray, set[int]]:
+    """Of the chosen steps [start, end) on the GPU and on the host, and correlations of the operations to keep."""
+    on_gpu, on_host = [], []
+    wanted: set[int] = set()
+    for trace in traces:
+        chosen = trace.steps[trace.steps["step"].isin(trace.window.steps or ())]
+        until = np.maximum(chosen["host_end_ns"].to_numpy(), _launched_ns(trace, chosen["end_ns"]))
+        on_host += list(zip(chosen["host_start_ns"], until, strict=True))
+        held = chosen.dropna(subset=["start_ns", "end_ns"])
+        on_gpu += list(zip(held["start_ns"], held["end_ns"], strict=True))
+        ops = trace.gpu_ops
+        needed = trace.counted | ops["start_ns"].isin(held["end_ns"]).to_numpy()
+        wanted |= set(ops["correlation"][needed].tolist()) - {NONE, 0}
+    return np.array(on_gpu, dtype=np.int64).reshape(-1, 2), np.array(on_host, dtype=np.int64).reshape(-1, 2), wanted
+
+
+def _launched_ns(trace: RankTrace, starts: pd.Series) -> np.ndarray:
+    """When the launches of the operations that start then had returned: until then the host decides of the window."""
+    ops = trace.gpu_ops[trace.gpu_ops["launch"] != NONE].drop_duplicates("start_ns").set_index("start_ns")["launch"]
+    rows = ops.reindex(starts.fillna(NONE).astype("int64")).fillna(NONE).to_numpy(dtype=np.int64)
+    found: np.ndarray = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[rows]
+    return found
+
+
+def _touches(starts: np.ndarray, ends: np.ndarray, stretches: np.ndarray) -> np.ndarray:
+    found = np.zeros(len(starts), dtype=bool)
+    for first, last in stretches.tolist():
+        found |= (starts < last) & (ends > first)
+    return found
+
+
+def _next_ranges(events: list[_Event], starts: np.ndarray, traces: list[RankTrace]) -> np.ndarray:
+    """The ranges of the steps that follow the chosen ones."""
+    begins: set[int] = set()
+    names: set[str] = set()
+    for trace in traces:
+        after = trace.steps["step"].shift(1).isin(trace.window.steps or ())
+        begins |= set(trace.steps["host_start_ns"][after].tolist())
+        names |= set(trace.steps["name"][after].astype("str"))
+    return np.array(
+        [event.name in names and any(abs(int(start) - begin) < 1000 for begin in begins)
+         if event.cat == "user_annotation" else False
+         for event, start in zip(events, starts, strict=True)]
+    )  # fmt: skip
+
+
+def _whole_arrows(category: np.ndarray, phase: np.ndarray, ids: np.ndarray, is_inside: np.ndarray) -> np.ndarray:
+    """Arrows from forward to backward both ends of which are kept."""
+    is_arrow = (category == "fwdbwd") & is_inside
+    both = np.intersect1d(ids[is_arrow & (phase == "s")], ids[is_arrow & (phase == "f")])
+    found: np.ndarray = is_arrow & np.isin(ids, both)
+    return found
+
+
+def _ns(value: Any, base_ns: int) -> int:
+    try:
+        return base_ns + round(float(value) * 1000)
+    except (TypeError, ValueError, OverflowError):
+        return NONE
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and abs(value) < 1 << 62 else NONE
