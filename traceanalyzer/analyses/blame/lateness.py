@@ -19,6 +19,7 @@ _DISTANCES_IN_A_DEVIATION = 2.7
 """Of n normal values the median distance to the next is about 2.7 deviations / n."""
 
 _LEAST_RANKS = 4
+_STEADY_SIGMAS = 3.0
 _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
 """How much less surely a median is known than a mean, of normal errors."""
@@ -169,7 +170,7 @@ def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
     """
     excess = late.groupby("rank")["excess_ns"]
     count = excess.transform("size")
-    is_beyond: pd.Series = excess.transform("median") >= _SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
+    is_beyond: pd.Series = excess.transform("median") >= _STEADY_SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
     return is_beyond & (count >= _LEAST_STEPS)
 
 
