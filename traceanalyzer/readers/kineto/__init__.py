@@ -20,9 +20,7 @@ from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
-from traceanalyzer.schema import GPU_OPS, NONE, conform
-
-_UNNAMED = "(unnamed)"
+from traceanalyzer.schema import GPU_OPS, NONE, conform, named
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
@@ -121,8 +119,7 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     """The operations with what their names say: kind, and for copies direction and memories."""
     if ops.empty:
         return conform(ops, GPU_OPS)
-    if ops["name"].isna().any():
-        ops = ops.assign(name=ops["name"].cat.add_categories([_UNNAMED]).fillna(_UNNAMED))
+    ops = named(ops)
     pairs = ops[["name", "activity"]].drop_duplicates()
     facts = [
         (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
