@@ -69,7 +69,7 @@ def report(folder: Path | None, **options: Any) -> int:
     options["gates"] = wanted_gates(options)
     snapshots = snapshots_in(folder, options["trace_dir"])
     try:
-        found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+        found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
     except InputError:
         if not snapshots:
             raise
@@ -225,7 +225,7 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
 
 def _source(run: "Run") -> str:
     """The folder of the run's files, or its only file."""
-    places = [str(capture.path.resolve()) for capture in run.captures]
+    places = [str(capture.place.resolve()) for capture in run.captures]
     return os.path.commonpath(places)
 
 

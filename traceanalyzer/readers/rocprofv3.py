@@ -12,6 +12,7 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
+from traceanalyzer.packing import is_json
 from traceanalyzer.readers.base import Header, RankHint
 from traceanalyzer.readers.kineto.packed import PackedFile
 from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu, traces
@@ -29,7 +30,7 @@ _GPU = 2
 
 def recognises(path: Path) -> bool:
     """By name and by the key that the file begins with."""
-    if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
+    if not path.is_file() or not is_json(path.name):
         return False
     try:
         file = PackedFile.open(path)

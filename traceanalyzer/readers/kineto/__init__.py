@@ -1,4 +1,4 @@
-"""PyTorch-profiler (Kineto) Chrome traces, `.json` and `.json.gz`: old and new, whole and damaged."""
+"""PyTorch-profiler (Kineto) Chrome traces, `.json`, plain or packed: old and new, whole and damaged."""
 
 import gc
 import re
@@ -14,6 +14,7 @@ from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace, printable
+from traceanalyzer.packing import is_json
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
@@ -28,8 +29,8 @@ _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank'
 
 
 def recognises(path: Path) -> bool:
-    """By name: `.json` and `.json.gz`."""
-    return path.is_file() and path.name.endswith((".json", ".json.gz"))
+    """By name: `.json`, or packed `.json.gz`, `.zst`, `.xz`, `.bz2`."""
+    return path.is_file() and is_json(path.name)
 
 
 def peek(path: Path) -> Header:
@@ -143,7 +144,7 @@ def _meta(
 ) -> RankMeta:
     notes = []
     if text.file.is_damaged:
-        notes.append("The file's gzip data are damaged: what could be unpacked is used.")
+        notes.append("The file's packed data are damaged: what could be unpacked is used.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(
