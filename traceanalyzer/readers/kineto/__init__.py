@@ -19,7 +19,7 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
-from traceanalyzer.readers.kineto.stream import EventText
+from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
 from traceanalyzer.schema import GPU_OPS, NONE, conform, named
 
@@ -145,6 +145,12 @@ def _meta(
     notes = []
     if text.file.is_damaged:
         notes.append("The file's packed data are damaged: what could be unpacked is used.")
+    if text.is_truncated:
+        notes.append(f"The file is cut off: its {decoder.read:,} whole events are read.")
+    if text.oversized:
+        notes.append(f"Stretches of over {EVENT_BYTES_MOST >> 20} MiB without the end of an event are left out.")
+    if text.beyond:
+        notes.append(f"{text.beyond} events after the end of the list of events are left out.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(
@@ -159,7 +165,7 @@ def _meta(
         capture_start_ns=None if spans.empty else int(spans["start_ns"].min()),
         capture_end_ns=None if spans.empty else int(spans["end_ns"].max()),
         is_truncated=text.is_truncated,
-        events_skipped=decoder.skipped,
+        events_skipped=decoder.skipped + text.beyond + text.oversized,
         notes=tuple(notes),
     )
 

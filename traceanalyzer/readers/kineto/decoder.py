@@ -27,7 +27,10 @@ class EventDecoder:
 
     Attributes:
         skipped: events that could not be decoded, so far.
+        read: those that could.
     """
+
+    read: int = 0
 
     skipped: int = 0
     _needs_exact: bool | None = None
@@ -36,6 +39,7 @@ class EventDecoder:
         """Events of a chunk (text of whole events without brackets)."""
         skipped = self.skipped
         events = self._decoded(chunk)
+        self.read += len(events)
         if self._needs_exact is None:
             self._needs_exact = _is_beyond_float(events)
             if self._needs_exact:

@@ -52,7 +52,8 @@ def closed(text: bytes) -> bytes:
 
 def _process(told: Mapping[str, Any]) -> tuple[Process, int]:
     """A process, field by field and record by record."""
-    kept, lost = {}, 0
+    kept: dict[str, Any] = {}
+    lost = 0
     for name, kind in get_type_hints(Process, include_extras=True).items():
         if name not in told:
             continue
