@@ -40,6 +40,8 @@ class RankMeta:
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None
+    device_bytes: int | None = None
+    """Memory of the GPU."""
     host: str | None = None
     process: int | None = None
     trace_id: str | None = None

@@ -18,6 +18,9 @@ _GZIP = 31
 
 _BadGzip: Any = isal_zlib.error
 
+_USUAL_RATIO = 10
+"""Traces are text that repeats: packed they take a tenth of it, and less."""
+
 
 @dataclass(slots=True)
 class PackedFile:
@@ -75,6 +78,15 @@ class PackedFile:
                 f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; if that is meant, unpack it first"
             )
         return b"".join(parts)
+
+    @property
+    def expected_bytes(self) -> int:
+        """About how many bytes there are to read."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return 0
+        return size if self._stream is None and self._unpacker is None else size * _USUAL_RATIO
 
     def close(self) -> None:
         """Close it; reading is over."""
