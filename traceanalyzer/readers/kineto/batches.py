@@ -29,7 +29,7 @@ _QUEUED_A_WORKER = 2
 """Batches that wait for each worker, the one that it is at among them."""
 
 Decoded = tuple[TableBuilder, int, int]
-"""The tables of a batch, and how many of its events could not be decoded."""
+"""The tables of a batch, how many of its events could be decoded, and how many not."""
 
 
 def decode_all(chunks: Iterable[bytes], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:

@@ -155,6 +155,11 @@ class WideText:
         """Of the file as it is packed."""
         return self._file.is_damaged
 
+    @property
+    def expected_bytes(self) -> int:
+        """How much text there may be, as `PackedFile` guesses it."""
+        return self._file.expected_bytes
+
     def read(self, size_bytes: int) -> bytes:
         """Up to `size_bytes`; fewer only at the end of what can be read."""
         while len(self._rest) < size_bytes and (block := self._file.read(size_bytes)):
