@@ -29,6 +29,7 @@ from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
 from traceanalyzer.report.comparison.notebook import compare as compare
 from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.samples import sample as sample
 """
 
 _FIND = "def find(traces: TraceSet, **thresholds: Any) -> Findings: ..."
@@ -74,9 +75,12 @@ def test_what_a_user_misspells_is_a_type_error(tmp_path):
         "ta.gaps(traces, idle_shrt_ns=3)\n"
         "reveal_type(ta.breakdown(traces))\n"
         "ta.gaps(traces, idle_short_ns=3)\n"
+        "ta.report(traces).figurs()\n"
+        "ta.compare(traces, traces).save('x')\n"
+        "traces[0].gpu_ops, len(traces), ta.kernels(traces).where(rank=0).head()\n"
     )
     said, _, _ = api.run(["--strict", "--follow-imports=silent", "--ignore-missing-imports", str(user)])
     lines = [line for line in said.splitlines() if ": error:" in line or "Revealed type" in line]
     told = {int(line.split(":")[1]): line for line in lines}
-    assert sorted(told) == [3, 4, 5], said
+    assert sorted(told) == [3, 4, 5, 7], said
     assert "Breakdown" in told[5]

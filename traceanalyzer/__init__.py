@@ -31,6 +31,7 @@ _PLACES = {
     "export": "export.of_traces",
     "load": "loading",
     "report": "report.writers.notebook",
+    "sample": "samples",
     "what_if": "functions",
 }
 """Modules of the public names, imported when they are asked for."""

@@ -91,6 +91,7 @@ from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
 from traceanalyzer.report.comparison.notebook import compare as compare
 from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.samples import sample as sample
 
 __version__: str
 

@@ -53,6 +53,8 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @surroundings.surroundings_options
 @gate_options
@@ -143,6 +145,8 @@ def _one(
         memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
         written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
     terminal.show(made, console)
+    if options["top"]:
+        terminal.show_top(made, options["top"], console)
     gates.show(outcomes, console)
     for note in draft.notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
@@ -199,7 +203,7 @@ def _analysed(
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
         doubts=care.doubted(made.results),
     )  # fmt: skip
     failures = list(made.failures)
@@ -221,6 +225,11 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
         for name, (_, error) in zip(reversed(newer), errors, strict=False)
     ]
     return (*said, *other_runs(found, run))
+
+
+def _of_newer(errors: "list[tuple[str, TraceAnalyzerError]]") -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({errors[0][1]})" if errors else None
 
 
 def _source(run: "Run") -> str:
