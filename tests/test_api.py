@@ -3,7 +3,7 @@
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import RUNNERS, sample
+from tests.samples import SAMPLES, sample
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_wrong_option_says_what_is_right(call, message):
 
 
 def test_what_is_printed_is_short():
-    made = ta.compare(sample("simple_ddp"), sample("simple_ddp"))
+    made = ta.compare(sample("moe"), sample("moe"))
     assert len(repr(made)) < 1_000
     assert "No figure differs." in repr(made)
     report = ta.report(sample("moe"))
@@ -59,8 +59,7 @@ def test_what_is_printed_is_short():
 
 
 def test_traces_in_memory_compare_as_their_folder_does():
-    folder = str(RUNNERS / "simple_ddp")
-    one, two = ta.compare(folder, sample("simple_ddp")).metrics.groupby("run", sort=False)
+    one, two = ta.compare(SAMPLES / "moe", sample("moe")).metrics.groupby("run", sort=False)
     one, two = ({row["metric"]: row["value"] for row in own.to_dict("records")} for _, own in (one, two))
     assert one["step_ns"] == two["step_ns"]
     # what only a run.json beside the traces tells is not known in memory

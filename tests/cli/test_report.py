@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.builders import document, host, kernel, write
-from tests.samples import RUNNERS, SAMPLES
+from tests.samples import SAMPLES
 from traceanalyzer.cli import cli, run
 
 
@@ -404,28 +404,12 @@ def test_a_demo_needs_nothing_and_says_what_next(tmp_path, monkeypatch, capsys):
 
 
 def test_the_longest_kernels_and_operators_are_printed_when_asked_for(tmp_path, capsys):
-    assert (
-        run(
-            [
-                str(RUNNERS / "simple_ddp"),
-                "--top",
-                "3",
-                "--format",
-                "md",
-                "--format",
-                "xlsx",
-                "--format",
-                "csv",
-                "-o",
-                str(tmp_path / "x"),
-            ]
-        )
-        == 0
-    )
+    formats = [part for name in ("md", "xlsx", "csv") for part in ("--format", name)]
+    assert run([str(SAMPLES / "moe"), "--top", "3", *formats, "-o", str(tmp_path / "x")]) == 0
     printed = capsys.readouterr().out
-    assert "nvjet 256×128 bf16" in printed
-    assert "aten::mm" in printed
-    assert "| 0 | 39.7" in (tmp_path / "x" / "summary.md").read_text()
+    assert "Kernels and copies, a mean rank" in printed
+    assert "aten::" in printed
+    assert "| rank | step |" in (tmp_path / "x" / "summary.md").read_text()
     assert "| kernels | " in (tmp_path / "x" / "tables" / "index.md").read_text()
     book = zipfile.ZipFile(tmp_path / "x" / "summary.xlsx")
     sheets = book.read("xl/workbook.xml").decode()
@@ -433,27 +417,12 @@ def test_the_longest_kernels_and_operators_are_printed_when_asked_for(tmp_path, 
 
 
 def test_quiet_still_tells_which_gate_failed(tmp_path, capsys):
-    assert (
-        run(
-            [
-                str(RUNNERS / "simple_ddp"),
-                "-q",
-                "--fail-on",
-                "step_ms > 1",
-                "--fail-on",
-                "step_ms > 99",
-                "--format",
-                "json",
-                "-o",
-                str(tmp_path),
-            ]
-        )
-        == 1
-    )
+    gates = ("--fail-on", "step_ns > 1", "--fail-on", "step_ms > 9999")
+    assert run([str(SAMPLES / "moe"), "-q", *gates, "--format", "json", "-o", str(tmp_path)]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert "FAILED · simple_ddp · must not hold: step_ms > 1" in said.err
-    assert "step_ms > 99" not in said.err
+    assert "FAILED · moe · must not hold: step_ns > 1" in said.err
+    assert "step_ms > 9999" not in said.err
 
 
 @pytest.mark.parametrize("gate", ["idle_pc > 5", "step_ms +3%", "nccl.calls[colective=all_reduce] > 2"])
