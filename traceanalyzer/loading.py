@@ -49,6 +49,7 @@ def load(
     steps: str | int | Sequence[int] = "all",
     step_range: str | None = None,
     kind: str | Sequence[str] = (),
+    rank_regex: str | None = None,
 ) -> TraceSet:
     """Read the newest run of a folder, or the given files, into memory.
 
@@ -58,16 +59,17 @@ def load(
         steps: `all`, `complete`, `last`, numbers of steps, or `FIRST:LAST`.
         step_range: name or glob of the ranges that mark steps; guessed when absent.
         kind: one rule `KIND=REGEX` or several, which come before the built-in ones.
+        rank_regex: finds the rank in the paths of files that do not say it, in its group.
 
     Raises:
         InputError: nothing there can be analysed.
         UsageError: an option makes no sense.
     """
     if isinstance(source, str | PathLike):
-        found, label = discover(Path(source)), label_of(Path(source))
+        found, label = discover(Path(source), rank_regex), label_of(Path(source))
     else:
         paths = _paths(source)
-        found, label = of_files(paths), label_of(paths[0].parent)
+        found, label = of_files(paths, rank_regex), label_of(paths[0].parent)
     rules = KindRules.parse((kind,) if isinstance(kind, str) else tuple(kind))
     chosen = None if ranks is None else _as_text(ranks)
     options = LoadOptions(parse_ranks(chosen), Selection(step_range, _as_text(steps)), rules)
@@ -116,7 +118,7 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
                 whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
                 yield from _selected(whole, options.selection, skipped)
     except InputError as error:
-        skipped.append(Skipped(printable(str(capture.path)), str(error).removeprefix(f"{capture.path}: ")))
+        skipped.append(Skipped(printable(str(capture.place)), str(error).removeprefix(f"{capture.path}: ")))
 
 
 def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
@@ -169,7 +171,7 @@ def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skippe
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
     why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
-    skipped.append(Skipped(printable(str(capture.path)), why))
+    skipped.append(Skipped(printable(str(capture.place)), why))
     return None
 
 
@@ -261,7 +263,11 @@ def label_of(path: Path) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$", "", name)
+    return re.sub(
+        r"\.(?:pt\.trace\.)?json(?:\.(?:gz|zst|xz|bz2))?$|\.zip$|\.tgz$|\.tar(?:\.(?:gz|zst|xz|bz2))?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$",
+        "",
+        name,
+    )
 
 
 def parse_ranks(text: str | None) -> frozenset[int] | None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.copy_engine import with_copied_collectives
 from traceanalyzer.errors import UsageError
+from traceanalyzer.event_times import possible
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.schema import NONE, STEPS, TABLES, conform
 
@@ -41,6 +42,8 @@ class RankMeta:
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None
+    device_bytes: int | None = None
+    """Memory of the GPU."""
     host: str | None = None
     process: int | None = None
     trace_id: str | None = None
@@ -52,7 +55,9 @@ class RankMeta:
     """The capture has no GPU work: what there is to say is of the host."""
     is_truncated: bool = False
     events_skipped: int = 0
-    """Events that could not be decoded."""
+    """Events that could not be decoded, or whose times cannot be."""
+    events_backwards: int = 0
+    """Events that ended before they started; they count as taking no time."""
     events_dropped: int = 0
     """Events that the profiler says it lost."""
     notes: tuple[str, ...] = ()
@@ -232,7 +237,11 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         process_ops: correlation ids of the operations on all GPUs of the rank's process, when it drives several.
         tables: event tables by their names in `TABLES`.
     """
-    frames = {name: conform(tables.get(name), schema) for name, schema in TABLES.items()}
+    found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
+    frames = found.frames
+    if found.left_out or found.backwards:
+        skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
+        meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
     answering = frames["gpu_ops"]["correlation"] if process_ops is None else process_ops
     has_gpu_op = _has_gpu_op(frames["api_calls"]["correlation"], answering)
     frames["api_calls"] = frames["api_calls"].assign(has_gpu_op=has_gpu_op)

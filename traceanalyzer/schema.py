@@ -120,7 +120,13 @@ STREAM_WAITS: Mapping[str, str] = MappingProxyType(
 """Calls that make a stream wait for an event (`cudaStreamWaitEvent`), sorted by start; empty when not recorded."""
 
 COUNTERS: Mapping[str, str] = MappingProxyType(
-    {"time_ns": _NS, "name": _CATEGORY, "value": "float64", "thread": _INT}  # of the host, -1 where none
+    {
+        "time_ns": _NS,
+        "name": _CATEGORY,
+        "value": "float64",
+        "thread": _INT,  # of the host, -1 where none
+        "address": _MAYBE_INT,  # of the block that `memory_allocated_bytes` changed by
+    }
 )
 """Sampled quantities: `memory_allocated_bytes`, `memory_reserved_bytes`, GPU metrics."""
 

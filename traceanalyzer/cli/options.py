@@ -84,7 +84,9 @@ def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int) -> int:
     return inconclusive if gate.is_inconclusive(outcomes) else DONE
 
 
-def find_traces(folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...]) -> "tuple[Found, str]":
+def find_traces(
+    folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...], rank_regex: str | None = None
+) -> "tuple[Found, str]":
     """What the options of `input_options` name, and what to call it.
 
     Raises:
@@ -98,8 +100,8 @@ def find_traces(folder: Path | None, trace_dir: Path | None, trace_files: tuple[
         raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
     if trace_files:
         alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
-        return of_files(trace_files), label_of(alone)
-    return discover(given[0]), label_of(given[0])
+        return of_files(trace_files, rank_regex), label_of(alone)
+    return discover(given[0], rank_regex), label_of(given[0])
 
 
 def load_options(options: Mapping[str, Any]) -> "LoadOptions":
@@ -147,6 +149,10 @@ _INPUT: tuple[Decorator, ...] = (
     click.option(
         "--trace-file", "trace_files", type=PLACE, multiple=True, metavar="FILE",
         help="One trace of the run, instead of a folder; repeat for each rank.",
+    ),
+    click.option(
+        "--rank-regex", metavar="REGEX",
+        help="Where files do not say their rank: finds it in their paths, such as 'gpu(\\d+)'.",
     ),
     click.option(
         "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,

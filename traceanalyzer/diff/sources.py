@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import pandas as pd
 
 from traceanalyzer import run_info
 from traceanalyzer.clustering import Run
-from traceanalyzer.diff import lanes, matrix_shapes
+from traceanalyzer.diff import lanes, matrix_shapes, stored
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
@@ -34,7 +34,7 @@ BASELINES = Path(".traceanalyzer", "baselines")
 
 BASELINE = "baseline:"
 
-SUMMARY_VERSIONS = (1,)
+SUMMARY_VERSIONS = (1, 2)
 """Formats of summary.json that are understood."""
 
 
@@ -165,11 +165,12 @@ def _capture(
 def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     if content.get("format_version") not in SUMMARY_VERSIONS:
         raise InputError(f"{path}: a summary.json of another version; make it again, or compare the traces")
-    tables = of_rows(content["results"])
+    tables = of_rows(content["results"], str(path)) | _beside(path, content.get("files"))
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    info, more = _info_of(path, content)
+    told = stored.around_summary(content, str(path))
+    info, more = _info_of(path, told)
     why = () if is_exact else (
         (
             f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
@@ -177,20 +178,36 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
         ),
     )  # fmt: skip
     return Capture(
-        label=str(content.get("label") or path.parent.name),
+        label=told.label or path.parent.name,
         source="summary.json",
         tables=tables,
         steps=shared,
         is_exact=is_exact,
         info=info,
-        notes=(*content.get("notes", ()), *why, *more),
+        notes=(*told.notes, *why, *more),
     )
 
 
-def _info_of(path: Path, content: Mapping[str, Any]) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
+    """The tables for which a summary of many ranks has no room.
+
+    Raises:
+        InputError: one is not where it should be, beside the summary.
+    """
+    found = {}
+    for name in files if isinstance(files, Mapping) else ():
+        place = path.parent / "tables" / f"{Path(name).name}.parquet"
+        try:
+            found[name] = pd.read_parquet(place).convert_dtypes()
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: its table {name} is not in {place}; keep the folder together") from error
+    return found
+
+
+def _info_of(path: Path, told: stored.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
     """What ran, from the summary itself, else from a run.json beside it."""
-    if content.get("run_info"):
-        return msgspec.convert(content["run_info"], run_info.RunInfo), ()
+    if told.run_info is not None:
+        return told.run_info, ()
     beside = path.with_name("run.json")
     return run_info.read_or_note(beside if beside.is_file() else None)
 
@@ -206,18 +223,18 @@ def read_baseline(name: str, folder: Path = BASELINES) -> tuple[str | None, Side
         there = sorted(file.stem for file in folder.glob("*.json"))
         have = f"there are {', '.join(there)}" if there else f"there are none in {folder}"
         raise InputError(f"baseline:{name}: no such baseline; {have}")
-    try:
-        content = _decoded(path)
-        captures = tuple(of_json(one, str(path)) for one in content["captures"])
-        return content.get("saved"), Side(str(content["label"]), captures)
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: not a baseline; save it again with `baseline save`") from error
+    content = _decoded(path)
+    captures, label, saved = (content.get(name) for name in ("captures", "label", "saved"))
+    if not isinstance(captures, list) or not captures or not isinstance(label, str):
+        raise InputError(f"{path}: not a baseline; save it again with `baseline save`")
+    side = Side(label, tuple(of_json(one, str(path)) for one in captures))
+    return saved if isinstance(saved, str) else None, side
 
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

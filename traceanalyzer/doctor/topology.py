@@ -19,9 +19,9 @@ PATHS: Mapping[str, str] = {
 _OLD_NAMES = {"SOC": "SYS"}
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_PATH = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
+_PATH = re.compile(r"X|NV\d{1,9}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|(?:mlx|bnxt|efa|irdma|qedr|hfi|rdmap|roce|ib|hns|erdma)\w*", re.IGNORECASE)
-_LEGEND = re.compile(r"^\s*(NIC\d+)\s*[:=]\s*(\S+)\s*$")
+_LEGEND = re.compile(r"^\s*(NIC\d{1,9})\s*[:=]\s*(\S+)\s*$")
 
 
 @dataclass(frozen=True, slots=True)

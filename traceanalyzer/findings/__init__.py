@@ -12,6 +12,7 @@ from traceanalyzer.findings import (
     communication,
     contention,
     copies,
+    drained,
     efficiency,
     experts,
     fitness,
@@ -21,6 +22,7 @@ from traceanalyzer.findings import (
     inference,
     lateness,
     memory,
+    memory_limits,
     pipeline,
     slow_hosts,
     wiring,
@@ -52,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     wiring.log_of_another_run,
     communication.many_small_collectives,
     inference.launch_bound_iterations,
+    drained.drained_queues,
     hosts.host_bound,
     slow_hosts.slow_hosts,
     host_work.cpu_work,
@@ -64,6 +67,9 @@ RULES: tuple[Rule, ...] = (
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     memory.memory_growth,
+    memory_limits.low_headroom,
+    memory_limits.allocator_retries,
+    memory_limits.uneven_memory,
 )
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 

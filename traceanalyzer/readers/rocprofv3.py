@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
+from traceanalyzer.packing import is_json
 from traceanalyzer.readers.base import Header, RankHint
 from traceanalyzer.readers.kineto.packed import PackedFile
 from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu, traces
@@ -27,7 +28,7 @@ _GPU = 2
 
 def recognises(path: Path) -> bool:
     """By name and by the key that the file begins with."""
-    if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
+    if not path.is_file() or not is_json(path.name):
         return False
     try:
         file = PackedFile.open(path)
@@ -155,7 +156,7 @@ def _times(records: Sequence[Timed]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "start_ns": _ints(record.start_timestamp for record in records),
-            "end_ns": _ints(max(record.start_timestamp, record.end_timestamp) for record in records),
+            "end_ns": _ints(record.end_timestamp for record in records),
             "correlation": _ints(record.correlation_id.internal for record in records),
         }
     )

@@ -64,6 +64,9 @@ CASES = {
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),
     "a job of two ranks without communication": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
+    "a job of two ranks whose kernels are all of libraries that compute": (
+        host_trace([("void at::native::reduce_kernel<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)),
+        {"without_communication": 1}),
     "a kernel that computes and communicates at once": (
         host_trace([("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=1)),
         {"fused_kernels": 1}),

@@ -13,6 +13,10 @@ LEAST_PCT = 2.0
 
 _LEAST_NS = 20_000
 _SIGMAS = 4.0
+_LEAST_STEPS = 3
+_MEDIAN_TO_MEAN = 1.25
+"""How much less surely a median is known than a mean, of normal errors."""
+
 _SHARE_OF_OWN = 0.25
 """A part with less of a rank's excess than this goes to the largest."""
 
@@ -146,12 +150,25 @@ def _jitter(late: pd.DataFrame) -> float:
     return float(np.nanmedian(left.abs().to_numpy())) * 1.48
 
 
+def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
+    """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
+
+    What a fault costs may differ from step to step by more than one step could tell from jitter.
+    """
+    excess = late.groupby("rank")["excess_ns"]
+    count = excess.transform("size")
+    is_beyond: pd.Series = excess.transform("median") >= _SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
+    return is_beyond & (count >= _LEAST_STEPS)
+
+
 def _is_late(late: pd.DataFrame) -> pd.Series:
     """Rows whose excess is far beyond jitter while another rank waits."""
     if late.empty:
         return pd.Series(dtype="bool")
     length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
-    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, _SIGMAS * _jitter(late)))
+    jitter = _jitter(late)
+    own = np.where(_is_steady(late, jitter), 0.0, _SIGMAS * jitter)
+    least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, own))
     is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
     return is_late
 

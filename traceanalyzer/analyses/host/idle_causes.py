@@ -151,6 +151,8 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
         waits = is_copy & (pageable.to_numpy() | is_plain[launch])
         since[launch[waits]] = np.maximum(since[launch[waits]], ops["start_ns"].to_numpy()[waits])
         is_blocking[launch[waits]] = True
+        # A copy that begins when its call has returned held nobody up.
+        since = np.minimum(since, calls["end_ns"].to_numpy())
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]
 

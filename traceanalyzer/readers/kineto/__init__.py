@@ -1,4 +1,4 @@
-"""PyTorch-profiler (Kineto) Chrome traces, `.json` and `.json.gz`: old and new, whole and damaged."""
+"""PyTorch-profiler (Kineto) Chrome traces, `.json`, plain or packed: old and new, whole and damaged."""
 
 import gc
 import re
@@ -14,7 +14,10 @@ from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace, printable
+from traceanalyzer.packing import is_json
+from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
+from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
@@ -30,8 +33,8 @@ _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank'
 
 
 def recognises(path: Path) -> bool:
-    """By name: `.json` and `.json.gz`."""
-    return path.is_file() and path.name.endswith((".json", ".json.gz"))
+    """By name: `.json`, or packed `.json.gz`, `.zst`, `.xz`, `.bz2`."""
+    return path.is_file() and is_json(path.name)
 
 
 def peek(path: Path) -> Header:
@@ -69,9 +72,9 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     text = EventText.open(path)
     decoder = EventDecoder()
     builder = TableBuilder()
+    processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     with _paused_collector():
-        for chunk in text.chunks():
-            builder.add(decoder.decode(chunk))
+        decode_all(text.chunks(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
@@ -146,7 +149,7 @@ def _meta(
 ) -> RankMeta:
     notes = []
     if text.file.is_damaged:
-        notes.append("The file's gzip data are damaged: what could be unpacked is used.")
+        notes.append("The file's packed data are damaged: what could be unpacked is used.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(
@@ -185,6 +188,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
                 rank_source=DEVICE_ORDER if len(devices) > 1 else meta.rank_source,
                 device=None if device is None else int(device),
                 device_name=known.device_names.get(device if device is not None else -1),
+                device_bytes=known.device_bytes.get(device if device is not None else -1),
             ),
             process_ops=ops["correlation"],
             gpu_ops=ops[on_device],

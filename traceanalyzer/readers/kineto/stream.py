@@ -72,6 +72,11 @@ class EventText:
         text.head, text._rest = start[: match.end() - 1], start[match.end() :]
         return text
 
+    @property
+    def expected_bytes(self) -> int:
+        """About how long the text is."""
+        return self.file.expected_bytes
+
     def first_time_us(self) -> float | None:
         """`ts` of the first event that has one; `None` without events near the beginning."""
         match = _FIRST_TIME.search(self._rest)
