@@ -63,6 +63,15 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
 
+def with_steps(trace: RankTrace, steps: str) -> RankTrace:
+    """A trace whose steps are known, with another choice of them (as `Selection.steps`).
+
+    Raises:
+        UsageError: it has none of those steps.
+    """
+    return replace(trace, window=_window(trace, trace.steps, steps))
+
+
 def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
     """Mask of the kernel launches that no GPU operation of the process answers.
 

@@ -52,6 +52,8 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @surroundings.model_option
 @surroundings.surroundings_options
@@ -177,7 +179,7 @@ def _analysed(
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
-    from traceanalyzer.report.writers import gates, terminal
+    from traceanalyzer.report.writers import gates, terminal, top
     from traceanalyzer.report.writers.write import write
     from traceanalyzer.scale import summarise, visit, with_timelines
 
@@ -198,11 +200,13 @@ def _analysed(
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
         doubts=care.doubted(made.results),
     )  # fmt: skip
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     terminal.show(made, console)
+    if options["top"]:
+        top.show(made, options["top"], console)
     gates.show(outcomes, console)
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
@@ -223,6 +227,11 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
         for name, (_, error) in zip(reversed(newer), errors, strict=False)
     ]
     return (*said, *other_runs(found, run))
+
+
+def _of_newer(errors: "list[tuple[str, TraceAnalyzerError]]") -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({errors[0][1]})" if errors else None
 
 
 def _source(run: "Run") -> str:

@@ -28,9 +28,10 @@ from traceanalyzer.findings import (
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 
-__all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
+__all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
 
 Rule = Callable[..., list[Finding]]
