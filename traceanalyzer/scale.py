@@ -1,14 +1,11 @@
 """Which processes run the per-rank work, and how their small tables come together as Results."""
 
 import gc
-import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +21,7 @@ from traceanalyzer.discovery import Found
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
-from traceanalyzer.processes import processes_for
+from traceanalyzer.processes import CORES_A_FILE, cores_for_a_file, processes_for, quiet_pool
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
@@ -96,7 +93,7 @@ def summarise(
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
-    files = _each(work, run.captures, processes_for([capture.path for capture in run.captures], jobs), progress)
+    files = _each(work, run.captures, jobs, progress)
     replayed = thresholds.get("most_replayed", MOST_REPLAYED)
     ordered = sorted(_without_graphs(_thinned(files, most_operations), replayed), key=_order(run))
     for done in ordered:
@@ -112,20 +109,21 @@ def summarise(
         raise RuntimeError(failures[0].sentence)
     require_ranks(parts, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
-    results = combine(parts, wanted, failures if is_guarded else None, **thresholds)
+    asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
+    results = combine(parts, wanted, failures if is_guarded else None, **thresholds, **asked)
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
 
 def each_file(run: Run, work: Callable[[Capture], T], *, jobs: int | None = None) -> list[T]:
     """What `work`, which must be picklable, gives for each of the run's files, as they are done."""
-    return list(_each(work, run.captures, processes_for([capture.path for capture in run.captures], jobs), None))
+    return list(_each(work, run.captures, jobs, None))
 
 
 def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
     """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
     work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
-    for _ in _each(work, run.captures, processes_for([capture.path for capture in run.captures], jobs), None):
+    for _ in _each(work, run.captures, jobs, None):
         pass
 
 
@@ -141,7 +139,7 @@ def with_timelines(
     wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
     work = partial(_timelines, options=options, claims=own)
     parts: dict[int, pd.DataFrame] = dict(list(timeline.groupby("rank")))
-    for found in _each(work, wanted.captures, processes_for([*paths], jobs), None):
+    for found in _each(work, wanted.captures, jobs, None):
         parts |= found
     made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
     return replace(summary, results={**summary.results, "timeline": made})
@@ -229,38 +227,21 @@ def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visit
 
 
 def _each(
-    work: Callable[[Capture], T], captures: tuple[Capture, ...], processes: int, progress: Progress | None
+    work: Callable[[Capture], T], captures: tuple[Capture, ...], jobs: int | None, progress: Progress | None
 ) -> Iterator[T]:
     report = progress or (lambda _done, _all: None)
+    processes = processes_for([capture.path for capture in captures], jobs)
     if processes == 1:
+        CORES_A_FILE.set(cores_for_a_file(1, jobs))
         for number, capture in enumerate(captures, 1):
             yield work(capture)
             report(number, len(captures))
         return
-    # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_set_up_worker) as pool:
-        with _without_interrupts():
-            futures = [pool.submit(work, capture) for capture in captures]
-        try:
-            for number, future in enumerate(as_completed(futures), 1):
-                yield future.result()
-                report(number, len(captures))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes that are started here never see Ctrl-C, not even while they start; the parent does, a moment later."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
+        futures = [pool.submit(work, capture) for capture in captures]
+        for number, future in enumerate(as_completed(futures), 1):
+            yield future.result()
+            report(number, len(captures))
 
 
 def set_up_process() -> None:
@@ -269,12 +250,6 @@ def set_up_process() -> None:
     gc.set_threshold(100_000, 50, 50)
     # Column names are texts too: each look-up of one in Arrow's storage converts it, a third of a small rank's time.
     pd.set_option("mode.string_storage", "python")
-
-
-def _set_up_worker() -> None:
-    set_up_process()
-    # Ctrl-C reaches every process of the terminal; the parent alone answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _order(run: Run) -> Callable[[_Done], int]:

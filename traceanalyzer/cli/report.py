@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
-    from traceanalyzer.report import Report
 
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
@@ -53,7 +52,10 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@surroundings.model_option
 @surroundings.surroundings_options
 @gate_options
 @talk_options
@@ -134,16 +136,14 @@ def _one(
     from rich.markup import escape
 
     from traceanalyzer import gate
-    from traceanalyzer.report.writers import folder, gates, terminal
+    from traceanalyzer.report.writers import folder
 
     with folder.whole(target, _source(run), _content(run, load, label, options["hosts_file"])) as draft:
-        made, outcomes, files, failures, examination = _analysed(
+        outcomes, files, failures, examination = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
         memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
         written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
-    terminal.show(made, console)
-    gates.show(outcomes, console)
     for note in draft.notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
@@ -171,15 +171,15 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
-) -> "tuple[Report, list[Outcome], list[Path], list[Failure], Examination | None]":  # fmt: skip
-    """The run's report, what became of the gates, the files written of both, what could not be computed, the doctor."""
+) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None]":  # fmt: skip
+    """Show and write the run's report: what became of gates, the files, what could not be computed, the doctor."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
-    from traceanalyzer.report.writers import gates
+    from traceanalyzer.report.writers import gates, terminal, top
     from traceanalyzer.report.writers.write import write
     from traceanalyzer.scale import summarise, visit, with_timelines
 
@@ -188,9 +188,10 @@ def _analysed(
     place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
     examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     with progress(console, len(run.captures)) as advance:
+        known = surroundings.with_model(run_info.thresholds(info), options["model"])
         summary = summarise(
             found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring,
-            **run_info.thresholds(info), **options["thresholds"],
+            **known, **options["thresholds"],
         )  # fmt: skip
     others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
     notes = (*others, *info_notes, *examination_notes)
@@ -199,16 +200,21 @@ def _analysed(
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
         doubts=care.doubted(made.results),
     )  # fmt: skip
+    # Before the page is drawn, which takes as long as the analyses of a small trace.
+    terminal.show(made, console)
+    if options["top"]:
+        top.show(made, options["top"], console)
+    gates.show(outcomes, console)
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
     warn(failures[len(made.failures) :])
     written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    return made, outcomes, written, failures, examination
+    return outcomes, written, failures, examination
 
 
 def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:
@@ -221,6 +227,11 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
         for name, (_, error) in zip(reversed(newer), errors, strict=False)
     ]
     return (*said, *other_runs(found, run))
+
+
+def _of_newer(errors: "list[tuple[str, TraceAnalyzerError]]") -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({errors[0][1]})" if errors else None
 
 
 def _source(run: "Run") -> str:

@@ -36,6 +36,31 @@ def surroundings_options(function: "Callable[..., Any]") -> "Callable[..., Any]"
     return function
 
 
+def model_option(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """What is known of the model that was trained."""
+    import click
+
+    return click.option(
+        "--model", metavar="NAME=VALUE,…", callback=_entries,
+        help="Of the trained model, to say what memory it should take: params=7e9,layers=32,d_model=4096,seq=4096,"
+        "batch=1,dp=8 (default: as run.json has it; docs/memory.md).",
+    )(function)  # fmt: skip
+
+
+def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]:
+    from traceanalyzer.model_state import entries
+
+    return entries(text) if text else {}
+
+
+def with_model(thresholds: dict[str, Any], told: dict[str, object]) -> dict[str, Any]:
+    """What run.json says, with what the user says of the model over it."""
+    from traceanalyzer.model_state import completed
+
+    model = completed(thresholds.get("trained_model"), told)
+    return thresholds | ({} if model is None else {"trained_model": model})
+
+
 def examined(
     topo: Path | None, nccl_logs: tuple[Path, ...], folder: Path, info: "RunInfo | None"
 ) -> "tuple[Examination | None, Wiring | None, tuple[str, ...]]":
@@ -44,13 +69,16 @@ def examined(
     Raises:
         InputError: one that was named cannot be read.
     """
-    from traceanalyzer.doctor import examine_texts
     from traceanalyzer.doctor.beside import texts_beside, wiring
-    from traceanalyzer.doctor.examination import log_files, read_text
     from traceanalyzer.errors import InputError
 
     found_topo, found_logs = texts_beside(folder) if folder.is_dir() else (None, [])
     is_named = topo is not None or bool(nccl_logs)
+    if not (is_named or found_topo or found_logs or _of_run(info)):
+        return None, None, ()
+    from traceanalyzer.doctor import examine_texts
+    from traceanalyzer.doctor.examination import log_files, read_text
+
     topo, logs = topo or found_topo, [path for place in nccl_logs for path in log_files(place)] or found_logs
     try:
         texts = [(path.name, read_text(path)) for path in logs]
@@ -71,10 +99,10 @@ def _of_run(info: "RunInfo | None") -> tuple[str, str] | None:
 
 def write(examination: "Examination | None", folder: Path) -> list[Path]:
     """The doctor's page and JSON, where a log was given: a topology alone says nothing of a run."""
-    from traceanalyzer.report.examination import as_json, page
-
     if examination is None or not examination.case.logs:
         return []
+    from traceanalyzer.report.examination import as_json, page
+
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
     return page.write(examination, folder, command) + as_json.write(examination, folder)
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from traceanalyzer import run_info
 from traceanalyzer.clustering import Run
 from traceanalyzer.diff import lanes, matrix_shapes, stored
@@ -32,7 +34,7 @@ BASELINES = Path(".traceanalyzer", "baselines")
 
 BASELINE = "baseline:"
 
-SUMMARY_VERSIONS = (1,)
+SUMMARY_VERSIONS = (1, 2)
 """Formats of summary.json that are understood."""
 
 
@@ -56,7 +58,7 @@ class SourceOptions:
 def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
     """The sides in order, each under a name of its own."""
     sides = [read_side(source, options) for source in sources]
-    return tuple(_named_apart(sides))
+    return tuple(named_apart(sides))
 
 
 def read_side(source: str, options: SourceOptions) -> Side:
@@ -163,7 +165,7 @@ def _capture(
 def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     if content.get("format_version") not in SUMMARY_VERSIONS:
         raise InputError(f"{path}: a summary.json of another version; make it again, or compare the traces")
-    tables = of_rows(content["results"], str(path))
+    tables = of_rows(content["results"], str(path)) | _beside(path, content.get("files"))
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
@@ -184,6 +186,22 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
         info=info,
         notes=(*told.notes, *why, *more),
     )
+
+
+def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
+    """The tables for which a summary of many ranks has no room.
+
+    Raises:
+        InputError: one is not where it should be, beside the summary.
+    """
+    found = {}
+    for name in files if isinstance(files, Mapping) else ():
+        place = path.parent / "tables" / f"{Path(name).name}.parquet"
+        try:
+            found[name] = pd.read_parquet(place).convert_dtypes()
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: its table {name} is not in {place}; keep the folder together") from error
+    return found
 
 
 def _info_of(path: Path, told: stored.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
@@ -221,7 +239,7 @@ def _decoded(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _named_apart(sides: list[Side]) -> list[Side]:
+def named_apart(sides: list[Side]) -> list[Side]:
     """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
     seen: dict[str, int] = {}
     made = []

@@ -18,6 +18,9 @@ _GZIP = 31
 
 _BadGzip: Any = isal_zlib.error
 
+_USUAL_RATIO = 10
+"""Traces are text that repeats: packed they take a tenth of it, and less."""
+
 
 @dataclass(slots=True)
 class PackedFile:
@@ -71,8 +74,19 @@ class PackedFile:
             missing -= len(part)
             self._given_bytes += len(part)
         if self._given_bytes > packing.FREE_BYTES and packing.is_bomb(self.file.tell(), self._given_bytes):
-            raise NotATraceError(f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; not read on")
+            raise NotATraceError(
+                f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; if that is meant, unpack it first"
+            )
         return b"".join(parts)
+
+    @property
+    def expected_bytes(self) -> int:
+        """About how many bytes there are to read."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return 0
+        return size if self._stream is None and self._unpacker is None else size * _USUAL_RATIO
 
     def close(self) -> None:
         """Close it; reading is over."""
@@ -86,7 +100,8 @@ class PackedFile:
                 return self.file.read(size_bytes)
             if not self.is_damaged:
                 return self._unpacked(size_bytes)
-        except OSError:
+        except OSError:  # the disk's, or the network's
+            self.is_damaged = True
             return b""
         except _BadGzip:
             self.is_damaged = True

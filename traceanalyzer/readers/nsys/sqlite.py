@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_sqlite.dbapi as adbc
 import numpy as np
 import pyarrow as pa
 
@@ -109,6 +108,8 @@ class SqliteSource(Source):
         return [f"rowid <= {cuts[0]}", *inner, f"rowid > {cuts[-1]}"]
 
     def _fetch(self, query: str) -> pa.Table:
+        import adbc_driver_sqlite.dbapi as adbc  # noqa: PLC0415 - only where there is a database
+
         try:
             with adbc.connect(self._uri) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,47 @@ def write_csv(report: Report, folder: Path) -> list[Path]:
 
 
 def write_json(report: Report, folder: Path) -> list[Path]:
-    """`summary.json`: what the report says, without the tables that have a row for each event."""
+    """`summary.json`: what the report says, without the tables that have a row for each event.
+
+    Of a job of many ranks the longest tables are Parquet files beside it, which it names.
+    """
     path = folder / "summary.json"
-    path.write_text(json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
-    return [path]
+    moved = beside_json(report)
+    text = json.dumps(as_json(report, moved), indent=1, allow_nan=False, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    return [path, *(_write_parquet(report, folder, name) for name in moved)]
+
+
+MOST_JSON_ROWS = 40_000
+"""Of all tables of `summary.json` together: about 10 MB."""
+
+_STAYS = 2_000
+"""Tables of no more rows stay in it: they have one a rank, or say what the job is."""
+
+
+def beside_json(report: Report) -> tuple[str, ...]:
+    """The tables that `summary.json` has no room for, longest first."""
+    sizes = {name: len(result) for name, result in report.results.items() if not result.is_detail}
+    total, moved = sum(sizes.values()), []
+    for name, rows in sorted(sizes.items(), key=lambda item: -item[1]):
+        if total <= MOST_JSON_ROWS or rows <= _STAYS:
+            break
+        moved.append(name)
+        total -= rows
+    return tuple(moved)
+
+
+def _write_parquet(report: Report, folder: Path, name: str) -> Path:
+    path = folder / "tables" / f"{name}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report.results[name].to_frame().to_parquet(path, index=False)
+    return path
 
 
 def write_parquet(report: Report, folder: Path) -> list[Path]:
     """`tables/<analysis>.parquet` and `tables/index.md`."""
-    paths = _places(report, folder, "parquet")
-    for name, path in paths.items():
-        report.results[name].to_frame().to_parquet(path, index=False)
-    return [_write_index(report, folder), *paths.values()]
+    paths = [_write_parquet(report, folder, name) for name in _places(report, folder, "parquet")]
+    return [_write_index(report, folder), *paths]
 
 
 def _write_index(report: Report, folder: Path) -> Path:
@@ -54,17 +84,23 @@ def _write_index(report: Report, folder: Path) -> Path:
     return path
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
+def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
+    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why.
+
+    `moved` tables are not in `results` but named in `files`, and the format's version is then the next one.
+    """
     return {
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION + bool(moved),
         "label": report.label,
         "created": report.created,
         "version": report.version,
         "command": report.command,
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
-        "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
+        "results": {
+            name: result.rows() for name, result in report.results.items() if not result.is_detail and name not in moved
+        },
+        "files": {name: {"path": f"tables/{name}.parquet", "rows": len(report.results[name])} for name in moved},
         "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
         "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
