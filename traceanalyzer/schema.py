@@ -120,7 +120,13 @@ STREAM_WAITS: Mapping[str, str] = MappingProxyType(
 """Calls that make a stream wait for an event (`cudaStreamWaitEvent`), sorted by start; empty when not recorded."""
 
 COUNTERS: Mapping[str, str] = MappingProxyType(
-    {"time_ns": _NS, "name": _CATEGORY, "value": "float64", "thread": _INT}  # of the host, -1 where none
+    {
+        "time_ns": _NS,
+        "name": _CATEGORY,
+        "value": "float64",
+        "thread": _INT,  # of the host, -1 where none
+        "address": _MAYBE_INT,  # of the block that `memory_allocated_bytes` changed by
+    }
 )
 """Sampled quantities: `memory_allocated_bytes`, `memory_reserved_bytes`, GPU metrics."""
 
@@ -153,6 +159,19 @@ STEPS: Mapping[str, str] = MappingProxyType(
 """Steps of one rank in order, as `selection` finds them."""
 
 _FIXED_CATEGORIES = {"kind": KINDS, "activity": ACTIVITIES}
+
+
+UNNAMED = "(unnamed)"
+"""Stands for a name that a trace does not give: analyses meet texts only."""
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with `UNNAMED` where it has no name."""
+    names = frame["name"]
+    if not names.isna().any():
+        return frame
+    known = names if UNNAMED in names.cat.categories else names.cat.add_categories([UNNAMED])
+    return frame.assign(name=known.fillna(UNNAMED))
 
 
 def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFrame:

@@ -55,7 +55,10 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@surroundings.model_option
 @surroundings.surroundings_options
 @gate_options
 @talk_options
@@ -189,7 +192,7 @@ def _analysed(
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
-    from traceanalyzer.report.writers import gates, terminal
+    from traceanalyzer.report.writers import gates, terminal, top
     from traceanalyzer.report.writers.write import write
     from traceanalyzer.scale import summarise, visit, with_timelines
 
@@ -198,9 +201,10 @@ def _analysed(
     place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
     examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     with progress(console, len(run.captures)) as advance:
+        known = surroundings.with_model(run_info.thresholds(info), options["model"])
         summary = summarise(
             found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring,
-            **run_info.thresholds(info), **options["thresholds"],
+            **known, **options["thresholds"],
         )  # fmt: skip
     others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
     notes = (*others, *info_notes, *examination_notes)
@@ -209,11 +213,13 @@ def _analysed(
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
         doubts=care.doubted(made.results),
     )  # fmt: skip
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     terminal.show(made, console)
+    if options["top"]:
+        top.show(made, options["top"], console)
     gates.show(outcomes, console)
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
@@ -234,6 +240,11 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
         for name, (_, error) in zip(reversed(newer), errors, strict=False)
     ]
     return (*said, *other_runs(found, run))
+
+
+def _of_newer(errors: "list[tuple[str, TraceAnalyzerError]]") -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({errors[0][1]})" if errors else None
 
 
 def _source(run: "Run") -> str:

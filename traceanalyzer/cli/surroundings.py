@@ -36,6 +36,31 @@ def surroundings_options(function: "Callable[..., Any]") -> "Callable[..., Any]"
     return function
 
 
+def model_option(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """What is known of the model that was trained."""
+    import click
+
+    return click.option(
+        "--model", metavar="NAME=VALUE,…", callback=_entries,
+        help="Of the trained model, to say what memory it should take: params=7e9,layers=32,d_model=4096,seq=4096,"
+        "batch=1,dp=8 (default: as run.json has it; docs/memory.md).",
+    )(function)  # fmt: skip
+
+
+def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]:
+    from traceanalyzer.model_state import entries
+
+    return entries(text) if text else {}
+
+
+def with_model(thresholds: dict[str, Any], told: dict[str, object]) -> dict[str, Any]:
+    """What run.json says, with what the user says of the model over it."""
+    from traceanalyzer.model_state import completed
+
+    model = completed(thresholds.get("trained_model"), told)
+    return thresholds | ({} if model is None else {"trained_model": model})
+
+
 def examined(
     topo: Path | None, nccl_logs: tuple[Path, ...], folder: Path, info: "RunInfo | None"
 ) -> "tuple[Examination | None, Wiring | None, tuple[str, ...]]":

@@ -218,6 +218,8 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
             table.integers("thread", _threads(known))
             table.texts("name", [f"memory_{name}_bytes"] * len(known))
             table.integers("value", [getattr(event.args, name) for event in known])
+            is_told = name == "allocated"
+            table.integers("address", [event.args.address if is_told and event.args else None for event in known])
             table.integers("device", [event.args.device for event in known if event.args])
 
 

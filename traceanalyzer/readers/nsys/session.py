@@ -34,6 +34,7 @@ class Session:
         versions: of Nsight Systems and of the export's schema.
         gpu_of: (operating system's process, CUDA device) → GPU of the machine.
         gpu_names: GPU of the machine → its name.
+        gpu_bytes: GPU of the machine → its memory, where the report says it.
     """
 
     offset_ns: int
@@ -42,6 +43,7 @@ class Session:
     versions: Mapping[str, str]
     gpu_of: Mapping[tuple[int, int], int]
     gpu_names: Mapping[int, str]
+    gpu_bytes: Mapping[int, int]
 
     def gpu(self, process_number: int, device: int) -> int:
         """GPU of the machine that a process calls `device`."""
@@ -62,6 +64,7 @@ def read_session(source: Source) -> Session:
         versions={ours: settings[name] for name, ours in _VERSIONS.items() if name in settings},
         gpu_of=_gpus_of_processes(source),
         gpu_names=_gpu_names(source),
+        gpu_bytes=_gpu_bytes(source),
     )
 
 
@@ -92,3 +95,9 @@ def _gpu_names(source: Source) -> dict[int, str]:
     rows = source.read(_GPU, ints=("id",), texts=("name",))
     ids = int_values(rows, "id").tolist()
     return {one: name for one, name in zip(ids, text_values(rows, "name"), strict=True) if name}
+
+
+def _gpu_bytes(source: Source) -> dict[int, int]:
+    rows = source.read(_GPU, ints=("id", "totalMemory"))
+    sizes = zip(int_values(rows, "id").tolist(), int_values(rows, "totalMemory", 0).tolist(), strict=True)
+    return {one: size for one, size in sizes if size > 0}
