@@ -87,16 +87,21 @@ from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
+from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
+from traceanalyzer.findings import Findings as Findings
 from traceanalyzer.functions import analyse as analyse
 from traceanalyzer.functions import what_if as what_if
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
+from traceanalyzer.report.comparison.notebook import compare as compare
+from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.samples import sample as sample
 
 __version__: str
 
-def find(traces: TraceSet, **thresholds: Any) -> tuple[Finding, ...]: ...
+def find(traces: TraceSet, **thresholds: Any) -> Findings: ...
 def integrity(
     traces: TraceSet,
     *,
