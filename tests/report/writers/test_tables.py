@@ -12,6 +12,7 @@ from tests.builders import document, host, kernel, write
 from tests.samples import RUNNERS, SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
+from traceanalyzer.diff import sources
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import tables
 
@@ -61,3 +62,21 @@ def test_samples_folder_has_a_readme_for_each():
         text = (samples / "README.md").read_text()
         for folder in samples.iterdir():
             assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name
+
+
+def test_of_a_large_table_the_summary_has_the_longest_rows_and_names_the_file_with_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MOST_ROWS", 3)
+    results = run(sample("ddp").ranks, ["ranks", "breakdown", "steps", "kernels"])
+    paths = tables.write_json(Report("ddp", results), tmp_path)
+    found = json.loads((tmp_path / "summary.json").read_text())
+    frame = results["kernels"].to_frame()
+    assert found["cut"] == {
+        "kernels": {"rows": len(frame), "shown": 3, "file": "tables/kernels.csv"},
+        "steps": {"rows": len(results["steps"]), "shown": 3, "file": "tables/steps.csv"},
+    }
+    assert [row["total_ns"] for row in found["results"]["kernels"]] == sorted(frame["total_ns"], reverse=True)[:3]
+    assert {path.name for path in paths} == {"summary.json", "kernels.csv", "steps.csv"}
+    assert len((tmp_path / "tables" / "kernels.csv").read_text().splitlines()) == len(frame) + 1
+    capture = sources._of_summary_file(tmp_path / "summary.json", found)
+    assert "kernels" not in capture.tables
+    assert "only the longest rows of steps, kernels" in " ".join(capture.notes)

@@ -13,9 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.words import care
+
+MOST_ROWS = 5_000
+"""Of a table in `summary.json`: a thousand ranks' kernels would make it a file of hundreds of MB."""
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
@@ -29,10 +33,18 @@ def write_csv(report: Report, folder: Path) -> list[Path]:
 
 
 def write_json(report: Report, folder: Path) -> list[Path]:
-    """`summary.json`: what the report says, without the tables that have a row for each event."""
+    """`summary.json`: what the report says, without the tables that have a row for each event.
+
+    Of a table of more than `MOST_ROWS` rows it has the first by time; all of them are in the file that `cut` names.
+    """
     path = folder / "summary.json"
-    path.write_text(json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
-    return [path]
+    content = as_json(report)
+    path.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+    whole = [(name, folder / one["file"]) for name, one in content["cut"].items()]
+    for name, file in whole:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_frame(report.results[name].to_frame(), file)
+    return [path, *(file for _, file in whole)]
 
 
 def write_parquet(report: Report, folder: Path) -> list[Path]:
@@ -45,6 +57,7 @@ def write_parquet(report: Report, folder: Path) -> list[Path]:
 
 def as_json(report: Report) -> dict[str, Any]:
     """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
+    told = {name: result for name, result in report.results.items() if not result.is_detail}
     return {
         "format_version": FORMAT_VERSION,
         "label": report.label,
@@ -53,13 +66,28 @@ def as_json(report: Report) -> dict[str, Any]:
         "command": report.command,
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
-        "results": {name: result.rows() for name, result in report.results.items() if not result.is_detail},
-        "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
+        "results": {name: _bounded(result) for name, result in told.items()},
+        "cut": {
+            name: {"rows": len(result), "shown": MOST_ROWS, "file": f"tables/{name}.csv"}
+            for name, result in told.items() if len(result) > MOST_ROWS
+        },
+        "tables": {name: described(result) for name, result in told.items()},
         "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),
     }
+
+
+def _bounded(result: Result) -> list[dict[str, Any]]:
+    """The table's rows; of a large one those that took longest, of one without a time the first."""
+    if len(result) <= MOST_ROWS:
+        return result.rows()
+    frame = result.to_frame()
+    time = next((name for name, column in result.columns.items() if column.leads), None)
+    kept = frame if time is None else frame.sort_values(time, ascending=False, kind="stable")
+    plain = {str(name): plain_values(values) for name, values in kept.head(MOST_ROWS).items()}
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
 
 
 def described(result: Result) -> dict[str, Any]:
