@@ -94,3 +94,12 @@ def test_processes_are_started_where_they_save_more_than_their_start(
             file.truncate(round(size_mb * 1e6))
     assert deciding.processes_for(paths, None) == processes
     assert deciding.processes_for(paths, 3) == min(3, files)
+
+
+def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
+    found = discover(folder)
+    summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 2})), names=("integrity",), jobs=1)
+    checks = {row["check"]: row for row in summary.results["integrity"].rows()}
+    assert "missing_ranks" not in checks
+    assert "2 of the job's 6 ranks are looked at (--ranks)" in checks["ranks_left_out"]["sentence"]
+    assert "missing" not in " ".join(summary.notes)

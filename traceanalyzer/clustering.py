@@ -31,6 +31,13 @@ class Capture:
     hint: RankHint | None = None
     end_ns: int | None = None
     """When it ended; `None` where that is not known, or was not asked because the file says which rank it is."""
+    shown: Path | None = None
+    """Where people find it: a member of an archive lies elsewhere for reading."""
+
+    @property
+    def place(self) -> Path:
+        """The path by which people know it."""
+        return self.shown or self.path
 
     @property
     def is_numbered_by_order(self) -> bool:
@@ -76,10 +83,19 @@ def runs_of(captures: list[Capture], label: str, place: Path) -> list[Run]:
 
 
 def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
-    """The captures as one run."""
-    info = place / RUN_INFO
+    """The captures as one run; its run.json lies in `place`, as people know it, or where that really is."""
+    unpacked = [capture for capture in captures if capture.shown]
+    places = [place, *(_really(place, capture) for capture in unpacked), *(c.path.parent for c in unpacked)]
+    info = next((folder / RUN_INFO for folder in places if (folder / RUN_INFO).is_file()), None)
     ordered = sorted(captures, key=lambda capture: (capture.ranks, natural(str(capture.path))))
-    return Run(label, tuple(ordered), min(c.start_ns for c in captures), info if info.is_file() else None)
+    return Run(label, tuple(ordered), min(c.start_ns for c in captures), info)
+
+
+def _really(place: Path, capture: Capture) -> Path:
+    """Where a folder around an archive's member was unpacked."""
+    if capture.shown is None or not capture.shown.is_relative_to(place):
+        return place
+    return capture.path.parents[len(capture.shown.relative_to(place).parts) - 1]
 
 
 def numbered(captures: Sequence[Capture]) -> list[Capture]:

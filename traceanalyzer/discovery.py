@@ -3,10 +3,12 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from traceanalyzer import packing
+from traceanalyzer.archives import is_archive, unpack, without_suffix
 from traceanalyzer.clustering import (
     RUN_INFO,
     SAME_RUN_NS,
@@ -19,19 +21,24 @@ from traceanalyzer.clustering import (
     run_of,
     runs_of,
 )
-from traceanalyzer.errors import InputError, NotATraceError
+from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.graph_operators import is_capture
 from traceanalyzer.model import Skipped, printable
+from traceanalyzer.packing import is_json
 from traceanalyzer.readers import Header, RankHint, reader_of
 
 EXPECTED = (
-    ".json or .json.gz files of the PyTorch profiler; of Nsight Systems .nsys-rep files or their exports, .sqlite "
-    "files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX"
+    ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
+    "their exports, .sqlite files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX; "
+    ".zip or .tar archives of these"
 )
 """What a trace may be, for people."""
 
 OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
 """Files that the runners and this program write; no traces."""
+
+_OF_OTHERS = (".sqlite", ".db", ".nsys-rep", ".xplane.pb", ".parquet")
+"""Ends of names of traces that are no JSON."""
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
 
@@ -46,22 +53,29 @@ class Found:
     skipped: tuple[Skipped, ...]
 
 
-def discover(folder: Path) -> Found:
+def discover(folder: Path, rank_regex: str | None = None) -> Found:
     """Find all traces below a folder and sort them into runs.
+
+    Args:
+        folder: where to look; archives in it are looked into.
+        rank_regex: finds the rank in the paths (below `folder`) of files that do not say it themselves: its group
+            `rank`, or its first one.
 
     Raises:
         InputError: the folder does not exist or holds no trace.
+        UsageError: the expression makes no sense.
     """
+    named = _rank_pattern(rank_regex)
     if not folder.exists():
         raise InputError(f"{folder}: no such folder; name the folder that holds the traces")
     if not folder.is_dir() or reader_of(folder):
-        return of_files([folder])
-    captures, skipped = _peeked(list(_candidates(folder)))
+        return of_files([folder], rank_regex)
+    captures, skipped = _peeked(_candidates(folder), folder, named)
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}
-    for capture in _told_apart(captures, folder):
-        by_folder.setdefault((_run_folder(capture.path, folder), is_capture(capture.path)), []).append(capture)
+    for capture in captures if named else _told_apart(captures, folder):
+        by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
     runs = [
         run
         for (place, _), members in by_folder.items()
@@ -76,11 +90,12 @@ def is_of_captures(run: Run) -> bool:
     return all(is_capture(capture.path) for capture in run.captures)
 
 
-def of_files(paths: Sequence[Path]) -> Found:
-    """The named files as one run.
+def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
+    """The named files, or the members of named archives, as one run.
 
     Raises:
         InputError: a file does not exist or is named twice, or none of them is a trace.
+        UsageError: `rank_regex` makes no sense; see `discover`.
     """
     for path in paths:
         if not path.exists():
@@ -88,44 +103,95 @@ def of_files(paths: Sequence[Path]) -> Found:
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise InputError(f"{path}: named {times} times; name each rank's own file once")
-    captures, skipped = _peeked(paths)
+    captures, skipped = _peeked((_Candidate(path) for path in paths), Path(), _rank_pattern(rank_regex))
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
     return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
-    """Files that a reader takes by name, in natural order; a folder that one takes whole is not entered."""
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A file to look into, and by which path people know it, where that is another."""
+
+    path: Path
+    shown: Path | None = None
+
+
+def _candidates(folder: Path) -> Iterator[_Candidate]:
+    """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
         for name in list(folders):
             if _may_be_trace(Path(place, name)):
                 folders.remove(name)
-                yield Path(place, name)
+                yield _Candidate(Path(place, name))
         for name in sorted(files, key=natural):
             path = Path(place, name)
-            if name not in OURS and _may_be_trace(path):
-                yield path
+            if name not in OURS and (_may_be_trace(path) or is_archive(path) or _packed_by(path)):
+                yield _Candidate(path)
+
+
+def _packed_by(path: Path) -> str | None:
+    """What packed it, where that is not unpacked here, and it may be a trace by the rest of its name."""
+    return packing.NOT_UNPACKED.get(path.suffix) if is_json(path.stem) or path.suffix in (".7z", ".rar") else None
 
 
 def _may_be_trace(path: Path) -> bool:
     """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
     try:
         is_broken = path.suffix == ".sqlite" and not path.is_dir()
-        is_broken |= path.is_symlink() and not path.exists() and path.name.endswith((".json", ".json.gz", ".nsys-rep"))
+        is_broken |= path.is_symlink() and not path.exists() and (is_json(path.name) or path.suffix == ".nsys-rep")
         return is_broken or reader_of(path) is not None
     except OSError:
         return True
 
 
-def _peeked(paths: Sequence[Path]) -> tuple[list[Capture], list[Skipped]]:
-    captures, skipped = [], []
-    for path in paths:
+def _peeked(
+    candidates: Iterable[_Candidate], top: Path, named: re.Pattern[str] | None
+) -> tuple[list[Capture], list[Skipped]]:
+    captures: list[Capture] = []
+    skipped: list[Skipped] = []
+    for one in candidates:
+        if one.shown is None and is_archive(one.path):
+            captures += _members(one.path, top, named, skipped)
+            continue
+        place = one.shown or one.path
         try:
-            captures.append(Capture(path, _peek(path), _hint(path)))
+            captures.append(Capture(one.path, _peek(one.path), _hint(place, top, named), shown=one.shown))
         except NotATraceError as error:
-            skipped.append(Skipped(printable(str(path)), _without_path(str(error), path)))
+            skipped.append(Skipped(printable(str(place)), _without_path(str(error), one.path)))
     return captures, skipped
+
+
+def _members(archive: Path, top: Path, named: re.Pattern[str] | None, skipped: list[Skipped]) -> list[Capture]:
+    """The traces of an archive, as if it were unpacked beside itself."""
+    made = unpack(archive, _is_wanted)
+    for name, why in made.skipped:
+        skipped.append(Skipped(printable(f"{archive}/{name}" if name else str(archive)), why))
+    beside = without_suffix(archive)
+    inside = [_Candidate(one.path, beside / one.path.relative_to(made.folder)) for one in _candidates(made.folder)]
+    captures, more = _peeked(inside, top, named)
+    skipped += more
+    if not inside and not made.skipped:
+        skipped.append(Skipped(printable(str(archive)), f"holds no trace ({made.others} files of other names)"))
+    return captures
+
+
+def _is_wanted(name: str) -> bool:
+    """Whether a member of an archive may be a trace, or is the run's own record."""
+    return name == RUN_INFO or (name not in OURS and (is_json(name) or name.endswith(_OF_OTHERS)))
+
+
+def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--rank-regex {text!r}: no regular expression ({error})") from error
+    if not pattern.groups:
+        raise UsageError(f"--rank-regex {text!r}: put the rank in parentheses, such as 'gpu(\\d+)'")
+    return pattern
 
 
 def _with_ends(captures: list[Capture]) -> list[Capture]:
@@ -166,6 +232,8 @@ def _peek(path: Path) -> Header:
 def _why_none(path: Path) -> str:
     if not path.exists():
         return "a link to a file that is not there"
+    if packed := _packed_by(path):
+        return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
     return (
         "not an SQLite database; export the report again"
         if path.suffix == ".sqlite"
@@ -173,8 +241,16 @@ def _why_none(path: Path) -> str:
     )
 
 
-def _hint(path: Path) -> RankHint | None:
-    """The rank in a path: `rank_3`, `rank3`, `worker_3` in the file's name, else in the nearest folder's."""
+def _hint(path: Path, top: Path, named: re.Pattern[str] | None) -> RankHint | None:
+    """The rank in a path: as the user's expression finds it, where there is one.
+
+    Else, and where it does not, `rank_3`, `rank3`, `worker_3` in the file's name, else in the nearest folder's.
+    """
+    below = path.relative_to(top).as_posix() if path.is_relative_to(top) else str(path)
+    match = named.search(below) if named else None
+    found = match["rank" if match and "rank" in match.re.groupindex else 1] if match else None
+    if found and found.isdecimal():
+        return RankHint(int(found), "--rank-regex")
     return _named_in((path.name,)) or _named_in(path.parent.parts)
 
 
@@ -188,15 +264,17 @@ def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:
 
     Only the files of one run, whose heads name no rank, speak of each other so.
     """
-    folder_ranks = {c.path: _named_in(c.path.relative_to(top).parent.parts) for c in captures if c.header.ranks is None}
+    folder_ranks = {
+        c.path: _named_in(c.place.relative_to(top).parent.parts) for c in captures if c.header.ranks is None
+    }
     under: dict[tuple[Path, int], set[int]] = {}
     for capture in captures:
         own, around = _named_in((capture.path.name,)), folder_ranks.get(capture.path)
         if own and around:
-            under.setdefault((_run_folder(capture.path, top), own.rank), set()).add(around.rank)
+            under.setdefault((_run_folder(capture.place, top), own.rank), set()).add(around.rank)
     shared = {place for (place, _), ranks in under.items() if len(ranks) > 1}
     return [
-        replace(c, hint=folder_ranks[c.path]) if folder_ranks.get(c.path) and _run_folder(c.path, top) in shared else c
+        replace(c, hint=folder_ranks[c.path]) if folder_ranks.get(c.path) and _run_folder(c.place, top) in shared else c
         for c in captures
     ]
 

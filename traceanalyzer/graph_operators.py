@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
+from traceanalyzer.packing import is_json
 from traceanalyzer.schema import FRAMES, HOST_OPS, conform
 
 _CAPTURE = re.compile(r"graph_?captures?|capture_?traces?|captured_?graphs?", re.IGNORECASE)
@@ -36,7 +37,7 @@ def captures_beside(path: Path) -> list[Path]:
         return []
     near = [place for place in path.parent.iterdir() if _CAPTURE.search(place.name)]
     files = [file for place in near for file in (place.iterdir() if place.is_dir() else [place])]
-    return sorted(file for file in files if file.is_file() and file.name.endswith((".json", ".json.gz")))
+    return sorted(file for file in files if file.is_file() and is_json(file.name))
 
 
 def has_replays(trace: RankTrace) -> bool:

@@ -8,13 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
+from traceanalyzer.cache import through
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
-from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, reader_of
+from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, Reader, reader_of
 from traceanalyzer.selection import Selection, select
 
 
@@ -26,11 +27,13 @@ class LoadOptions:
         ranks: only these; `None` is all.
         selection: steps to look at.
         rules: kinds of names.
+        cache: folder in which large traces that were read are kept for the next time; `None` keeps none.
     """
 
     ranks: frozenset[int] | None = None
     selection: Selection = field(default_factory=Selection)
     rules: KindRules = field(default_factory=KindRules)
+    cache: Path | None = field(default=None, repr=False, compare=False)
 
 
 _MOST_NAMED = 16
@@ -49,6 +52,7 @@ def load(
     steps: str | int | Sequence[int] = "all",
     step_range: str | None = None,
     kind: str | Sequence[str] = (),
+    rank_regex: str | None = None,
 ) -> TraceSet:
     """Read the newest run of a folder, or the given files, into memory.
 
@@ -58,16 +62,17 @@ def load(
         steps: `all`, `complete`, `last`, numbers of steps, or `FIRST:LAST`.
         step_range: name or glob of the ranges that mark steps; guessed when absent.
         kind: one rule `KIND=REGEX` or several, which come before the built-in ones.
+        rank_regex: finds the rank in the paths of files that do not say it, in its group.
 
     Raises:
         InputError: nothing there can be analysed.
         UsageError: an option makes no sense.
     """
     if isinstance(source, str | PathLike):
-        found, label = discover(Path(source)), label_of(Path(source))
+        found, label = discover(Path(source), rank_regex), label_of(Path(source))
     else:
         paths = _paths(source)
-        found, label = of_files(paths), label_of(paths[0].parent)
+        found, label = of_files(paths, rank_regex), label_of(paths[0].parent)
     rules = KindRules.parse((kind,) if isinstance(kind, str) else tuple(kind))
     chosen = None if ranks is None else _as_text(ranks)
     options = LoadOptions(parse_ranks(chosen), Selection(step_range, _as_text(steps)), rules)
@@ -107,16 +112,25 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     """The wanted ranks of one file, steps found; what cannot be used is appended to `skipped`."""
     if options.ranks is not None and capture.header.ranks and not options.ranks & set(capture.header.ranks):
         return
-    reader = reader_of(capture.path)
-    if reader is None:
-        raise InputError(f"{capture.path}: no longer a trace")
     try:
-        for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
+        hint = capture.hint or RankHint(0, FILE_ORDER)
+        # An archive's members lie in a folder of this process, and no other run finds them there.
+        kept_in = options.cache if capture.place == capture.path else None
+        ways = (hint, *((kind, rule.pattern, rule.flags) for kind, rule in options.rules.extra))
+        read = _reader(capture.path).read(capture.path, hint, options.rules)
+        for trace in through(kept_in, capture.path, ways, read):
             if options.ranks is None or trace.rank in options.ranks:
                 whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
                 yield from _selected(whole, options.selection, skipped)
     except InputError as error:
-        skipped.append(Skipped(printable(str(capture.path)), str(error).removeprefix(f"{capture.path}: ")))
+        skipped.append(Skipped(printable(str(capture.place)), str(error).removeprefix(f"{capture.path}: ")))
+
+
+def _reader(path: Path) -> Reader:
+    reader = reader_of(path)
+    if reader is None:
+        raise InputError(f"{path}: not there any more, not seen from here, or no trace")
+    return reader
 
 
 def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
@@ -169,7 +183,7 @@ def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skippe
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
     why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
-    skipped.append(Skipped(printable(str(capture.path)), why))
+    skipped.append(Skipped(printable(str(capture.place)), why))
     return None
 
 
@@ -261,7 +275,11 @@ def label_of(path: Path) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"\.(?:pt\.trace\.)?json(?:\.gz)?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$", "", name)
+    return re.sub(
+        r"\.(?:pt\.trace\.)?json(?:\.(?:gz|zst|xz|bz2))?$|\.zip$|\.tgz$|\.tar(?:\.(?:gz|zst|xz|bz2))?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$",
+        "",
+        name,
+    )
 
 
 def parse_ranks(text: str | None) -> frozenset[int] | None:

@@ -1,15 +1,18 @@
 """What a trace is once it is read: frozen types around pandas tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
+from typing import overload
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.copy_engine import with_copied_collectives
+from traceanalyzer.errors import UsageError
+from traceanalyzer.event_times import possible
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.schema import NONE, STEPS, TABLES, conform, named
 
 
 def printable(text: str) -> str:
@@ -39,6 +42,8 @@ class RankMeta:
     world_size: int | None = None
     device: int | None = None
     device_name: str | None = None
+    device_bytes: int | None = None
+    """Memory of the GPU."""
     host: str | None = None
     process: int | None = None
     trace_id: str | None = None
@@ -50,7 +55,9 @@ class RankMeta:
     """The capture has no GPU work: what there is to say is of the host."""
     is_truncated: bool = False
     events_skipped: int = 0
-    """Events that could not be decoded."""
+    """Events that could not be decoded, or whose times cannot be."""
+    events_backwards: int = 0
+    """Events that ended before they started; they count as taking no time."""
     events_dropped: int = 0
     """Events that the profiler says it lost."""
     notes: tuple[str, ...] = ()
@@ -107,9 +114,9 @@ class Window:
         return np.where(begins < ends, row, NONE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class RankTrace:
-    """One rank's events: one (process, device) of the job.
+    """One rank's events: one (process, device) of the job. A trace equals itself alone.
 
     The tables have the columns of `TABLES`; `steps` those of `STEPS`. `op_step[i]` is the row in `steps` of `gpu_ops`
     row i, or -1.
@@ -141,6 +148,10 @@ class RankTrace:
         selected = np.flatnonzero(self.steps["step"].isin(self.window.steps).to_numpy())
         return np.isin(self.op_step, selected)
 
+    def __repr__(self) -> str:
+        events = f"{len(self.gpu_ops):,} GPU operations, {len(self.host_ops):,} host operators"
+        return f"RankTrace(rank {self.rank}, {self.window.label}, {len(self.steps)} steps, {events})"
+
     def table(self, name: str) -> pd.DataFrame:
         """Event table by its name in `TABLES`."""
         frame: pd.DataFrame = getattr(self, name)
@@ -167,6 +178,31 @@ class TraceSet:
     ranks: tuple[RankTrace, ...]
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def __iter__(self) -> Iterator[RankTrace]:
+        return iter(self.ranks)
+
+    @overload
+    def __getitem__(self, place: int) -> RankTrace: ...
+    @overload
+    def __getitem__(self, place: slice) -> "TraceSet": ...
+    def __getitem__(self, place: int | slice) -> "RankTrace | TraceSet":
+        """The trace at a place in order of rank (`of_rank` finds one by its rank), or several as a TraceSet."""
+        return replace(self, ranks=self.ranks[place]) if isinstance(place, slice) else self.ranks[place]
+
+    def of_rank(self, rank: int) -> RankTrace:
+        """The trace of a global rank.
+
+        Raises:
+            UsageError: it is not among these.
+        """
+        for trace in self.ranks:
+            if trace.rank == rank:
+                return trace
+        raise UsageError(f"rank {rank} is not among these; there are {', '.join(str(one.rank) for one in self.ranks)}")
 
     def __repr__(self) -> str:
         numbers = ", ".join(str(trace.rank) for trace in self.ranks)
@@ -201,7 +237,11 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         process_ops: correlation ids of the operations on all GPUs of the rank's process, when it drives several.
         tables: event tables by their names in `TABLES`.
     """
-    frames = {name: conform(tables.get(name), schema) for name, schema in TABLES.items()}
+    found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
+    frames = {name: named(frame) if "name" in frame else frame for name, frame in found.frames.items()}
+    if found.left_out or found.backwards:
+        skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
+        meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
     answering = frames["gpu_ops"]["correlation"] if process_ops is None else process_ops
     has_gpu_op = _has_gpu_op(frames["api_calls"]["correlation"], answering)
     frames["api_calls"] = frames["api_calls"].assign(has_gpu_op=has_gpu_op)

@@ -1,8 +1,20 @@
-"""How many processes suit some files: those that save more time than their start takes."""
+"""How many processes suit some files, those that save more time than their start takes; and how they are started."""
 
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+CORES_A_FILE: ContextVar[int] = ContextVar("cores a file", default=1)
+"""How many processes may work at one file that is read here. One unless the program says so: those who use the
+library need not have a main module that can be imported again."""
 
 SECONDS_A_FILE = 0.5
 """What every analysis takes for one rank, however short."""
@@ -23,6 +35,60 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
     processes = max(1, min(len(files), _cores()))
     saved_s = sum(_work_s(file) for file in files) * (1 - 1 / processes)
     return processes if saved_s > START_SECONDS else 1
+
+
+def cores_for_a_file(files: int, jobs: int | None) -> int:
+    """How many processes each of so many files that are read at once may have."""
+    return max(1, (_cores() if jobs is None else jobs) // max(1, files))
+
+
+class Pool(ProcessPoolExecutor):
+    """Processes that never see Ctrl-C, not even while they start; this one does, a moment later."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        """As of any executor; processes start here."""
+        with _without_interrupts():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def quiet_pool(processes: int, set_up: Callable[[], None] | None = None, files_at_once: int = 0) -> Iterator[Pool]:
+    """A pool of processes; what it has not begun when an error comes by is let go.
+
+    Args:
+        processes: how many.
+        set_up: called in each before its work.
+        files_at_once: how many of them read files at once, each with its share of the cores; 0 for other work.
+    """
+    # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
+    pool = Pool(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(set_up, files_at_once))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown(wait=True)
+
+
+def _begin(set_up: Callable[[], None] | None, files_at_once: int) -> None:
+    # Ctrl-C reaches every process of the terminal; the parent alone answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if files_at_once:
+        CORES_A_FILE.set(cores_for_a_file(files_at_once, None))
+    if set_up:
+        set_up()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work_s(path: Path) -> float:

@@ -1,11 +1,14 @@
 """What ran, as the run.json beside the traces tells: strategy, model, batch, dtype, speed without a profiler."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from traceanalyzer.errors import InputError
+from traceanalyzer.model_state import Model
 
 KNOWN_VERSION = 1
 
@@ -106,7 +109,50 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
         found["run_memory"] = memory
     if info.hosts:
         found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
+    if trained := trained_model(info):
+        found["trained_model"] = trained
     return found
+
+
+_SHARING = (
+    ("zero1", re.compile(r"zero_?1|zero_?redundancy", re.IGNORECASE)),
+    ("zero2", re.compile(r"zero_?2|shard_?grad", re.IGNORECASE)),
+    ("zero3", re.compile(r"zero_?3|fsdp", re.IGNORECASE)),
+    ("ddp", re.compile(r"ddp|naive|single|^tp$|^pp", re.IGNORECASE)),
+)
+"""What a strategy's name says of how state is shared; of others nothing is expected."""
+
+
+def trained_model(info: RunInfo) -> Model | None:
+    """What is known of the model and its training; `None` without parameters, or for a strategy that trains otherwise.
+
+    Parameters, gradients and optimizer are in fp32, as the runners keep them; products may be in 16 bits.
+    """
+    facts, parallel, batch = _integers(info.model), _integers(info.parallel), info.batch
+    strategy = next((name for name, pattern in _SHARING if pattern.search(info.strategy or "")), None)
+    if "parameters" not in facts or strategy is None:
+        return None
+    tp, pp = parallel.get("tp", 1), parallel.get("pp", 1)
+    return Model(
+        params=facts["parameters"],
+        layers=facts.get("layers"),
+        d_model=facts.get("d_model"),
+        vocab=facts.get("vocab"),
+        seq=facts.get("seq_len"),
+        batch=batch.micro_batch if batch else None,
+        precision="fp32" if info.dtype == "fp32" else "autocast",
+        dp=parallel.get("dp"),
+        tp=tp,
+        pp=pp,
+        microbatches=parallel.get("microbatches"),
+        strategy=strategy,
+        checkpoint=bool(info.activation_checkpointing),
+    )
+
+
+def _integers(values: Mapping[str, Any] | None) -> dict[str, int]:
+    """Of the values those that are counts."""
+    return {name: value for name, value in (values or {}).items() if type(value) is int and value > 0}
 
 
 def peak_memory(info: RunInfo) -> dict[int, dict[str, int]]:

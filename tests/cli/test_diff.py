@@ -126,13 +126,13 @@ def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(tmp_path, capsys):
     )
     assert code == 1
     printed = capsys.readouterr().out
-    assert "FAILED step_ms +3% @ any rank · fsdp_full" in printed
+    assert "FAILED · fsdp_full · must not hold: step_ms +3% @ any rank · step_ns: on all 2 ranks it grows" in printed
     assert "rank 0, base_step_ns" in printed
     suite = ET.parse(tmp_path / "out" / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
     assert "base_step_ns" in suite.find("testcase/failure").text
     for name in ("gate.md", "summary.md"):
-        assert "❌ | `step_ms +3% @ any rank`" in (tmp_path / "out" / name).read_text()
+        assert "❌ failed | `step_ms +3% @ any rank`" in (tmp_path / "out" / name).read_text()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_gates_of_the_main_command(tmp_path, gate, code, capsys):
 def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     assert run(["in", "--fail-on", "overlap_pct < 50"]) == 1
-    assert "NOT AVAILABLE overlap_pct < 50" in capsys.readouterr().out
+    assert "NOT AVAILABLE · in · must not hold: overlap_pct < 50" in capsys.readouterr().out
     assert run(["in", "--fail-on", "overlap_pct? < 50"]) == 0
 
 
@@ -158,8 +158,22 @@ def test_baselines(capsys):
     assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
     assert run(["baseline", "save", "main", DDP]) == 0
     assert "Baseline replaced: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
+    assert run(["baseline", "save", "later", DDP, "-q"]) == 0
+    assert run(["baseline", "list", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["name"], first["of"], first["captures"], first["ranks"]) == ("main", "ddp", 1, 2)
+    assert first["saved"] <= second["saved"]
+    assert first["step_ns"] == second["step_ns"] > 0
+    assert run(["baseline", "trend", "--metric", "step_ns"]) == 0
+    assert "later" in capsys.readouterr().out
+    rows = json.loads(Path("reports/trend/trend.json").read_text())["rows"]
+    assert [(row["baseline"], row["change_pct"]) for row in rows] == [("main", None), ("later", 0.0)]
+    assert Path("reports/trend/trend.html").read_text().count("<circle") == 2
+    assert run(["baseline", "trend", "--metric", "stp_ns"]) == 2
+    Path(".traceanalyzer/baselines/broken.json").write_text("[")
     assert run(["baseline", "list"]) == 0
-    assert capsys.readouterr().out == "main\n"
+    assert "cannot be read" in capsys.readouterr().out
+    assert run(["baseline", "trend", "main"]) == 2
     assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out"]) == 0
     assert run(["diff", "baseline:main", FSDP, "--fail-on", "step_ms +3%", "-o", "out"]) == 1
     assert run(["baseline", "remove", "main"]) == 0
@@ -255,7 +269,7 @@ def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, 
     """The commands of the workflow, with samples in place of what the job records."""
     from traceanalyzer.gate import parse
 
-    page = (Path(__file__).parents[2] / "docs" / "diff.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "gates.md").read_text()
     gates = re.findall(r"--fail-on '([^']+)'", page)
     assert len([parse(gate) for gate in gates]) >= 7
     script = re.search(r"(analyze-traces diff baseline:main new=.*?)\n      - name", page, re.DOTALL)[1]
@@ -265,5 +279,5 @@ def test_the_documented_gates_and_the_example_for_a_build_server_work(tmp_path, 
     assert run(["baseline", "save", "main", "+".join(f"profile/run{number}" for number in (1, 2, 3))]) == 0
     assert run(arguments) == 1  # rank 0 of the sample idles for 72 %
     printed = capsys.readouterr().out
-    assert [line.split()[0] for line in printed.splitlines() if " · new: " in line] == ["PASSED", "PASSED", "FAILED"]
+    assert [line.split()[0] for line in printed.splitlines() if " · new · " in line] == ["PASSED", "PASSED", "FAILED"]
     assert (tmp_path / "reports" / "performance" / "summary.md").exists()

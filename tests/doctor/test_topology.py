@@ -5,8 +5,8 @@ import pytest
 from tests.doctor.builders import SYS_TOPOLOGY
 from tests.samples import SAMPLES
 from traceanalyzer.doctor import parse_topology
-from traceanalyzer.doctor.topology import distance
 from traceanalyzer.errors import InputError
+from traceanalyzer.wiring import distance
 
 OF_EIGHT = (SAMPLES / "doctor" / "topo_8xH200_nvswitch.txt").read_text()
 

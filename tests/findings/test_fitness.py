@@ -23,7 +23,9 @@ def told(rule, how=None, faults=(), needed=()):
 )
 def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
     faults = (Fault("compute", late_ns, (3,)),) if late_ns else ()
-    found = told(rules.missing_straggler, Capture(missing=missing), faults, ("headline", "steps", "calls", "ranks"))
+    found = told(
+        rules.missing_straggler, Capture(missing=missing), faults, ("headline", "steps", "calls", "ranks", "integrity")
+    )
     assert bool(found) == is_said
     assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
 

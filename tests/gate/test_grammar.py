@@ -1,7 +1,7 @@
 import pytest
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.gate import parse
+from traceanalyzer.gate import parse, parse_file
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,37 @@ def test_a_question_mark_makes_it_optional():
         ("idle_pct > 5; rm", "METRIC OP NUMBER"),
         ("idle_pct +3%", "write pp"), ("idle_pct +3", "write pp"), ("idle_pct > 5 pp", "does not fit"),
         ("step_ns +3", "needs its unit"), ("step_ms +3pp", "does not fit"), ("step_ms > 3 GB", "does not fit"),
-        ("comm_calls > 3 ms", "it has no unit"), ("nccl.calls[all_reduce] > 3", "KEY=VALUE"),
+        ("step_ms > 3 significant", "significant is of a change"), ("comm_calls > 3 ms", "it has no unit"), ("nccl.calls[all_reduce] > 3", "KEY=VALUE"),
     ],
 )  # fmt: skip
 def test_refuses(text, message):
     with pytest.raises(UsageError, match=message):
         parse(text)
+
+
+def test_significance_is_asked_for_by_a_word():
+    assert parse("step_ms +3% significant @ any rank").is_significant
+    assert parse("comm_calls +1 significant").unit == ""
+    assert not parse("step_ms +3%").is_significant
+
+
+def test_gates_of_a_file(tmp_path):
+    file = tmp_path / "gates"
+    file.write_text(
+        "# what main must keep\nstep_ms +3% significant\n\nidle_pct > 10  # per cent\nsteps.window_ns[range=a#3] > 5\n"
+    )
+    assert [gate.text for gate in parse_file(file)] == [
+        "step_ms +3% significant",
+        "idle_pct > 10",
+        "steps.window_ns[range=a#3] > 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("# none\n", "holds no gate"), ("idle_pct\n", "METRIC OP NUMBER"), (None, "cannot be read")]
+)
+def test_a_file_without_gates_is_refused(tmp_path, text, message):
+    if text is not None:
+        (tmp_path / "gates").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        parse_file(tmp_path / "gates")

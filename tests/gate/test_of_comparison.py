@@ -1,9 +1,21 @@
+from functools import cache
+
 import pytest
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
 from traceanalyzer.errors import UsageError
-from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, check_comparison, parse
+from traceanalyzer.gate import (
+    FAILED,
+    INCONCLUSIVE,
+    NOT_AVAILABLE,
+    PASSED,
+    SKIPPED,
+    check_comparison,
+    has_failed,
+    is_inconclusive,
+    parse,
+)
 from traceanalyzer.run_info import RunInfo
 
 
@@ -52,7 +64,7 @@ def test_figures_of_the_whole_run():
 def test_new_communication_is_growth_from_nothing():
     made = compare([side("base", capture(steady(10))), side("other", capture(steady(10, 5)))], force=True)
     for text in ("nccl.calls +0%", "nccl.calls[collective=all_reduce] +0", "comm_ns +5%"):
-        assert FAILED in {outcome.status for outcome in check_comparison([parse(text)], made)}, text
+        assert has_failed(check_comparison([parse(text)], made)), text
 
 
 def test_a_run_with_itself_passes_every_gate():
@@ -80,3 +92,86 @@ def test_a_rank_that_one_run_lacks_cannot_be_compared():
 def test_a_name_that_is_none(comparison, text, message):
     with pytest.raises(UsageError, match=message):
         check_comparison([parse(text)], comparison)
+
+
+def repeats(label, *lengths):
+    """Captures of one run whose steps last so long."""
+    return side(label, *(once(label, length) for length in lengths))
+
+
+@cache
+def once(label, length):
+    return capture(steady(length, ranks=1), label)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "text", "status"),
+    [
+        ((1000,), (1200,), "step_ns +3% significant", INCONCLUSIVE),
+        ((1000, 1001), (1200,), "step_ns +3% significant", INCONCLUSIVE),
+        ((1000,), (1000,), "step_ns +3% significant", INCONCLUSIVE),
+        ((1000, 1001, 1002), (1050, 1051, 1052), "step_ns +3% significant", FAILED),
+        ((1000, 1001, 1002), (1010, 1011, 1012), "step_ns +3% significant", PASSED),
+        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3% significant", INCONCLUSIVE),  # 5 % more, noise 23 %
+        ((900, 1000, 1100), (910, 1000, 1090), "step_ns +3% significant", INCONCLUSIVE),  # the noise may hide it
+        ((990, 1000, 1010), (900, 910, 920), "step_ns +1% significant", PASSED),  # far on the other side
+        ((1000, 1001, 1002), (950, 951, 952), "step_ns -3% significant", FAILED),
+        ((1000, 1000), (1030, 1030), "step_ns +3% significant", PASSED),
+        ((1000, 1000), (1031, 1031), "step_ns +3% significant", FAILED),
+        ((1000, 1001, 1002), (1050, 1051, 1052), "step_ns +30ns significant @ any rank", FAILED),
+        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3% significant @ all ranks", INCONCLUSIVE),
+        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3%", FAILED),  # without the word: the means decide
+        ((900, 1000, 1100), (950, 1050, 1150), "kernels.total_ns +3% significant", INCONCLUSIVE),
+    ],
+)  # fmt: skip
+def test_significance(base, other, text, status):
+    made = compare([repeats("base", *base), repeats("other", *other)])
+    (outcome,) = check_comparison([parse(text)], made)
+    assert outcome.status == status, outcome
+    assert has_failed([outcome]) == (status == FAILED)
+    assert is_inconclusive([outcome]) == (status == INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "text", "message"),
+    [
+        ((1000,), (1200,), "step_ns +3% significant", "1 capture against 1 cannot tell a change from noise"),
+        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3% significant", "more than the 3 % allowed; 3 captures against 3 tell changes from noise only beyond ± 22.7 %"),
+        ((900, 1000, 1100), (950, 1050, 1150), "step_ns +3%", "within the noise, ± 22.7 %: 'significant'"),
+        ((1000,), (1200,), "step_ns +3%", "mean grows by 20 % (0.001 ms → 0.0012 ms), more than the 3 % allowed"),
+        ((1000,), (900,), "step_ns +3%", "mean falls by 10 % (0.001 ms → 0.0009 ms), within the 3 % allowed"),
+    ],
+)  # fmt: skip
+def test_what_a_change_is_said_to_be(base, other, text, message):
+    made = compare([repeats("base", *base), repeats("other", *other)])
+    assert message in check_comparison([parse(text)], made)[0].message
+
+
+@pytest.mark.parametrize("text", ["nccl.calls[collective=all_reduc] +0", "nccl.calls[collective=all_reduc] > 3"])
+def test_a_row_that_no_run_has_passes_nothing(comparison, text):
+    assert check_comparison([parse(text)], comparison)[0].status == NOT_AVAILABLE
+
+
+def test_ranks_that_are_missing_pass_nothing():
+    whole, part = (steady(10, 5, 5, ranks=2)[:count] for count in (2, 1))
+    made = compare([side("base", capture(part)), side("other", capture(part))])
+    (outcome,) = check_comparison([parse("step_ns +3%")], made)
+    assert (outcome.status, "base: 1 of 2 ranks is not here (1)" in outcome.message) == (NOT_AVAILABLE, True)
+    assert check_comparison([parse("step_ns +3%")], made, wanted={0})[0].status == PASSED
+    made = compare([side("base", capture(whole)), side("other", capture(part))])
+    assert check_comparison([parse("step_ns > 5")], made)[0].status == FAILED  # what is here is too much already
+
+
+def test_a_repeat_that_does_not_tell_passes_nothing():
+    told = [capture(steady(10), info=RunInfo(tokens_per_s=100.0)), capture(steady(10))]
+    made = compare([side("base", *told), side("other", *told)])
+    assert check_comparison([parse("tokens_per_s -5%")], made)[0].status == NOT_AVAILABLE
+    assert check_comparison([parse("tokens_per_s? -5%")], made)[0].status == PASSED
+
+
+def test_the_name_of_a_gate_holds_no_figure(comparison):
+    outcomes = check_comparison([parse("nccl.calls > 0"), parse("step_ns +3%")], comparison)
+    assert [one.name for one in outcomes] == [
+        "must not hold: nccl.calls > 0 [all_reduce, not known]",
+        "must not hold: step_ns +3%",
+    ]

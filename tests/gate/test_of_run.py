@@ -101,7 +101,7 @@ def test_a_name_that_is_none(results, text, message):
 )  # fmt: skip
 def test_a_rank_that_is_gone_passes_no_gate(text, status):
     results = analyses.run([rank(0, 2)])
-    (outcome,) = check_run([parse(text)], results, "run", lack=lack_of_ranks(results["ranks"], None, ()))
+    (outcome,) = check_run([parse(text)], results, "run", lack=lack_of_ranks(results["ranks"].to_frame(), None, ()))
     assert (outcome.status, "1 of 2 ranks is not here (1)" in outcome.message) == (status, True)
 
 
@@ -119,7 +119,7 @@ FILE = Skipped("rank1.json", "cut off")
 )  # fmt: skip
 def test_what_a_gate_does_not_see(world_size, wanted, skipped, lack):
     results = analyses.run([rank_trace([("compute", 0, 1)], world_size=world_size)], ["ranks"])
-    assert lack_of_ranks(results["ranks"], wanted, skipped) == lack
+    assert lack_of_ranks(results["ranks"].to_frame(), wanted, skipped) == lack
 
 
 def test_a_figure_in_doubt_says_so(results):

@@ -135,7 +135,7 @@ def test_a_wrong_checksum_costs_nothing_and_is_said(tmp_path):
     path.write_bytes(flipped(data, len(data) - 6))
     trace = only(path)
     assert (len(trace.gpu_ops), trace.meta.is_truncated) == (100, False)
-    assert any("gzip data are damaged" in note for note in trace.meta.notes)
+    assert any("packed data are damaged" in note for note in trace.meta.notes)
 
 
 @pytest.mark.parametrize("count", [300, 60_000])

@@ -40,8 +40,16 @@ def test_the_same_report_twice_is_read_once(tmp_path):
     ]
 
 
-def test_a_file_that_is_not_parquet(tmp_path):
+def test_a_damaged_table_that_figures_can_do_without_is_said(tmp_path):
     folder = write_parquet(tmp_path / "report_pqtdir", export())
     (folder / "NVTX_EVENTS.parquet").write_bytes(b"PAR1 cut")
-    with pytest.raises(NotATraceError, match=r"NVTX_EVENTS\.parquet: not readable as Parquet"):
+    (trace,) = read_all(folder)
+    assert trace.ranges.empty
+    assert any("NVTX_EVENTS is damaged" in note for note in trace.meta.notes)
+
+
+def test_a_file_that_is_not_parquet(tmp_path):
+    folder = write_parquet(tmp_path / "report_pqtdir", export())
+    (folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet").write_bytes(b"PAR1 cut")
+    with pytest.raises(NotATraceError, match=r"KERNEL\.parquet: not readable as Parquet"):
         read_all(folder)

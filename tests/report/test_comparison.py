@@ -163,7 +163,13 @@ def test_junit_counts():
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5", "failures": "2", "errors": "1", "skipped": "1",
     }  # fmt: skip
-    assert [case[0].tag if len(case) else None for case in suite] == [None, "failure", "failure", "error", "skipped"]
+    assert [case[0].tag if len(case) else None for case in suite] == [
+        "system-out",
+        "failure",
+        "failure",
+        "error",
+        "skipped",
+    ]
 
 
 def test_a_page_of_captures_without_anything():

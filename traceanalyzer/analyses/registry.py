@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, step_needs, what_ran
+from traceanalyzer.analyses.blame import episodes, step_needs, step_parts, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -44,7 +44,17 @@ from traceanalyzer.analyses.host import (
 )
 from traceanalyzer.analyses.integrity import integrity
 from traceanalyzer.analyses.kernels import fusions, graphs, kernels
-from traceanalyzer.analyses.memory import memory, memory_peaks, memory_sources, memory_steps
+from traceanalyzer.analyses.memory import (
+    memory,
+    memory_calls,
+    memory_categories,
+    memory_fit,
+    memory_levels,
+    memory_peaks,
+    memory_sources,
+    memory_steps,
+)
+from traceanalyzer.analyses.memory.held import Held
 from traceanalyzer.analyses.operators import (
     categories,
     efficiency,
@@ -135,6 +145,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "memory_peaks": Analysis(memory_peaks.across, memory_peaks.per_rank),
         "memory_steps": Analysis(memory_steps.across, memory_steps.per_rank),
         "memory_sources": Analysis(memory_sources.across, memory_sources.per_rank),
+        "memory_categories": Analysis(memory_categories.across, memory_categories.per_rank),
+        "memory_levels": Analysis(memory_levels.across, memory_levels.per_rank),
+        "memory_calls": Analysis(memory_calls.across, memory_calls.per_rank),
+        "memory_fit": Analysis(memory_fit.across),
         "memory_ops": Analysis(memory_ops.across, memory_ops.per_rank),
         "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank),
         "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank),
@@ -208,6 +222,8 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "category_of_op": categories.op_categories,
         "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
+        "held": Held.of,
+        "parts_of_steps": step_parts.step_parts,
     }
 )
 """What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it

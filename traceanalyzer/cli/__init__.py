@@ -1,13 +1,16 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
-Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 70 a bug of
-this program; 130 interrupted. A reader of the output that leaves before its end (`| head`) changes none of them.
+Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
+failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted. A reader of the output that
+leaves before its end (`| head`) changes none of them.
 """
 
+import difflib
 import re
 import sys
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +18,9 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
+from traceanalyzer.cli.cache import cache
 from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, USAGE_OR_INPUT
+from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
@@ -35,8 +40,15 @@ class ReportFirstGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `report` in front unless the arguments begin with a command or one of the group's own options."""
         if args and args[0] not in self.commands and args[0] not in _QUICK:
+            self._refuse_misspelt(args[0])
             args = ["report", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_misspelt(self, word: str) -> None:
+        """A word that is nearly a command, and no folder or file, is no folder's name."""
+        near = difflib.get_close_matches(word, self.commands, 2, cutoff=0.7)
+        if near and not word.startswith("-") and not Path(word).exists():
+            raise click.UsageError(f"no command and no folder is called {word!r}; did you mean {' or '.join(near)}?")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the report command's options too: it is what most people came for."""
@@ -56,6 +68,7 @@ def cli() -> None:
 
     \b
     Examples:
+      analyze-traces demo
       analyze-traces profile/ddp
       analyze-traces --trace-dir profile/ddp --steps last --open
       analyze-traces --trace-file rank0.json.gz --trace-file rank1.json.gz --output out
@@ -70,11 +83,13 @@ def cli() -> None:
 
 
 cli.add_command(report)
+cli.add_command(demo)
 cli.add_command(diff)
 cli.add_command(baseline)
 cli.add_command(export)
 cli.add_command(what_if)
 cli.add_command(doctor)
+cli.add_command(cache)
 for question in ask.COMMANDS:
     cli.add_command(question)
 

@@ -1,6 +1,6 @@
 """`analyze-traces summary`, `findings`, `table` …: one question, answered in words or as JSON; and `mcp`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,10 +72,20 @@ def _show(answer: "Answer") -> None:
     console = Console()
     for sentence in (*answer.said, *([f"{answer.status.replace('_', ' ')}: {answer.why}"] if answer.why else [])):
         console.print(escape(sentence), highlight=False)
-    if answer.rows:
+    if answer.rows and "title" in answer.rows[0]:
+        for row in answer.rows:
+            console.print(f"• {escape(_in_words(row))}", highlight=False)
+    elif answer.rows:
         console.print(_table(answer, console.width))
     for note in _ends(answer):
         console.print(escape(note), highlight=False, style="dim")
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    """A row that is a sentence: `… (medium; gain 5.63 ms; table sync_calls)`."""
+    rest = {name: _cell(name, value) for name, value in row.items() if name not in (*_FOR_PROGRAMS, "title")}
+    told = [f"{name.partition('_')[0]} {cell}" if name != "severity" else cell for name, cell in rest.items() if cell]
+    return f"{row['title']} ({'; '.join(told)})" if told else str(row["title"])
 
 
 def _table(answer: "Answer", width: int) -> "Table":
@@ -94,7 +104,7 @@ def _table(answer: "Answer", width: int) -> "Table":
             left_out.append(name)
             continue
         width -= needed
-        table.add_column(escape(name), overflow="ellipsis", max_width=_WIDEST, no_wrap=name != "title")
+        table.add_column(escape(name), overflow="ellipsis", max_width=_WIDEST, no_wrap=True)
     shown = [name for name in names if name not in left_out]
     for row in zip(*(cells[name] for name in shown), strict=True):
         table.add_row(*map(escape, row))

@@ -1,10 +1,12 @@
 """`analyze-traces baseline`: runs that later ones are compared with."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import STEPS, part_options, talk_options
+from traceanalyzer.cli.options import PLACE, STEPS, part_options, talk_options
 from traceanalyzer.errors import InputError
 
 
@@ -19,6 +21,7 @@ def baseline() -> None:
     Examples:
       analyze-traces baseline save main profile/ddp
       analyze-traces diff baseline:main profile/new
+      analyze-traces baseline trend
     """  # noqa: D301 - click wants the character itself
 
 
@@ -43,12 +46,55 @@ def save(name: str, source: str, **options: Any) -> None:
 
 
 @baseline.command("list", context_settings={"help_option_names": ["-h", "--help"]})
-def list_() -> None:
-    """List the baselines of this folder."""
-    from traceanalyzer.diff.sources import BASELINES
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(as_json: bool) -> None:
+    """List the baselines of this folder, oldest first: when they were saved, of what, and their main figures."""
+    from rich.console import Console
 
-    for path in sorted(BASELINES.glob("*.json")):
-        click.echo(path.stem)
+    from traceanalyzer.diff.trend import kept
+    from traceanalyzer.report.trend import terminal
+
+    found = kept()
+    if as_json:
+        click.echo(json.dumps(terminal.facts(found), indent=2))
+    elif not found:
+        click.echo("No baselines in .traceanalyzer/baselines; analyze-traces baseline save NAME FOLDER makes one.")
+    else:
+        terminal.show_list(found, Console())
+
+
+@baseline.command("trend", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("names", nargs=-1)
+@click.option("--metric", "metrics", multiple=True, metavar="NAME",
+              help="Figure to follow, such as step_ns; repeatable (default: the main ones).")  # fmt: skip
+@click.option("--output", "-o", type=PLACE, default=Path("reports", "trend"), show_default=True, metavar="FOLDER",
+              help="Where to write.")  # fmt: skip
+@talk_options
+def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **options: Any) -> None:
+    """Show how figures went over the baselines of this folder (or those named), by the date that they were saved.
+
+    Writes trend.html (a chart and a table for each figure), trend.csv and trend.json.
+    """
+    from rich.console import Console
+
+    from traceanalyzer import __version__
+    from traceanalyzer.diff.trend import FIGURES, doubts, kept, trend
+    from traceanalyzer.report.trend import page, terminal
+    from traceanalyzer.report.writers import folder
+
+    console = Console(quiet=options["quiet"])
+    found = kept(names=names)
+    if len([one for one in found if one.side is not None]) < 2:
+        raise InputError("a trend takes two baselines or more; analyze-traces baseline list shows those of this folder")
+    table = trend(found, metrics or FIGURES)
+    content = folder.fingerprint(__version__, table.to_json(), names)
+    with folder.whole(output, "baselines", content) as draft:
+        written = draft.final(page.write(table, doubts(found), draft.path))
+    terminal.show_trend(table, doubts(found), console)
+    for one in found:
+        if one.why_not:
+            click.echo(f"Left out: {one.why_not}", err=True)
+    console.print(f"Report: {written[0]}", highlight=False, soft_wrap=True, markup=False)
 
 
 @baseline.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,6 +10,9 @@ USAGE_OR_INPUT = 2
 PARTIAL = 3
 """A report was written, but a bug of ours kept parts of it from being computed: its notes name them."""
 
+INCONCLUSIVE = 4
+"""No gate failed, but the repeats cannot tell one from noise; `--inconclusive` chooses another code."""
+
 BUG = 70
 """Nothing was written, because of a bug of ours."""
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.options import PLACE, STEPS, gate_options, part_options, talk_options
+from traceanalyzer.cli.codes import INCONCLUSIVE
+from traceanalyzer.cli.options import (
+    PLACE,
+    STEPS,
+    cache_folder,
+    gate_code,
+    gate_options,
+    part_options,
+    talk_options,
+    wanted_gates,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +46,8 @@ FORMATS = ("html", "csv", "json", "md")
 @part_options
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @gate_options
+@click.option("--inconclusive", type=click.IntRange(0, 255), default=INCONCLUSIVE, show_default=True, metavar="CODE",
+              help="Exit code when no gate fails, but one cannot be told from noise; 0 passes.")  # fmt: skip
 @talk_options
 def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     """Compare runs, per optimizer step: what each part of the step costs, and which operations are new or gone.
@@ -49,8 +61,9 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
       analyze-traces diff before=runs/1+runs/2+runs/3 after=runs/4+runs/5+runs/6
       analyze-traces diff baseline:main profile/new --fail-on 'step_ms +3%' --fail-on 'exposed_comm_pct +2pp'
 
-    Writes summary.html, summary.csv, summary.json, summary.md and tables/; with --fail-on also gate.xml (JUnit) and
-    gate.md. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable.
+    Writes summary.html, summary.csv, summary.json, summary.md and tables/; with gates also gate.xml (JUnit) and
+    gate.md. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable; 4 no gate failed, but
+    the repeats cannot tell one from noise (or there are none).
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
     from rich.markup import escape
@@ -62,20 +75,21 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     from traceanalyzer.report.writers import folder, gates
 
     console = Console(quiet=options["quiet"])
-    wanted = [gate.parse(text) for text in options["gates"]]
-    sides = read_sides((base, *others), source_options(options))
+    wanted = wanted_gates(options, of_comparison=True)
+    sources = source_options(options)
+    sides = read_sides((base, *others), sources)
     comparison = compare(sides, force=options["force"])
-    outcomes = gate.check_comparison(wanted, comparison)
+    outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
     report = DiffReport(
         comparison, outcomes, shlex.join(["analyze-traces", *sys.argv[1:]]),
         datetime.now(UTC).isoformat(timespec="seconds"), __version__,
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
-    sources = " and ".join((base, *others))
-    with folder.whole(target, sources, _content(comparison, outcomes)) as draft:
+    with folder.whole(target, " and ".join((base, *others)), _content(comparison, outcomes)) as draft:
         formats = dict.fromkeys(options["formats"] or FORMATS)
         files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
-        files += gates.write(outcomes, draft.path) if outcomes else []
+        if outcomes:
+            files += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
         written = draft.final(files)
     terminal.show(report, console)
     gates.show(outcomes, console)
@@ -87,7 +101,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     console.print(f"{'Files in' if page == target else 'Report'}: {page}", highlight=False, soft_wrap=True)
     if options["open_page"]:
         click.launch(str(page))
-    return int(gate.has_failed(outcomes))
+    return gate_code(outcomes, options["inconclusive"])
 
 
 def source_options(options: dict[str, Any]) -> "SourceOptions":
@@ -101,6 +115,7 @@ def source_options(options: dict[str, Any]) -> "SourceOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        cache=cache_folder(options),
     )
     return SourceOptions(load, options["select"] == "all", options["jobs"])
 

@@ -28,13 +28,17 @@ _SECONDS = 30
     "--flight-recorder", type=PLACE, metavar="DIR", help="Dumps of PyTorch's flight recorder (pickle or JSON)."
 )
 @click.option("--inspector", type=PLACE, metavar="DIR", help="NCCL Inspector's JSON files.")
+@click.option(
+    "--xpu-timer", type=PLACE, metavar="FILE", help="Saved metrics of xpu_timer (its port 18889), or a folder of them."
+)
 @click.option("--run", "is_run", is_flag=True, help="Call `nvidia-smi topo -m` on this machine.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--out", "--output", "-o", "out", type=PLACE, metavar="FOLDER", help="Write doctor.html and doctor.json there."
 )
 def doctor(
-    topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None, inspector: Path | None, *,
+    topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None, inspector: Path | None,
+    xpu_timer: Path | None, *,
     is_run: bool, as_json: bool, out: Path | None,
 ) -> None:  # fmt: skip
     """Say what topology, NCCL logs and flight-recorder dumps tell: hangs, wrong paths, wrong settings.
@@ -64,8 +68,10 @@ def doctor(
         nccl_logs=[text for place in nccl_logs for text in _texts(place)],
         flight_recorder=flight_recorder,
         inspector=inspector,
+        xpu_timer=xpu_timer,
     )
-    places = [place for place in (topo, *nccl_logs, flight_recorder, inspector) if place not in (None, _STDIN)]
+    given = (topo, *nccl_logs, flight_recorder, inspector, xpu_timer)
+    places = [place for place in given if place not in (None, _STDIN)]
     page = None if out is None else _write(examination, out, " and ".join(map(str, places)) or "this machine")
     if as_json:
         click.echo(json_writer.text(examination))

@@ -45,7 +45,7 @@ def export(folder: Path | None, **options: Any) -> None:
     from rich.console import Console
 
     console = Console(quiet=options["quiet"])
-    found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+    found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
     load, runs = load_options(options), found.runs if options["select"] == "all" else found.runs[-1:]
     several = len(runs) > 1 or options["select"] == "all"
     for number, run in enumerate(runs):

@@ -1,15 +1,17 @@
 """Options that several commands share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli.codes import DONE, GATE_FAILED
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
     from traceanalyzer.discovery import Found
+    from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.loading import LoadOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -54,13 +56,37 @@ def part_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Conditions under which the exit code is 1."""
-    return click.option(
-        "--fail-on", "gates", multiple=True, metavar="GATE",
-        help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/diff.md).",
-    )(function)  # fmt: skip
+    for decorate in reversed(_GATES):
+        function = decorate(function)
+    return function
 
 
-def find_traces(folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...]) -> "tuple[Found, str]":
+def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> "list[Gate]":
+    """The gates of the options, in order: nothing is read before they are known to make sense.
+
+    Raises:
+        UsageError: one cannot be evaluated, whatever the traces hold.
+    """
+    from traceanalyzer import gate
+
+    wanted = [gate.parse(text) for text in options["gates"]]
+    wanted += [one for path in options["gate_files"] for one in gate.parse_file(path)]
+    gate.check_names(wanted, of_comparison=of_comparison)
+    return wanted
+
+
+def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int) -> int:
+    """The exit code of gates."""
+    from traceanalyzer import gate
+
+    if gate.has_failed(outcomes):
+        return GATE_FAILED
+    return inconclusive if gate.is_inconclusive(outcomes) else DONE
+
+
+def find_traces(
+    folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...], rank_regex: str | None = None
+) -> "tuple[Found, str]":
     """What the options of `input_options` name, and what to call it.
 
     Raises:
@@ -74,8 +100,8 @@ def find_traces(folder: Path | None, trace_dir: Path | None, trace_files: tuple[
         raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
     if trace_files:
         alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
-        return of_files(trace_files), label_of(alone)
-    return discover(given[0]), label_of(given[0])
+        return of_files(trace_files, rank_regex), label_of(alone)
+    return discover(given[0], rank_regex), label_of(given[0])
 
 
 def load_options(options: Mapping[str, Any]) -> "LoadOptions":
@@ -88,7 +114,15 @@ def load_options(options: Mapping[str, Any]) -> "LoadOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        cache=cache_folder(options),
     )
+
+
+def cache_folder(options: Mapping[str, Any]) -> Path | None:
+    """Where large traces that were read are kept; `None` where they are not."""
+    from traceanalyzer.cache import default_folder
+
+    return None if options["no_cache"] else default_folder()
 
 
 _PART: tuple[Decorator, ...] = (
@@ -102,6 +136,18 @@ _PART: tuple[Decorator, ...] = (
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
+    click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
+)  # fmt: skip
+
+_GATES: tuple[Decorator, ...] = (
+    click.option(
+        "--fail-on", "gates", multiple=True, metavar="GATE",
+        help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/gates.md).",
+    ),
+    click.option(
+        "--gates", "gate_files", type=PLACE, multiple=True, metavar="FILE",
+        help="The same from a file, one a line; repeatable.",
+    ),
 )  # fmt: skip
 
 _INPUT: tuple[Decorator, ...] = (
@@ -112,6 +158,10 @@ _INPUT: tuple[Decorator, ...] = (
     click.option(
         "--trace-file", "trace_files", type=PLACE, multiple=True, metavar="FILE",
         help="One trace of the run, instead of a folder; repeat for each rank.",
+    ),
+    click.option(
+        "--rank-regex", metavar="REGEX",
+        help="Where files do not say their rank: finds it in their paths, such as 'gpu(\\d+)'.",
     ),
     click.option(
         "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
@@ -125,7 +175,7 @@ _INPUT: tuple[Decorator, ...] = (
 )  # fmt: skip
 
 _TALK: tuple[Decorator, ...] = (
-    click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors."),
+    click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors, and gates that did not pass."),
     click.option("--verbose", "-v", is_flag=True, help="Print what is done, and tracebacks of bugs."),
 )
 """Options that decide how much is printed."""

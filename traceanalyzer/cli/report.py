@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
+from traceanalyzer.cli import surroundings
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
-from traceanalyzer.cli.options import PLACE, find_traces, gate_options, input_options, load_options, talk_options
+from traceanalyzer.cli.options import (
+    PLACE,
+    find_traces,
+    gate_options,
+    input_options,
+    load_options,
+    talk_options,
+    wanted_gates,
+)
 from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
 from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 
@@ -21,20 +31,22 @@ if TYPE_CHECKING:
 
     from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.doctor import Examination
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
-    from traceanalyzer.report import Report
 
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
 
-FORMATS = ("html", "csv", "json", "parquet")
+FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=PLACE)
 @input_options
+@click.option("--scheduler", metavar="ADDRESS",
+              help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
 @click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
               help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, metavar="FOLDER",
@@ -43,7 +55,11 @@ FORMATS = ("html", "csv", "json", "parquet")
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@surroundings.model_option
+@surroundings.surroundings_options
 @gate_options
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
@@ -54,13 +70,11 @@ def report(folder: Path | None, **options: Any) -> int:
     """
     from rich.console import Console
 
-    from traceanalyzer import gate
-
     console = Console(quiet=options["quiet"])
-    options["gates"] = [gate.parse(text) for text in options["gates"]]
+    options["gates"] = wanted_gates(options)
     snapshots = snapshots_in(folder, options["trace_dir"])
     try:
-        found, label = find_traces(folder, options["trace_dir"], options["trace_files"])
+        found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
     except InputError:
         if not snapshots:
             raise
@@ -69,14 +83,15 @@ def report(folder: Path | None, **options: Any) -> int:
     options["thresholds"] = _hosts(options["hosts_file"])
     targets = _targets(found, label, options["select"], options["output"])
     done, errors = [], list[tuple[str, TraceAnalyzerError]]()
-    for run, name, target in targets:
-        try:
-            done.append(_one(found, run, load, name, target, errors, options, console))
-        except InputError as error:  # the other runs may be good
-            errors.append((name, error))
-            continue
-        if options["select"] == "latest":
-            break
+    with _workers(options["scheduler"], options["jobs"]) as options["jobs"]:
+        for run, name, target in targets:
+            try:
+                done.append(_one(found, run, load, name, target, errors, options, console))
+            except InputError as error:  # the other runs may be good
+                errors.append((name, error))
+                continue
+            if options["select"] == "latest":
+                break
     if not done:
         raise errors[0][1]
     if options["select"] == "all":
@@ -86,6 +101,15 @@ def report(folder: Path | None, **options: Any) -> int:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
+
+
+def _workers(scheduler: str | None, jobs: int | None) -> Any:
+    """A context that gives the workers of a cluster, or so many processes, to read the ranks."""
+    if scheduler is None:
+        return nullcontext(jobs)
+    from traceanalyzer.dask_cluster import connected
+
+    return connected(scheduler, jobs)
 
 
 def _hosts(path: Path | None) -> dict[str, Any]:
@@ -125,16 +149,14 @@ def _one(
     from rich.markup import escape
 
     from traceanalyzer import gate
-    from traceanalyzer.report.writers import folder, gates, terminal
+    from traceanalyzer.report.writers import folder
 
     with folder.whole(target, _source(run), _content(run, load, label, options["hosts_file"])) as draft:
-        made, outcomes, files, failures = _analysed(
+        outcomes, files, failures, examination = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
         memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
-        written = draft.final([*files, *memory_files])
-    terminal.show(made, console)
-    gates.show(outcomes, console)
+        written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
     for note in draft.notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
@@ -142,6 +164,7 @@ def _one(
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
     say(memory, target, console)
+    surroundings.say(examination, target, console)
     _show_failures(failures, is_verbose=options["verbose"])
     return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
 
@@ -161,40 +184,50 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
-) -> "tuple[Report, list[Outcome], list[Path], list[Failure]]":  # fmt: skip
-    """The run's report, what became of the gates, the files written of both, and what could not be computed."""
+) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None]":  # fmt: skip
+    """Show and write the run's report: what became of gates, the files, what could not be computed, the doctor."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
-    from traceanalyzer.report.writers import gates
+    from traceanalyzer.report.writers import gates, terminal, top
     from traceanalyzer.report.writers.write import write
     from traceanalyzer.scale import summarise, visit, with_timelines
 
     formats = options["formats"] or ("html", "csv", "json")
     info, info_notes = run_info.read_or_note(run.info)
+    place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
+    examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     with progress(console, len(run.captures)) as advance:
+        known = surroundings.with_model(run_info.thresholds(info), options["model"])
         summary = summarise(
-            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True,
-            **run_info.thresholds(info), **options["thresholds"],
+            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring,
+            **known, **options["thresholds"],
         )  # fmt: skip
-    notes = (*(_of_other_runs(found, run, errors) if options["select"] == "latest" else ()), *info_notes)
+    others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
+    notes = (*others, *info_notes, *examination_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"], load.ranks, made.skipped), doubts=care.doubted(made.results),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
+        doubts=care.doubted(made.results),
     )  # fmt: skip
+    # Before the page is drawn, which takes as long as the analyses of a small trace.
+    terminal.show(made, console)
+    if options["top"]:
+        top.show(made, options["top"], console)
+    gates.show(outcomes, console)
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
     warn(failures[len(made.failures) :])
     written += gates.write(outcomes, folder) if outcomes else []
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    return made, outcomes, written, failures
+    return outcomes, written, failures, examination
 
 
 def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:
@@ -209,9 +242,14 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
     return (*said, *other_runs(found, run))
 
 
+def _of_newer(errors: "list[tuple[str, TraceAnalyzerError]]") -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({errors[0][1]})" if errors else None
+
+
 def _source(run: "Run") -> str:
     """The folder of the run's files, or its only file."""
-    places = [str(capture.path.resolve()) for capture in run.captures]
+    places = [str(capture.place.resolve()) for capture in run.captures]
     return os.path.commonpath(places)
 
 

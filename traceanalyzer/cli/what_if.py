@@ -74,7 +74,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
 
     changes = list(changes_of(options))
     console = Console(quiet=options["quiet"])
-    found, _ = find_traces(folder, options["trace_dir"], options["trace_files"])
+    found, _ = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
     run = found.runs[-1]
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)

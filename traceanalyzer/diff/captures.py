@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result
 from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.diff import stored
 from traceanalyzer.errors import InputError
 from traceanalyzer.run_info import RunInfo
 from traceanalyzer.selection import steps_text
@@ -108,10 +109,14 @@ def of_results(results: Mapping[str, Result]) -> dict[str, pd.DataFrame]:
     return {name: result.to_frame() for name, result in results.items() if not result.is_detail}
 
 
-def of_rows(results: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Frames of the `results` of a JSON file."""
+def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
+    """Frames of the `results` of a JSON file.
+
+    Raises:
+        InputError: they are no tables, or hold what no analysis gives.
+    """
     frames = {}
-    for name, rows in results.items():
+    for name, rows in stored.tables(results, where).items():
         known = result_class(name)
         columns = list(known.columns) if known and not rows else None
         frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
@@ -133,24 +138,25 @@ def to_json(capture: Capture) -> dict[str, Any]:
     }
 
 
-def of_json(content: Mapping[str, Any], where: str) -> Capture:
+def of_json(content: Any, where: str) -> Capture:
     """A capture from what `to_json` gave.
 
     Raises:
         InputError: it is something else, or of a newer format.
     """
-    if content.get("format") != FORMAT or content.get("format_version", FORMAT_VERSION + 1) > FORMAT_VERSION:
+    version = content.get("format_version") if isinstance(content, Mapping) else None
+    if not isinstance(version, int) or content.get("format") != FORMAT or version > FORMAT_VERSION:
         raise InputError(f"{where}: not a baseline that this version can read; save it again with `baseline save`")
-    info = msgspec.convert(content["info"], RunInfo) if content.get("info") else None
+    told = stored.around(content, where)
     return Capture(
-        label=content["label"],
+        label=told.label,
         source="baseline",
-        tables=of_rows(content["results"]),
-        steps=tuple(content["steps"]),
-        is_exact=content["is_exact"],
-        info=info,
-        notes=tuple(content["notes"]),
-        dimensions=tuple(content.get("dimensions", ())),
+        tables=of_rows(content.get("results"), where),
+        steps=told.steps,
+        is_exact=told.is_exact,
+        info=told.info,
+        notes=told.notes,
+        dimensions=told.dimensions,
     )
 
 

@@ -45,7 +45,7 @@ COLUMNS = {
     "rank_max": "Greatest of the ranks' values.",
     "repeats": "Captures of this run.",
     "std": "Sample standard deviation of the repeats; absent with fewer than two.",
-    "values": "Each repeat's value.",
+    "values": "Each repeat's value: a list of numbers.",
     "change": "Difference to the base run, in the figure's unit; absent for percentages.",
     "change_pct": "The same as per cent of the base's value; absent for percentages.",
     "change_pct_points": "Difference of percentages in percentage points; absent for other figures.",
@@ -94,7 +94,7 @@ def _row(metric: Metric, side: Side, repeats: int, own: list[pd.Series], base: l
         "rank_max": ranks.max() if len(ranks) else None,
         "repeats": repeats,
         "std": statistics.stdev(values) if len(values) > 1 else None,
-        "values": ", ".join(f"{one:.6g}" for one in values),
+        "values": values,
         **_change(metric, values, base_values),
         "definition": metric.definition,
     }
@@ -105,13 +105,22 @@ def _change(metric: Metric, values: list[float], base: list[float]) -> dict[str,
         return {}
     one, two = statistics.fmean(base), statistics.fmean(values)
     verdict = welch.compare(base, values)
-    is_share = metric.unit is Unit.PCT
     return {
-        "change": None if is_share else two - one,
-        "change_pct": 100 * (two - one) / one if one and not is_share else None,
-        "change_pct_points": two - one if is_share else None,
+        "change": None if metric.unit is Unit.PCT else two - one,
+        **difference(metric, one, two),
         "p_value": verdict.p,
         "significance": verdict.says,
+    }
+
+
+def difference(metric: Metric, base: float | None, value: float | None) -> dict[str, float | None]:
+    """Per cent of the base, or points of a percentage; absent where a value is, or where per cent are of 0."""
+    if base is None or value is None:
+        return {"change_pct": None, "change_pct_points": None}
+    is_share = metric.unit is Unit.PCT
+    return {
+        "change_pct": 100 * (value - base) / base if base and not is_share else None,
+        "change_pct_points": value - base if is_share else None,
     }
 
 

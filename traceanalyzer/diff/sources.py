@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import pandas as pd
 
 from traceanalyzer import run_info
 from traceanalyzer.clustering import Run
-from traceanalyzer.diff import lanes, matrix_shapes
+from traceanalyzer.diff import lanes, matrix_shapes, stored
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
@@ -33,7 +34,7 @@ BASELINES = Path(".traceanalyzer", "baselines")
 
 BASELINE = "baseline:"
 
-SUMMARY_VERSIONS = (1,)
+SUMMARY_VERSIONS = (1, 2)
 """Formats of summary.json that are understood."""
 
 
@@ -57,7 +58,7 @@ class SourceOptions:
 def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
     """The sides in order, each under a name of its own."""
     sides = [read_side(source, options) for source in sources]
-    return tuple(_named_apart(sides))
+    return tuple(named_apart(sides))
 
 
 def read_side(source: str, options: SourceOptions) -> Side:
@@ -77,14 +78,15 @@ def read_side(source: str, options: SourceOptions) -> Side:
 
 
 def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
-    """Write a side's captures as `NAME.json` and return the path.
+    """Write a side's captures, with the date, as `NAME.json` and return the path.
 
     Raises:
         UsageError: the name is not a plain file name.
     """
     path = baseline_path(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"label": side.label, "captures": [to_json(capture) for capture in side.captures]}
+    saved = datetime.now(UTC).isoformat(timespec="seconds")
+    content = {"label": side.label, "saved": saved, "captures": [to_json(capture) for capture in side.captures]}
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
     partial.replace(path)
@@ -109,7 +111,8 @@ def _parts(source: str) -> list[str]:
 
 def _read(source: str, options: SourceOptions) -> list[Capture]:
     if source.startswith(BASELINE):
-        return _of_baseline(source.removeprefix(BASELINE), options.baselines)
+        _, side = read_baseline(source.removeprefix(BASELINE), options.baselines)
+        return [labelled(capture, source.removeprefix(BASELINE)) for capture in side.captures]
     if not source:
         raise UsageError("a run to compare is named by nothing (an unset variable?)")
     path = Path(source)
@@ -162,12 +165,17 @@ def _capture(
 def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     if content.get("format_version") not in SUMMARY_VERSIONS:
         raise InputError(f"{path}: a summary.json of another version; make it again, or compare the traces")
+<<<<<<< HEAD
     cut = content.get("cut", {})
     tables = of_rows({name: rows for name, rows in content["results"].items() if name not in cut})
+=======
+    tables = of_rows(content["results"], str(path)) | _beside(path, content.get("files"))
+>>>>>>> main
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    info, more = _info_of(path, content)
+    told = stored.around_summary(content, str(path))
+    info, more = _info_of(path, told)
     why = () if is_exact else (
         (
             f"{path} is of a whole capture: its tables of kernels and collectives cannot be given per step. "
@@ -177,45 +185,68 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     if cut:
         why = (*why, f"{path} has only the longest rows of {', '.join(cut)}: these are not compared. Save a baseline.")
     return Capture(
-        label=str(content.get("label") or path.parent.name),
+        label=told.label or path.parent.name,
         source="summary.json",
         tables=tables,
         steps=shared,
         is_exact=is_exact,
         info=info,
-        notes=(*content.get("notes", ()), *why, *more),
+        notes=(*told.notes, *why, *more),
     )
 
 
-def _info_of(path: Path, content: Mapping[str, Any]) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
+    """The tables for which a summary of many ranks has no room.
+
+    Raises:
+        InputError: one is not where it should be, beside the summary.
+    """
+    found = {}
+    for name in files if isinstance(files, Mapping) else ():
+        place = path.parent / "tables" / f"{Path(name).name}.parquet"
+        try:
+            found[name] = pd.read_parquet(place).convert_dtypes()
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: its table {name} is not in {place}; keep the folder together") from error
+    return found
+
+
+def _info_of(path: Path, told: stored.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
     """What ran, from the summary itself, else from a run.json beside it."""
-    if content.get("run_info"):
-        return msgspec.convert(content["run_info"], run_info.RunInfo), ()
+    if told.run_info is not None:
+        return told.run_info, ()
     beside = path.with_name("run.json")
     return run_info.read_or_note(beside if beside.is_file() else None)
 
 
-def _of_baseline(name: str, folder: Path) -> list[Capture]:
+def read_baseline(name: str, folder: Path = BASELINES) -> tuple[str | None, Side]:
+    """When a baseline was saved (not known of old ones), and what it holds under the label that it was saved of.
+
+    Raises:
+        InputError: there is none of that name, or it cannot be read.
+    """
     path = baseline_path(name, folder)
     if not path.is_file():
         there = sorted(file.stem for file in folder.glob("*.json"))
         have = f"there are {', '.join(there)}" if there else f"there are none in {folder}"
         raise InputError(f"baseline:{name}: no such baseline; {have}")
-    try:
-        return [replace(of_json(one, str(path)), label=name) for one in _decoded(path)["captures"]]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: not a baseline; save it again with `baseline save`") from error
+    content = _decoded(path)
+    captures, label, saved = (content.get(name) for name in ("captures", "label", "saved"))
+    if not isinstance(captures, list) or not captures or not isinstance(label, str):
+        raise InputError(f"{path}: not a baseline; save it again with `baseline save`")
+    side = Side(label, tuple(of_json(one, str(path)) for one in captures))
+    return saved if isinstance(saved, str) else None, side
 
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def _named_apart(sides: list[Side]) -> list[Side]:
+def named_apart(sides: list[Side]) -> list[Side]:
     """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
     seen: dict[str, int] = {}
     made = []

@@ -26,16 +26,40 @@ def compare(base: Sequence[float], other: Sequence[float]) -> Verdict:
     """
     if len(base) < 2 or len(other) < 2:
         return Verdict(None, EQUAL if list(base) == list(other) else CANNOT_TELL)
-    variances = [statistics.variance(values) / len(values) for values in (base, other)]
+    error, freedom = _error(base, other)
     difference = statistics.fmean(other) - statistics.fmean(base)
-    if sum(variances) == 0:
+    if error == 0:
         return Verdict(None, EQUAL if difference == 0 else DIFFERS)
-    t = difference / math.sqrt(sum(variances))
+    p = two_sided_p(difference / error, freedom)
+    return Verdict(p, DIFFERS if p < SIGNIFICANT else NOISE)
+
+
+def margin(base: Sequence[float], other: Sequence[float]) -> float:
+    """Half the width of the 95 % confidence interval of the difference of means: a smaller one may be noise.
+
+    Of two or more values on each side.
+    """
+    error, freedom = _error(base, other)
+    if error == 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    while two_sided_p(high, freedom) > SIGNIFICANT:
+        high *= 2
+    for _ in range(60):  # the quantile of t, to a double's precision
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided_p(middle, freedom) > SIGNIFICANT else (low, middle)
+    return high * error
+
+
+def _error(base: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """Standard error of the difference of means, and its degrees of freedom (n/a where there is no spread)."""
+    variances = [statistics.variance(values) / len(values) for values in (base, other)]
+    if sum(variances) == 0:
+        return 0.0, math.nan
     freedom = sum(variances) ** 2 / sum(
         variance**2 / (len(values) - 1) for variance, values in zip(variances, (base, other), strict=True)
     )
-    p = two_sided_p(t, freedom)
-    return Verdict(p, DIFFERS if p < SIGNIFICANT else NOISE)
+    return math.sqrt(sum(variances)), freedom
 
 
 def two_sided_p(t: float, freedom: float) -> float:

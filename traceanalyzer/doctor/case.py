@@ -8,6 +8,7 @@ from traceanalyzer.doctor.inspector import Inspector
 from traceanalyzer.doctor.nccl_log import Link, NcclLog
 from traceanalyzer.doctor.ras import RasReport
 from traceanalyzer.doctor.topology import Topology
+from traceanalyzer.doctor.xpu_timer import XpuTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Case:
         standing: where its ranks stand; there when `recorder` is.
         inspector: NCCL Inspector's records.
         ras: what `ncclras` printed.
+        xpu_timer: its metrics.
     """
 
     topology: Topology | None = None
@@ -29,6 +31,7 @@ class Case:
     standing: Standing | None = None
     inspector: Inspector | None = None
     ras: RasReport | None = None
+    xpu_timer: XpuTimer | None = None
 
 
 def of(log: NcclLog, case: Case) -> str:

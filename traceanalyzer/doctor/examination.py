@@ -13,6 +13,7 @@ from traceanalyzer.doctor.nccl_reading import read_logs
 from traceanalyzer.doctor.ras import RasReport, is_ras, parse_ras
 from traceanalyzer.doctor.rules import diagnose
 from traceanalyzer.doctor.topology import parse_topology
+from traceanalyzer.doctor.xpu_timer import read_xpu_timer
 from traceanalyzer.errors import InputError, UsageError
 
 MOST_TEXT_BYTES = 4 << 30
@@ -47,6 +48,7 @@ def examine(
     nccl_logs: Sequence[Path] = (),
     flight_recorder: Path | None = None,
     inspector: Path | None = None,
+    xpu_timer: Path | None = None,
 ) -> Examination:
     """Read what there is and say what it tells.
 
@@ -55,6 +57,7 @@ def examine(
         nccl_logs: files, or folders of them; what `ncclras` printed may be among them.
         flight_recorder: a folder of dumps, or one.
         inspector: a folder of NCCL Inspector's files, or one.
+        xpu_timer: a saved answer of xpu_timer's metrics port, or a folder of them.
 
     Raises:
         UsageError: nothing was given.
@@ -66,6 +69,7 @@ def examine(
         nccl_logs=texts,
         flight_recorder=flight_recorder,
         inspector=inspector,
+        xpu_timer=xpu_timer,
     )
 
 
@@ -75,18 +79,22 @@ def examine_texts(
     nccl_logs: Sequence[tuple[str, str]] = (),
     flight_recorder: Path | None = None,
     inspector: Path | None = None,
+    xpu_timer: Path | None = None,
 ) -> Examination:
     """The same of texts in memory, each with its name."""
-    if topo is None and not nccl_logs and flight_recorder is None and inspector is None:
-        raise UsageError("nothing to examine: give --topo, --nccl-log, --flight-recorder, --inspector or --run")
+    if topo is None and not nccl_logs and all(place is None for place in (flight_recorder, inspector, xpu_timer)):
+        raise UsageError(
+            "nothing to examine: give --topo, --nccl-log, --flight-recorder, --inspector, --xpu-timer or --run"
+        )
     ras = [parse_ras(text, name) for name, text in nccl_logs if is_ras(text)]
     logs = [(name, text) for name, text in nccl_logs if not is_ras(text)]
     recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder)
     stand = None if recorder is None else standing(recorder)
     records = None if inspector is None else read_inspector(inspector)
     topology = None if topo is None else parse_topology(topo[1], topo[0])
-    case = Case(topology, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras))
-    notes = [note for part in (topology, recorder, records) if part is not None for note in part.notes]
+    metrics = None if xpu_timer is None else read_xpu_timer(xpu_timer)
+    case = Case(topology, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics)
+    notes = [note for part in (topology, recorder, records, metrics) if part is not None for note in part.notes]
     return Examination(case, diagnose(case), tuple(notes))
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from traceanalyzer import safe_pickle
 from traceanalyzer.errors import InputError
 
-_RANK = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
+_RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
 _GLOO_AND_THE_LIKE = re.compile(r"^\w+:")
 
 STATES = ("scheduled", "started", "completed")
@@ -151,7 +151,7 @@ def _recorder(found: Mapping[int, tuple[str, dict[str, Any]]], notes: tuple[str,
     frames = {}
     for rank, (_, dump) in sorted(found.items()):
         entries = [entry for entry in dump.get("entries", ()) if isinstance(entry, dict)]
-        frames[rank] = [entry.get("frames") or () for entry in entries]
+        frames[rank] = [told if isinstance(told := entry.get("frames"), list | tuple) else () for entry in entries]
         for name, values in _entries(rank, entries, _groups(dump, rank, groups), groups).items():
             columns[name].extend(values)
     versions = {str(dump["version"]) for _, dump in found.values() if "version" in dump}
@@ -199,13 +199,13 @@ def _key(group: Group, groups: dict[str, Group]) -> str:
 
 def _ranks(told: Any) -> tuple[int, ...] | None:
     if isinstance(told, list):
-        return tuple(sorted(number for number in told if isinstance(number, int))) or None
+        return tuple(sorted({number for number in map(_whole, told) if number is not None})) or None
     return _ranks_of_text(told) if isinstance(told, str) else None
 
 
 @cache
 def _ranks_of_text(text: str) -> tuple[int, ...] | None:
-    return tuple(sorted(map(int, re.findall(r"\d+", text)))) or None
+    return tuple(sorted(map(int, re.findall(r"(?<!\d)\d{1,9}(?!\d)", text)))) or None
 
 
 def _entries(
@@ -249,23 +249,24 @@ def _is_p2p(entry: Mapping[str, Any]) -> bool:
 def _seq(entry: Mapping[str, Any], is_p2p: bool) -> int:
     """Number of the call in its group; versions before 2.4 have one counter for collectives and send/recv."""
     for name in ("p2p_seq_id", "seq_id") if is_p2p else ("collective_seq_id", "seq_id"):
-        if isinstance(number := entry.get(name), int):
+        if (number := _whole(entry.get(name))) is not None:
             return number
     return -1
 
 
 def _dtypes(entry: Mapping[str, Any]) -> str:
     told = [entry.get("input_dtypes"), entry.get("output_dtypes")]
-    return " → ".join(", ".join(map(str, dict.fromkeys(one))) for one in told if isinstance(one, (list, tuple)))
+    return " → ".join(", ".join(dict.fromkeys(map(str, one))) for one in told if isinstance(one, (list, tuple)))
 
 
 def _created_ns(entry: Mapping[str, Any]) -> int | None:
     """Time of the call; PyTorch 2.2 wrote microseconds."""
-    if isinstance(told := entry.get("time_created_ns"), int):
+    if (told := _whole(entry.get("time_created_ns"))) is not None:
         return told
-    told = entry.get("time_created_us")
-    return told * 1000 if isinstance(told, int) else None
+    told = _whole(entry.get("time_created_us"))
+    return None if told is None else _whole(told * 1000)
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A number that a table can hold and that can be meant: none is negative, or has 63 bits."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None

@@ -72,16 +72,27 @@ def _row(record: Any) -> tuple[Any, ...] | None:
     if not isinstance(record, Mapping):
         return None
     head, about, told = (record.get(name) for name in ("header", "metadata", "coll_perf"))
-    if not isinstance(head, Mapping) or not isinstance(told, Mapping) or not isinstance(head.get("rank"), int):
+    if not isinstance(head, Mapping) or not isinstance(told, Mapping):
         return None
     about = about if isinstance(about, Mapping) else {}
-    duration, dumped = told.get("coll_exec_time_us"), about.get("dump_timestamp_us")
+    duration, dumped = _number(told.get("coll_exec_time_us")), _number(about.get("dump_timestamp_us"))
+    rank = _number(head.get("rank"), whole=True)
+    if rank is None:
+        return None
+    host = about.get("hostname")
     return (
-        str(head.get("id")), head["rank"], head.get("n_ranks"), head.get("nnodes"), about.get("hostname"),
-        str(told.get("coll")), told.get("coll_sn"), told.get("coll_msg_size_bytes"),
-        None if duration is None else round(duration * 1000), told.get("coll_algobw_gbs"), told.get("coll_busbw_gbs"),
-        None if dumped is None else dumped * 1000,
+        str(head.get("id")), rank, _number(head.get("n_ranks"), whole=True), _number(head.get("nnodes"), whole=True),
+        None if host is None else str(host), str(told.get("coll")), _number(told.get("coll_sn"), whole=True),
+        _number(told.get("coll_msg_size_bytes"), whole=True), None if duration is None else round(duration * 1000),
+        _number(told.get("coll_algobw_gbs")), _number(told.get("coll_busbw_gbs")),
+        None if dumped is None else round(dumped * 1000),
     )  # fmt: skip
+
+
+def _number(value: Any, *, whole: bool = False) -> Any:
+    """A number that can be meant: not negative, and small enough for a table; `None` for all else."""
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < 1 << 52 else None
 
 
 def late_ranks(inspector: Inspector) -> pd.DataFrame:

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 _HEAD = re.compile(
-    r"(?P<host>[\w.<>-]+):(?P<pid>\d+):(?P<tid>\d+) +\[(?P<device>-?\d+)\] +(?:(?P<source>[\w./-]+:\d+) +)?"
+    r"(?P<host>[\w.<>-]+):(?P<pid>\d{1,18}):(?P<tid>\d{1,18}) +\[(?P<device>-?\d{1,9})\] +"
+    r"(?:(?P<source>[\w./-]+:\d+) +)?"
     r"NCCL +(?P<level>INFO|WARN|TRACE|ERROR|ABORT|VERSION) ?",
 )
 """Before it may stand what a launcher writes: `[rank3]:`, `[default0]:`, a time."""

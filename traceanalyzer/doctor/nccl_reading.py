@@ -11,27 +11,28 @@ from traceanalyzer.doctor.nccl_log import Link, Member, NcclLog, Process, Timeou
 from traceanalyzer.errors import InputError
 
 _VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")
-_MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d+) n[rR]anks (\d+)(.*)$")
+_MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[rR]anks (\d{1,9})(.*)$")
 _STATE = re.compile(r"- (Init|Destroy|Abort|Finalize) (START|COMPLETE)")
-_FACT = re.compile(r"(cudaDev|nvmlDev|busId|commId|parent) (\w+)")
-_NODES = re.compile(r"comm (0x\w+) rank (\d+) nRanks (\d+) nNodes (\d+)")
-_TIMINGS = re.compile(r"Init timings - \w+: rank (\d+) nranks (\d+) total ([\d.]+)")
+_FACT = re.compile(r"(?:(cudaDev|nvmlDev) (\d{1,9})(?!\w)|(busId|commId|parent) (\w+))")
+_NODES = re.compile(r"comm (0x\w+) rank (\d{1,9}) nRanks (\d{1,9}) nNodes (\d{1,9})")
+_TIMINGS = re.compile(r"Init timings - \w+: rank (\d{1,9}) nranks (\d{1,9}) total (\d{1,9}(?:\.\d{1,9})?)")
 _LINK = re.compile(
-    r"(?:Channel|Ring|Tree) (\d+)(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\] (?:\[(?:send|receive)\] )?via (\S.*)$"
+    r"(?:Channel|Ring|Tree) (\d{1,9})(?:/\d+)? : (\d{1,9})\[\w+\] -> (\d{1,9})\[\w+\] "
+    r"(?:\[(?:send|receive)\] )?via (\S.*)$"
 )
-_RING = re.compile(r"Channel (\d+)/(\d+) : +((?:\d+ *)+)$")
-_TREES = re.compile(r"Trees ((?:\[\d+\] \S+ ?)+)")
-_CHANNELS = re.compile(r"(\d+) (coll|collnet|nvls|p2p) channels(?! per)")
+_RING = re.compile(r"Channel (\d{1,9})/(\d{1,9}) : +(\d{1,9}(?: +\d{1,9})*) *$")
+_TREES = re.compile(r"Trees ((?:\[\d{1,9}\] \S+ ?)+)")
+_CHANNELS = re.compile(r"(\d{1,9}) (coll|collnet|nvls|p2p) channels(?! per)")
 _NETWORK = re.compile(r"Using network (\S.*)$")
 _IB = re.compile(r"NET/IB : Using +(.*?)(?:;.*)?$")
-_IB_DEVICE = re.compile(r"\[\d+\](\w+):\d+/(\w+)")
+_IB_DEVICE = re.compile(r"\[\d{1,9}\](\w+):\d{1,9}/(\w+)")
 _ENVIRONMENT = re.compile(r"(NCCL_\w+) set (?:by environment )?to (.*?)\.?$")
-_CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)")
-_OPERATION = re.compile(r"\w+: opCount (?:0x)?([0-9a-fA-F]+) sendbuff")
+_CHOICE = re.compile(r"(\w+): (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
+_OPERATION = re.compile(r"\w+: opCount (?:0x)?([0-9a-fA-F]{1,16}) sendbuff")
 _P2P_OFF = re.compile(r"P2P is disabled between .*|Could not enable P2P between .*", re.IGNORECASE)
 _TIMEOUT = re.compile(
-    r"\[Rank (\d+)\].*Watchdog caught collective operation timeout: "
-    r"WorkNCCL\(SeqNum=(\d+), OpType=(\w+).*?(?:Timeout\(ms\)=(\d+))?\)"
+    r"\[Rank (\d{1,9})\].*Watchdog caught collective operation timeout: "
+    r"WorkNCCL\(SeqNum=(\d{1,9}), OpType=(\w+).*?(?:Timeout\(ms\)=(\d{1,9}))?\)"
 )
 _CONNECTED = re.compile(r"Connected (?:all )?(?:rings|trees)|Connected binomial trees")
 
@@ -131,7 +132,7 @@ class _Reading:
                 self.members[own[-1]] = replace(self.members[own[-1]], init_s=float(found[3]))
 
     def _state(self, text: str, process: Process, found: re.Match[str], state: re.Match[str]) -> None:
-        facts = dict(_FACT.findall(found[4]))
+        facts = {one[0] or one[2]: one[1] or one[3] for one in _FACT.findall(found[4])}
         key = (process, found[1])
         before = self.members.get(key)
         if before is None or (state[1] == "Init" and state[2] == "START" and before.is_closed):
@@ -199,7 +200,7 @@ class _Reading:
         if "NVLS multicast support is" in text or "Connected NVLS" in text:
             self.known["nvls"][process] = "not available" not in text
         if found := _TREES.search(text):
-            self.known["trees"][process] = len(re.findall(r"\[\d+\]", found[1]))
+            self.known["trees"][process] = len(re.findall(r"\[\d{1,9}\]", found[1]))
         if counts := _CHANNELS.findall(text):
             self.known["channels"][process] = {kind: int(count) for count, kind in counts}
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from traceanalyzer.errors import InputError
 
-_TROUBLE = re.compile(r"^#(\d+)-(\d+) \((\w+)\) ([A-Z,]+)\s*$")
-_RANK = re.compile(r"^\s+(?:The missing rank: (\d+)|Rank (\d+)\b.*)$")
-_COUNTS = re.compile(r"^\s+(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)")
+_TROUBLE = re.compile(r"^#(\d{1,9})-(\d{1,9}) \((\w+)\) ([A-Z,]+)\s*$")
+_RANK = re.compile(r"^\s+(?:The missing rank: (\d{1,9})|Rank (\d{1,9})\b.*)$")
+_COUNTS = re.compile(r"^\s+(\d{1,9}) ranks? ha(?:ve|s) launched up to operation (\d{1,9})")
 _OPERATION = re.compile(r"have different (\w+) operation counts")
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.doctor.flight_recorder import FlightRecorder, Group
 
-_CALL = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
+_CALL = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)

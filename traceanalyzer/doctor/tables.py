@@ -8,6 +8,7 @@ from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.inspector import bandwidth, late_ranks
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.rules.job import SETTINGS
+from traceanalyzer.doctor.xpu_timer import series
 
 Rows = list[dict[str, Any]]
 
@@ -31,6 +32,8 @@ def tables(case: Case) -> dict[str, Rows]:
     if case.inspector is not None:
         made["late_ranks"] = _rows(late_ranks(case.inspector))
         made["bandwidth"] = _rows(bandwidth(case.inspector))
+    if case.xpu_timer is not None:
+        made |= {f"xpu_timer_{of}s": _rows(series(case.xpu_timer, of)) for of in ("collective", "product")}
     return {name: rows for name, rows in made.items() if rows}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from traceanalyzer.errors import InputError
+from traceanalyzer.wiring import distance
 
 PATHS: Mapping[str, str] = {
     "PIX": "at most a single PCIe bridge",
@@ -18,9 +19,9 @@ PATHS: Mapping[str, str] = {
 _OLD_NAMES = {"SOC": "SYS"}
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_PATH = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
+_PATH = re.compile(r"X|NV\d{1,9}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|(?:mlx|bnxt|efa|irdma|qedr|hfi|rdmap|roce|ib|hns|erdma)\w*", re.IGNORECASE)
-_LEGEND = re.compile(r"^\s*(NIC\d+)\s*[:=]\s*(\S+)\s*$")
+_LEGEND = re.compile(r"^\s*(NIC\d{1,9})\s*[:=]\s*(\S+)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,6 @@ class Topology:
         return f"{nic} ({self.nic_names[nic]})" if nic in self.nic_names else nic
 
 
-def distance(path: str) -> tuple[int, int]:
-    """Orders paths, the nearest first: more NVLinks before fewer, those before PIX > PXB > PHB > NODE > SYS."""
-    if path.startswith("NV"):
-        return 0, -int(path[2:])
-    order = list(PATHS)
-    return (1 + order.index(path) if path in order else len(order) + 1), 0
-
-
 def is_nvlink(path: str | None) -> bool:
     """Whether a path is NVLinks."""
     return path is not None and path.startswith("NV")
@@ -125,6 +118,11 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
         notes.append(f"{name}: nothing is told of {', '.join(missing)}.")
     legend = {found[1]: found[2] for line in lines if (found := _LEGEND.match(line))}
     return Topology(devices, paths, legend, affinity, numa, tuple(notes))
+
+
+def is_topology(text: str) -> bool:
+    """Whether a text holds a matrix' header."""
+    return any(len(_header(_ANSI.sub("", line))) > 0 for line in text.splitlines())
 
 
 def _header(line: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from traceanalyzer.findings import (
     communication,
     contention,
     copies,
+    drained,
     efficiency,
     experts,
     fitness,
@@ -21,13 +22,17 @@ from traceanalyzer.findings import (
     inference,
     lateness,
     memory,
+    memory_limits,
     pipeline,
     slow_hosts,
+    uneven_steps,
+    wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 
-__all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
+__all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
 
 Rule = Callable[..., list[Finding]]
@@ -43,12 +48,15 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_bubble,
     lateness.late_ranks,
     balance.uneven_compute,
+    uneven_steps.uneven_steps,
     experts.uneven_experts,
     communication.little_overlap,
     contention.contention,
     communication.low_bandwidth,
+    wiring.log_of_another_run,
     communication.many_small_collectives,
     inference.launch_bound_iterations,
+    drained.drained_queues,
     hosts.host_bound,
     slow_hosts.slow_hosts,
     host_work.cpu_work,
@@ -61,6 +69,9 @@ RULES: tuple[Rule, ...] = (
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     memory.memory_growth,
+    memory_limits.low_headroom,
+    memory_limits.allocator_retries,
+    memory_limits.uneven_memory,
 )
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.basis import milliseconds, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.wiring import taken
 
 LEAST_TRANSFER_PCT = 5.0
 """Exposed transfer below this share of a step is not worth hiding."""
@@ -80,7 +81,7 @@ def _slow(groups: pd.DataFrame, collectives: Collectives) -> Finding:
         f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.",
         evidence=tuple(row for row in collectives.rows() if _identity(row) in of),
         recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO) and what else used the "
-        "links or the GPU's memory at that time.",
+        f"links or the GPU's memory at that time.{taken(slowest)}",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
     )

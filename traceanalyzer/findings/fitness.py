@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.integrity.integrity import LEFT_OUT
 from traceanalyzer.findings.basis import Basis, milliseconds
 from traceanalyzer.findings.finding import Finding
 
@@ -23,7 +24,9 @@ _ALIKE = 0.5
 _AGAIN = "Record again with a schedule of some steps of warm-up: torch.profiler.schedule(wait=1, warmup=3, active=3)."
 
 
-def missing_straggler(headline: Result, steps: Result, calls: Result, ranks: Result) -> list[Finding]:
+def missing_straggler(
+    headline: Result, steps: Result, calls: Result, ranks: Result, integrity: Result
+) -> list[Finding]:
     """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step."""
     if not len(headline) or not len(calls):
         return []
@@ -47,7 +50,13 @@ def missing_straggler(headline: Result, steps: Result, calls: Result, ranks: Res
     missing = sorted(set().union(*lacking.values()))
     low, high = milliseconds(beyond.min()), milliseconds(beyond.max())
     name = str(held["collective"].mode().iloc[0]).replace("_", "-")
-    who = f"rank {missing[0]} has no trace" if len(missing) == 1 else f"{len(missing)} ranks have no trace"
+    are_left_out = len(integrity) and (integrity.table["check"] == LEFT_OUT).any()
+    many = len(missing) > 1
+    who = f"{f'{len(missing)} ranks' if many else f'rank {missing[0]}'} {'have' if many else 'has'} no trace"
+    add = "Add the traces of the missing ranks, or record all ranks again"
+    if are_left_out:
+        who = f"--ranks leaves out {f'{len(missing)} of their groups' if many else f'rank {missing[0]}'}"
+        add = "Look at all ranks, or at these too"
     return [
         Finding(
             rule="missing_straggler",
@@ -56,8 +65,7 @@ def missing_straggler(headline: Result, steps: Result, calls: Result, ranks: Res
             f"{low if low == high else f'{low} to {high}'} longer than the shortest of their kind "
             f"{'in the capture' if basis.steps is None else 'in a step'}.",
             evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
-            recommendation="Add the traces of the missing ranks, or record all ranks again: the late one is among "
-            f"them ({listed(missing)}).",
+            recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
             is_about_capture=True,
         )

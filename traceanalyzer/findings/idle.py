@@ -138,7 +138,7 @@ def _synchronising_call(row: pd.Series, basis: Basis, episodes: Episodes) -> Fin
         "whatever the host does next.",
         gain_ns=round(cost_ns),
         table="sync_calls",
-        part_of=late_by(episodes, rank, SYNC.key),
+        part_of=late_by(episodes, rank, SYNC.key) or HOSTS,
     )
 
 

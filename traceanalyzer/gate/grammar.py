@@ -1,16 +1,19 @@
 """The text of a gate: which figure, how much of it is too much, over which ranks.
 
     METRIC[?][[KEY=VALUE,…]] OP NUMBER[UNIT] [@ SCOPE]        fails when the comparison holds
-    METRIC[?][[KEY=VALUE,…]] ±NUMBER[UNIT] [@ SCOPE]          (diff) fails when it grows or falls by more
+    METRIC[?][[KEY=VALUE,…]] ±NUMBER[UNIT] [significant] [@ SCOPE]
+                                                              (diff) fails when it grows or falls by more
 
 METRIC is `column` or `analysis.column`; OP one of > >= < <= == !=; SCOPE any rank, all ranks, mean, max, min.
-`?` skips the gate when the figure is not available, which otherwise fails.
+`?` skips the gate when the figure is not available, which otherwise fails. `significant` holds the change against the
+noise of repeats, which may leave the gate inconclusive.
 """
 
 import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from traceanalyzer.columns import Unit, unit_of
@@ -40,11 +43,15 @@ _GATE = re.compile(
     rf"""\s*(?:(?P<analysis>[a-z_]\w*)\.)?(?P<column>[a-z_]\w*)(?P<maybe>\?)?
     (?:\[(?P<where>[^\]]*)\])?\s*
     (?:(?P<op>>=|<=|==|!=|>|<)\s*(?P<number>-?{_NUMBER})|(?P<change>[+-]{_NUMBER}))
-    \s*(?P<unit>%|[A-Za-zµ]+)?\s*(?:@\s*(?P<scope>any\ rank|all\ ranks|mean|max|min))?\s*""",
+    \s*(?P<unit>%|(?!significant)[A-Za-zµ]+)?\s*(?P<significant>significant)?
+    \s*(?:@\s*(?P<scope>any\ rank|all\ ranks|mean|max|min))?\s*""",
     re.VERBOSE | re.IGNORECASE,
 )
 
-_EXAMPLES = "such as 'exposed_comm_pct > 5', 'idle_pct > 10 @ any rank', or for diff 'step_ms +3%', 'overlap_pct -2pp'"
+_EXAMPLES = (
+    "such as 'exposed_comm_pct > 5', 'idle_pct > 10 @ any rank', or for diff 'step_ms +3%', 'overlap_pct -2pp', "
+    "'step_ms +3% significant'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class Gate:
         unit: `%`, `pp`, a unit of `UNITS`, or empty for a plain number.
         scope: one of `SCOPES`.
         is_optional: a figure that is not available does not fail.
+        is_significant: a change fails only where the repeats of both runs can tell it from noise.
     """
 
     text: str
@@ -74,6 +82,7 @@ class Gate:
     unit: str
     scope: str
     is_optional: bool
+    is_significant: bool = False
 
     @property
     def quantity(self) -> Unit | None:
@@ -114,9 +123,28 @@ def parse(text: str) -> Gate:
         unit=match["unit"] or written_unit,
         scope=(match["scope"] or "mean").lower(),
         is_optional=bool(match["maybe"]),
+        is_significant=bool(match["significant"]),
     )
+    if gate.is_significant and gate.op is not None:
+        raise UsageError(f"--fail-on {text!r}: significant is of a change, such as 'step_ms +3% significant'")
     _check_unit(gate)
     return gate
+
+
+def parse_file(path: Path) -> list[Gate]:
+    """Gates of a file: one a line; empty lines are left out, and what follows a `#` that begins a word.
+
+    Raises:
+        UsageError: it cannot be read, holds no gate, or a line does not follow the grammar.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--gates {path}: cannot be read ({error})") from error
+    texts = [text for line in lines if (text := re.sub(r"(^|\s)#.*", "", line).strip())]
+    if not texts:
+        raise UsageError(f"--gates {path}: it holds no gate; write one a line, {_EXAMPLES}")
+    return [parse(text) for text in texts]
 
 
 def _in_results_unit(column: str) -> tuple[str, str]:

@@ -3,26 +3,26 @@
 from collections.abc import Collection, Sequence
 from itertools import islice
 
-from traceanalyzer.analyses import Result
+import pandas as pd
+
 from traceanalyzer.model import Skipped
 
 _MOST_NAMED = 8
 
 
-def lack_of_ranks(ranks: Result, wanted: Collection[int] | None, skipped: Sequence[Skipped]) -> str | None:
+def lack_of_ranks(ranks: pd.DataFrame, wanted: Collection[int] | None, skipped: Sequence[Skipped]) -> str | None:
     """Why the gates do not see the whole run; `None` when they do.
 
     Ranks are missing by the world size that the traces state, or of those that the user asked for: ranks that
     nobody asked for are no lack. Where no trace states a world size, a skipped file may have been a rank.
 
     Args:
-        ranks: the Result of that name.
+        ranks: the table of that name.
         wanted: ranks that the user asked for; `None` is all.
         skipped: files and ranks that were left out.
     """
-    table = ranks.to_frame()
-    sizes = table["world_size"].dropna()
-    here = set(table["rank"])
+    sizes = ranks["world_size"].dropna()
+    here = set(ranks["rank"])
     expected = sorted(wanted) if wanted is not None else range(int(sizes.max()) if len(sizes) else 0)
     count = sum(rank not in here for rank in expected)
     left_out = "; ".join(f"{item.what}: {item.why}" for item in islice(skipped, _MOST_NAMED))

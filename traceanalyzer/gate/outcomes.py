@@ -10,17 +10,24 @@ from traceanalyzer.gate.grammar import OPERATORS, Gate
 
 PASSED, FAILED, NOT_AVAILABLE, SKIPPED = "passed", "failed", "not available", "skipped"
 
+INCONCLUSIVE = "inconclusive"
+
+OF_RANKS = ("any rank", "all ranks")
+"""Scopes under which every rank is judged by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One gate on one run.
 
     Attributes:
-        gate: its text.
+        gate: its text: the condition that must not hold.
         run: the run's name.
-        status: `passed`, `failed`, `not available` (which fails too) or `skipped` (not available, and optional).
+        status: `passed`, `failed`, `not available` (which fails too), `skipped` (not available, and optional) or
+            `inconclusive` (the repeats cannot tell, or there are none).
         message: one sentence with the figure.
         rows: the rows that failed; for a gate over ranks those that it was computed from.
+        case: which row of the table, where each of them is judged by itself.
     """
 
     gate: str
@@ -28,17 +35,28 @@ class Outcome:
     status: str
     message: str
     rows: tuple[Mapping[str, Any], ...] = ()
+    case: str = ""
+
+    @property
+    def name(self) -> str:
+        """The gate and its case, without figures: the same in every build, whatever came out."""
+        return f"must not hold: {self.gate}" + (f" [{self.case}]" if self.case else "")
 
 
-def not_available(gate: Gate, run: str, why: str) -> Outcome:
+def not_available(gate: Gate, run: str, why: str, case: str = "") -> Outcome:
     """The gate cannot be evaluated: it fails, unless it is optional."""
     status = SKIPPED if gate.is_optional else NOT_AVAILABLE
-    return Outcome(gate.text, run, status, f"{gate.metric} is not available: {why}")
+    return Outcome(gate.text, run, status, f"{gate.metric}{after(case)} is not available: {why}", (), case)
+
+
+def after(case: str) -> str:
+    """A case behind the name of what it is of."""
+    return f", {case}" if case else ""
 
 
 def over_ranks(values: pd.Series, scope: str) -> pd.Series:
     """The values that are judged: each rank's own, or one over all ranks."""
-    if scope in ("any rank", "all ranks"):
+    if scope in OF_RANKS:
         return values
     return pd.Series([getattr(values, scope)()], index=[scope])
 
@@ -61,3 +79,25 @@ def shown(gate: Gate, value: float) -> str:
     """A figure in the gate's unit."""
     unit = gate.unit or (gate.quantity or "")
     return f"{value / gate.factor:,.4g} {unit}".strip()
+
+
+_HOLDS = {
+    ">": "above", ">=": "at or above", "<": "below", "<=": "at or below", "==": "exactly", "!=": "other than",
+}  # fmt: skip
+
+
+def said_of_limit(gate: Gate, values: pd.Series, failing: pd.Series, rows: str = "ranks") -> str:
+    """What is so of the figure against its limit, in words that say on which side of it it lies."""
+    assert gate.op is not None
+    limit = f"{_HOLDS[gate.op]} {shown(gate, gate.number * gate.factor)}"
+    if gate.scope in OF_RANKS:
+        return f"{how_many(failing, rows)} it is {limit}"
+    return f"{gate.scope} is {shown(gate, values.iloc[0])}, {'' if failing.iloc[0] else 'not '}{limit}"
+
+
+def how_many(failing: pd.Series, rows: str) -> str:
+    """`on 2 of 8 ranks`."""
+    held, total = int(failing.sum()), len(failing)
+    if held == total:
+        return f"on all {total} {rows}" if total > 1 else f"on the only one of the {rows}"
+    return f"on {held or 'none'} of {total} {rows}"

@@ -10,7 +10,7 @@ from traceanalyzer.model import Skipped
 from traceanalyzer.run_info import RunInfo
 
 FORMAT_VERSION = 1
-"""Of `summary.json`; rises when a reader of it must change."""
+"""Of `summary.json`; rises when a reader of it must change. One that names tables in files beside it is of the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +39,6 @@ class Report:
     created: str | None = None
     version: str | None = None
     failures: tuple[Failure, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Report({self.label!r}, {len(self.results)} results, {len(self.findings)} findings)"

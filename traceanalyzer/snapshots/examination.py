@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.snapshots import levels
+from traceanalyzer.snapshots import given, levels
 from traceanalyzer.snapshots.growth import Growth, growths
 from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
 from traceanalyzer.snapshots.sites import by_category, by_site, site
@@ -43,6 +43,9 @@ class Examined:
         end: the levels at the time of the snapshot, as `traceanalyzer.snapshots.levels.at_end` gives them.
         peak_bytes: the most that tensors had requested at once in the history.
         peak_at: position in the history of the event that reached it; -1 without a history.
+        peak_allocated_bytes: the most that `torch.cuda.memory_allocated` said in the history: what was asked for,
+            as the allocator rounds it.
+        is_exact: whether that is to the byte: the rules by which blocks are cut gave the size of each block at the end.
         peak_sites: who held the peak.
         peak_categories: the same by category; adds up to `peak_bytes`.
         end_sites: who holds what is in use at the end.
@@ -58,6 +61,8 @@ class Examined:
     end: dict[str, int]
     peak_bytes: int
     peak_at: int
+    peak_allocated_bytes: int
+    is_exact: bool
     peak_sites: pd.DataFrame
     peak_categories: pd.DataFrame
     end_sites: pd.DataFrame
@@ -75,6 +80,8 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
     peak = int(over_time["requested_bytes"].iloc[peak_at]) if len(over_time) else end["requested"]
     at_peak = levels.living(lives, peak_at) if len(over_time) else lives
     peak_sites = by_site(at_peak, snapshot.stacks)
+    sizes, is_exact = given.given_bytes(snapshot, lives)
+    allocated = given.allocated(snapshot, lives, sizes)
     at_end = levels.living(lives, max(len(snapshot.history) - 1, -1))
     free = snapshot.blocks.loc[snapshot.blocks["state"] == "inactive", "size_bytes"]
     return Examined(
@@ -83,6 +90,8 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         end=end,
         peak_bytes=peak,
         peak_at=peak_at,
+        peak_allocated_bytes=max(int(allocated.max(initial=0)), end["allocated"]),
+        is_exact=is_exact,
         peak_sites=peak_sites,
         peak_categories=by_category(peak_sites),
         end_sites=by_site(at_end, snapshot.stacks),

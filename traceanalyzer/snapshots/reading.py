@@ -19,7 +19,7 @@ from traceanalyzer.snapshots import pieces
 Stack = tuple[tuple[str, int, str], ...]
 """Frames of a call, innermost first: file, line, function."""
 
-_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
+_RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _FRAME = itemgetter("filename", "line", "name")
 _COLUMNS = ("action", "addr", "size", "stream", "time_us", "frames")
 _FIELDS = itemgetter(*_COLUMNS)
@@ -29,6 +29,8 @@ ACTIONS = (
 )  # fmt: skip
 """What a history may hold."""
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
+_LONGEST = 120
+"""Characters of an error's own text that a message carries."""
 LARGE_BYTES = 2 * pieces.PIECE_BYTES
 """Files from this size on are read in pieces."""
 
@@ -82,7 +84,11 @@ class Stacks:
             if isinstance(frames, int):
                 return frames
             stack = tuple(self._frames[frame] if isinstance(frame, int) else _FRAME(frame) for frame in frames)
-        return self.numbers.setdefault(stack, len(self.numbers))
+        known = self.numbers.get(stack)
+        if known is None:  # checked once a stack, and not once an event
+            _check(stack)
+            known = self.numbers.setdefault(stack, len(self.numbers))
+        return known
 
     def stand_in(self, value: Any) -> int:
         """A number for a list of frames, or for a frame; what is neither is nothing that an event refers to."""
@@ -92,6 +98,13 @@ class Stacks:
             self._frames.append(_FRAME(value))
             return len(self._frames) - 1
         return 0
+
+
+def _check(stack: Stack) -> None:
+    """Raise `TypeError` unless files and functions are texts and lines numbers."""
+    for file, line, name in stack:
+        if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
+            raise TypeError("a frame is no file, line and function")
 
 
 def _is_frame(value: Any) -> bool:
@@ -132,8 +145,9 @@ def read_snapshot(path: Path) -> Snapshot:
             return _snapshot(path, content, size)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: not a snapshot as PyTorch writes it ({type(error).__name__}: {error})") from error
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        why = f"{type(error).__name__}: {error}"[:_LONGEST]
+        raise InputError(f"{path}: not a snapshot as PyTorch writes it ({why})") from error
 
 
 def _plain(file: IO[bytes]) -> IO[bytes]:
@@ -165,7 +179,7 @@ def _snapshot(path: Path, content: IO[bytes], size: int) -> Snapshot:
         **_state([one for one in segments if one.get("device", device) == device], stacks),
         annotations=_annotations(rest.get("external_annotations") or (), device),
         stacks=tuple(stacks.numbers),
-        settings=rest.get("allocator_settings") or {},
+        settings=settings if isinstance(settings := rest.get("allocator_settings"), Mapping) else {},
     )
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.lateness import with_excess
+from traceanalyzer.analyses.blame.lateness import _is_late, with_excess
 from traceanalyzer.analyses.blame.step_needs import PARTS
 
 
@@ -49,3 +49,22 @@ def test_late_ranks_are_held_against_those_in_time(host_ms, excess_ms):
     table = needs(two_steps, two_steps, 40 * ms).assign(begin_ns=0, end_ns=100 * ms)
     found = with_excess(table).groupby("rank")["excess_ns"].first() / ms
     assert found.tolist() == excess_ms
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "other_ms", "late_steps"),
+    [
+        # a GPU that slows down: each step later than the one before
+        ([9, 11, 15, 19], [0, 0, 0, 0], {1: 4}),
+        # in turn, as much: no rank is late on the whole
+        ([9, 0, 15, 0], [0, 11, 0, 9], {}),
+        ([9, 11], [0, 0], {1: 2}),
+    ],
+    ids=["ever later", "in turn", "two steps"],
+)
+def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, late_steps):
+    ms = 1_000_000
+    host = [[own * ms for own in rank] for rank in (other_ms, late_ms)]
+    table = needs(host, host, 20 * ms).assign(begin_ns=0, end_ns=100 * ms)
+    found = with_excess(table)
+    assert found[_is_late(found)].groupby("rank").size().to_dict() == late_steps

@@ -155,3 +155,12 @@ def test_messages_shifted_by_one_do_not_pass_for_early_sends():
     found = align(sends, calls(slice(1, 12), steps=steps, **same))
     assert found.left.tolist() == list(range(1, 11))
     assert found.right.tolist() == list(range(10))
+
+
+def test_where_nearly_all_sends_end_early_the_clocks_offset_is_taken_from_elsewhere():
+    same = {"sizes": np.ones(12, dtype=np.int64)}
+    ends = calls(**same).end_ns - np.arange(12)[::-1].cumsum()[::-1] * 60_000
+    sends, receives = replace(calls(**same), end_ns=ends, may_end_early=True), calls(**same, offset=5 * MS)
+    assert len(align(sends, receives).left) < 6
+    assert align(sends, receives, -5 * MS).left.tolist() == list(range(12))
+    assert not len(align(sends, receives, -70 * MS).left)  # sends would end after their receives

@@ -64,6 +64,9 @@ CASES = {
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),
     "a job of two ranks without communication": (
         host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
+    "a job of two ranks whose kernels are all of libraries that compute": (
+        host_trace([("void at::native::reduce_kernel<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)),
+        {"without_communication": 1}),
     "a kernel that computes and communicates at once": (
         host_trace([("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=1)),
         {"fused_kernels": 1}),
@@ -163,6 +166,10 @@ def test_captures_that_differ_between_ranks(start, is_different):
     assert ((None, "different_windows") in checks(*traces)) == is_different
 
 
+def of_file(trace, name):
+    return replace(trace, meta=replace(trace.meta, files=(name,)))
+
+
 def test_ranks_of_different_jobs_are_named():
     """No shared time, and no call of one answers a call of the other although both are in the group."""
     one, other = (
@@ -170,14 +177,19 @@ def test_ranks_of_different_jobs_are_named():
         for start, size in ((0, 1), (500, 2))
     )
     groups = [with_arguments(trace, elements) for trace, elements in ((one, 64), (other, 4096))]
-    found = checks(groups[0], groups[1].renumbered(1, "test"))
+    found = checks(groups[0], of_file(groups[1].renumbered(1, "test"), "other.json"))
     assert found[None, "different_jobs"] == 4
 
 
 @pytest.mark.parametrize("start", [100, 200])
 def test_captures_that_share_no_time_are_never_clean(start):
     traces = [rank_trace([("compute", a, a + 100, -1)], rank=rank) for rank, a in enumerate((0, start))]
-    assert (None, "no_shared_time") in checks(*traces)
+    assert (None, "no_shared_time") in checks(traces[0], of_file(traces[1], "other.json"))
+
+
+def test_gpus_of_one_file_may_run_one_after_the_other():
+    traces = [rank_trace([("compute", a, a + 100, -1)], rank=rank) for rank, a in enumerate((0, 200))]
+    assert (None, "no_shared_time") not in checks(*traces)
 
 
 def test_calls_that_no_rank_answers_although_all_are_here():

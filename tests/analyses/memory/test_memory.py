@@ -34,6 +34,15 @@ def test_no_events_no_row():
     assert not ta.memory(ta.load(RUNNERS / "pytorch_ddp")).rows()
 
 
+def test_without_events_the_runs_own_record_speaks():
+    run_memory = {0: {"peak_allocated_bytes": 5, "peak_reserved_bytes": 7}, 9: {"peak_allocated_bytes": 1}}
+    (row,) = ta.memory(ta.load(RUNNERS / "pytorch_ddp"), run_memory=run_memory).rows()
+    assert (row["rank"], row["source"], row["peak_allocated_bytes"], row["allocated_bytes"]) == (
+        0, "run.json: whole run", 5, None,
+    )  # fmt: skip
+    assert row["headroom_bytes"] == row["device_bytes"] - 7
+
+
 def test_a_recorded_step_needs_what_one_without_a_profiler_did():
     told = json.loads((RUNNERS / "pytorch_ddp_memory" / "run.json").read_text())["memory"]
     rows = ta.memory(ta.load(RUNNERS / "pytorch_ddp_memory")).rows()

@@ -64,6 +64,7 @@ def test_samples_folder_has_a_readme_for_each():
             assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name
 
 
+<<<<<<< HEAD
 def test_of_a_large_table_the_summary_has_the_longest_rows_and_names_the_file_with_all(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "MOST_ROWS", 3)
     results = run(sample("ddp").ranks, ["ranks", "breakdown", "steps", "kernels"])
@@ -80,3 +81,26 @@ def test_of_a_large_table_the_summary_has_the_longest_rows_and_names_the_file_wi
     capture = sources._of_summary_file(tmp_path / "summary.json", found)
     assert "kernels" not in capture.tables
     assert "only the longest rows of steps, kernels" in " ".join(capture.notes)
+=======
+def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypatch):
+    from traceanalyzer.diff.sources import SourceOptions, read_side
+
+    monkeypatch.setattr(tables, "MOST_JSON_ROWS", 20)
+    monkeypatch.setattr(tables, "_STAYS", 5)
+    report = Report("ddp", run(sample("ddp").ranks, ["ranks", "breakdown", "steps", "kernels", "idle"]))
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "summary.json").write_text(json.dumps(tables.as_json(report)))
+    written = tables.write_json(report, tmp_path)
+    content = json.loads((tmp_path / "summary.json").read_text())
+    assert content["format_version"] == 2
+    assert set(content["files"]) == {"kernels"} == {path.stem for path in written[1:]}
+    assert "kernels" not in content["results"]
+    assert content["files"]["kernels"] == {"path": "tables/kernels.parquet", "rows": len(report.results["kernels"])}
+    own, whole = (
+        read_side(str(folder / "summary.json"), SourceOptions()).captures[0].tables
+        for folder in (tmp_path, tmp_path / "whole")
+    )
+    assert own.keys() == whole.keys()
+    assert own["kernels"]["total_ns"].tolist() == whole["kernels"]["total_ns"].tolist()
+    assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 1
+>>>>>>> main

@@ -5,6 +5,7 @@ from rich.console import Console
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
+from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import terminal
 
@@ -35,5 +36,27 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
 
 def test_a_narrow_terminal_names_the_ranks_that_it_leaves_out():
     text = " ".join(printed(40, ranks=17).split())
-    assert "16 of 17 ranks, most exposed communication first" in text
-    assert text.count("window 1.00 ms") == 16
+    assert "5 of 17 ranks: the one in the middle, those that wait most" in text
+    assert text.count("window 1.00 ms") == 5
+
+
+def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_remedy():
+    ranks = [
+        rank_trace(
+            [("compute", 0, 700_000 if rank in (20, 21) else 250_000 + rank), ("comm", 700_000, 1_000_000)], rank=rank
+        )
+        for rank in range(24)
+    ]
+    finding = Finding(
+        "late_ranks", "high", "Ranks 20 and 21 are late.", ranks=(20, 21), recommendation="Give them less."
+    )
+    report = Report("ddp", run(ranks), (finding,))
+    console = Console(width=100)
+    with console.capture() as held:
+        terminal.show(report, console)
+    lines = [line.split() for line in held.get().splitlines()]
+    which = {
+        line[0]: line[1] for line in lines if line and line[0].isdigit() and line[1] in ("late", "median", "waits")
+    }
+    assert which == {"20": "late", "21": "late", "11": "median", **{str(rank): "waits" for rank in range(4)}}
+    assert "→ Give them less." in held.get()

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS, step_parts
+from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -54,9 +54,9 @@ class StepNeeds(Result):
     }
 
 
-def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
+def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
-    steps = step_parts(trace).assign(is_step=True)
+    steps = parts_of_steps.assign(is_step=True)
     exposed = exposed_comm.rename(columns={"start_ns": "begin_ns"})
     return pd.concat([steps, exposed.assign(is_step=False)], ignore_index=True) if len(steps) else pd.DataFrame()
 

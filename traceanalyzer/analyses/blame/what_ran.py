@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
-from traceanalyzer.analyses.blame.step_parts import step_gaps, step_parts
+from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.blame.step_parts import step_gaps
+from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
-from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, names_around
+from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.columns import Column, Written
@@ -21,7 +23,9 @@ from traceanalyzer.vocabulary import DATA, HOST, SYNC
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
 
-COLUMNS = ("step", "part", "what", "name", "total_ns")
+COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
+
+_SUMS = ["total_ns", "calls", "blocks"]
 
 _MOST_NAMES = 30
 
@@ -44,6 +48,8 @@ class WhatRan(Result):
         ),
         "name": Column.text("Its name.", written=Written.KERNEL),
         "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
+        "calls": Column.count("How many operations; 0 of what hosts do."),
+        "blocks": Column.count("Thread blocks of all of them; 0 where the trace has no grids.", is_secondary=True),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -51,9 +57,9 @@ class WhatRan(Result):
         return table.assign(step=step.where(step != NONE))
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
+def per_rank(trace: RankTrace, tree: OperatorTree, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
     """The longest names of each step and part."""
-    return what_ran(trace, step_parts(trace), tree)
+    return what_ran(trace, parts_of_steps, tree)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
@@ -65,14 +71,16 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     """Rows `COLUMNS`: the longest names of each step and part; of idle time what the host did before the launch."""
     if windows.empty:
         return pd.DataFrame(columns=list(COLUMNS))
-    tables = [*_on_gpu(trace, tree), *_on_host(trace, windows)]
-    table = pd.concat(tables, ignore_index=True)
+    table = pd.concat([*_on_gpu(trace, tree), *_on_host(trace, windows)], ignore_index=True)
     table = table[table["step"].isin(windows["step"])]
     # Several threads may do the same.
-    table = table.groupby(["step", "part", "what", "name"], sort=False)["total_ns"].sum().reset_index()
-    table = table[table["total_ns"] > 0].sort_values("total_ns", ascending=False, kind="stable")
-    table = table.groupby(["step", "part", "what"], sort=False).head(_MOST_NAMES)
-    return typed(table.reset_index(drop=True), {"total_ns": "int64", "step": "int64"})[list(COLUMNS)]
+    groups = Groups.of(table, ["step", "part", "what", "name"], by_appearance=True)
+    table = groups.table(**_sums(groups, table))
+    lengths = table["total_ns"].to_numpy()
+    order = np.argsort(-lengths, kind="stable")
+    table = table.take(order[lengths[order] > 0])
+    held = first_of_each(Groups.of(table, ["step", "part", "what"]).of_row, _MOST_NAMES)
+    return table.loc[held, list(COLUMNS)].reset_index(drop=True)
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
@@ -82,16 +90,27 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
         {
             "step": numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE),
             "total_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
-            "name": ops["name"].astype("object").to_numpy(),
+            "name": _by_letters(ops["name"]),
             "owner": tree.owner,
+            "calls": 1,
+            "blocks": _blocks(ops["grid"]),
         }
     )
-    compute, copies = (table[(ops["kind"] == kind).to_numpy()] for kind in ("compute", "copy"))
-    yield _summed(compute, "compute_ns", KERNEL)
-    yield _summed(copies, "exposed_copy_ns", COPY)
-    owned = compute[compute["owner"] >= 0]
-    groups = owned.groupby(["step", "owner"])["total_ns"].sum().reset_index()
-    yield _summed(groups.assign(name=_called(trace.host_ops, groups["owner"].to_numpy())), "compute_ns", OPERATOR)
+    is_compute, is_copy = ((ops["kind"] == kind).to_numpy() for kind in ("compute", "copy"))
+    yield _summed(table[is_compute], "compute_ns", KERNEL)
+    yield _summed(table[is_copy], "exposed_copy_ns", COPY)
+    owned = table[is_compute & (tree.owner >= 0)]
+    groups = Groups.of(owned, ["step", "owner"])
+    sums = groups.table(**_sums(groups, owned))
+    yield _summed(sums.assign(name=_called(trace.host_ops, sums["owner"].to_numpy())), "compute_ns", OPERATOR)
+
+
+def _blocks(grid: pd.Series) -> np.ndarray:
+    """Thread blocks of each operation, from `24x1x1`; 0 where the trace has none."""
+    texts = map(str, grid.cat.categories)
+    counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else 0 for text in texts]
+    blocks: np.ndarray = np.array([*counts, 0], dtype=np.int64)[grid.cat.codes.to_numpy()]
+    return blocks
 
 
 def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
@@ -133,26 +152,34 @@ def _of_thread(
     query, stretch = _pairs(activity.starts, activity.ends, starts, launched)
     shared = np.minimum(activity.ends[stretch], launched[query]) - np.maximum(activity.starts[stretch], starts[query])
     row = activity.row[stretch]
-    events = activity.events
-    names = np.append(events["name"].astype("object").to_numpy(), NOTHING)[row]
-    is_sync = np.append(host_names.matches(events["name"], host_names.is_sync), False)[row]
+    events = activity.events["name"]
+    is_sync = np.append(host_names.matches(events, host_names.is_sync), False)[row]
     middle = np.maximum(activity.starts[stretch], starts[query]) + shared // 2
-    inside = names_around(trace.ranges, np.full(len(row), thread), middle)
-    operators = names_around(trace.host_ops, np.full(len(row), thread), middle)
-    is_data = np.array(
-        [_is_data(outer) or _is_data(inner) for outer, inner in zip(inside, operators, strict=True)], bool
-    )
+    threads = np.full(len(row), thread)
+    inside = range_around(trace.ranges, threads, middle)
+    is_data = _is_data(trace.ranges, inside)
+    if host_names.matches(trace.host_ops["name"], host_names.is_data).any():
+        is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
     part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
-    table = pd.DataFrame({"step": steps[query], "part": part, "total_ns": shared, "name": names, "range": inside})
-    for own_part, rows in table.groupby("part"):
+    names = _by_letters(pd.Series(taken(events.cat.add_categories([NOTHING]).array, row).fillna(NOTHING)))
+    ranges = _by_letters(pd.Series(taken(trace.ranges["name"].array, inside)))
+    is_named = ranges.notna().to_numpy() & ~ranges.isin(trace.steps["name"]).to_numpy()
+    table = pd.DataFrame({"step": steps[query], "total_ns": shared, "name": names})
+    for own_part in np.unique(part):
+        rows = part == own_part
         if own_part != DATA.column:
-            yield _summed(rows, str(own_part), DOING)
-        named = rows[rows["range"].notna() & ~rows["range"].isin(trace.steps["name"])]
-        yield _summed(named.assign(name=named["range"]), str(own_part), RANGE)
+            yield _summed(table[rows], str(own_part), DOING)
+        yield _summed(table.assign(name=ranges)[rows & is_named], str(own_part), RANGE)
 
 
-def _is_data(name: object) -> bool:
-    return isinstance(name, str) and host_names.is_data(name)
+def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
+    is_data: np.ndarray = np.append(host_names.matches(events["name"], host_names.is_data), False)[rows]
+    return is_data
+
+
+def _by_letters(names: pd.Series) -> pd.Series:
+    """Names as categories in the order of their letters."""
+    return names.cat.reorder_categories(sorted(names.cat.categories))
 
 
 def _pairs(
@@ -166,5 +193,12 @@ def _pairs(
 
 
 def _summed(rows: pd.DataFrame, part: str, what: str) -> pd.DataFrame:
-    sums = rows.groupby(["step", "name"], observed=True)["total_ns"].sum().reset_index()
-    return sums.assign(part=part, what=what)
+    groups = Groups.of(rows, ["step", "name"])
+    sums = groups.table(**_sums(groups, rows))
+    return sums.assign(name=sums["name"].astype("object"), part=part, what=what)
+
+
+def _sums(groups: Groups, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Of what hosts do there are neither calls nor blocks."""
+    return {name: groups.sums(rows[name].to_numpy()) if name in rows else groups.sums(np.zeros(len(rows), np.int64))
+            for name in _SUMS}  # fmt: skip

@@ -73,13 +73,17 @@ class Alignment:
     is_ambiguous: bool = False
 
 
-def align(left: CallList, right: CallList) -> Alignment:
-    """Match two ranks' calls; those without a partner are in no pair."""
+def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alignment:
+    """Match two ranks' calls; those without a partner are in no pair.
+
+    `offset_ns` is that of the ranks' clocks where other calls of theirs told it.
+    """
     pairs, block, method = _candidates(left, right)
-    is_verified, offset_ns = _verified(left, right, pairs, block, method)
+    told_ns = offset_ns
+    is_verified, offset_ns = _verified(left, right, pairs, block, method, told_ns)
     if not _are_enough(is_verified):
         steady = _without_drift(left, right, pairs)
-        is_verified_so, offset_so_ns = _verified(steady, right, pairs, block, method)
+        is_verified_so, offset_so_ns = _verified(steady, right, pairs, block, method, told_ns)
         if _are_enough(is_verified_so):
             left, is_verified, offset_ns = steady, is_verified_so, offset_so_ns
     pairs, is_ambiguous = pairs[is_verified], False
@@ -155,9 +159,9 @@ def _numbered(keys: np.ndarray) -> np.ndarray:
 
 
 def _verified(
-    left: CallList, right: CallList, pairs: np.ndarray, block: np.ndarray, method: int
+    left: CallList, right: CallList, pairs: np.ndarray, block: np.ndarray, method: int, told_ns: int | None
 ) -> tuple[np.ndarray, int | None]:
-    """Mask of the pairs whose whole step agrees in signatures and ends; their offset.
+    """Mask of the pairs whose whole step agrees in signatures and ends; their offset, `told_ns` where that is given.
 
     Positions in a step also need the same number of calls on both ranks, which sequence numbers do not. A step
     without synchronising calls is verified by signatures and number alone.
@@ -168,7 +172,7 @@ def _verified(
     is_same = left.signature[rows] == right.signature[cols]
     synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
     difference = left.end_ns[rows] - right.end_ns[cols]
-    offset_ns = _offset(left, right, difference[synchronises & is_same])
+    offset_ns = _offset(left, right, difference[synchronises & is_same]) if told_ns is None else told_ns
     is_near = np.abs(difference - (offset_ns or 0)) <= BIN_NS
     fits = is_near | (difference < (offset_ns or 0)) if left.may_end_early else is_near
     names, code = np.unique(block, return_inverse=True)
@@ -176,8 +180,10 @@ def _verified(
         np.bincount(code[synchronises & mask], minlength=len(names)) for mask in (np.True_, is_near, fits)
     )
     differing = np.bincount(code[~is_same], minlength=len(names))
-    # Were a send taken for the one before it, all would seem early: some have to end with their receives.
-    is_good = (fitting >= _AGREEING * calls) & (near >= _LEAST_SHARE * calls) & (differing == 0)
+    is_good = (fitting >= _AGREEING * calls) & (differing == 0)
+    if told_ns is None:
+        # Were a send taken for the one before it, all would seem early: some have to end with their receives.
+        is_good &= near >= _LEAST_SHARE * calls
     if method == BY_STEP:
         is_good &= _same_number(left, right, names)
     return is_good[code], offset_ns

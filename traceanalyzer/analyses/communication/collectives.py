@@ -10,9 +10,10 @@ from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
+from traceanalyzer.analyses.communication.links import nvlink_peak_gbps, one_nvlink_gbps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.wiring import nvlinks
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -57,9 +58,12 @@ class Collectives(Result):
             "algbw × 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, else 1.",
             better=Better.MORE,
         ),
+        "path": Column.text("The farthest path between two GPUs of the group, as `groups` has it.", is_aside=True),
+        "transport": Column.text("How NCCL joins the group's ranks, as `groups` has it."),
         "link_peak_gbps": Column.rate(
-            "What the GPU's NVLinks carry in one direction; n/a when the model does not tell, or the "
-            "group has more than 8 ranks and may span hosts."
+            "What the GPU's NVLinks carry in one direction: of two ranks those between them, where the topology is "
+            "known; else all, by the GPU's model. n/a when the model does not tell, the topology joins them by "
+            "something else, or the group has more than 8 ranks and may span hosts."
         ),
         "peak_pct": Column.share(
             "100 · busbw / link peak; n/a for send_recv, whose sizes are of both directions.", better=Better.MORE
@@ -104,7 +108,10 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
     ).reset_index()
     is_known = table["size_class"] != SIZE_CLASSES[-1]
     table["split_bytes"] = table["split_bytes"].where(is_known)
-    return Collectives(table.assign(link_peak_gbps=_link_peaks(table, ranks), group_label=labels(groups, table)))
+    table = table.assign(group_label=labels(groups, table))
+    by_label = groups.table.drop_duplicates("group_label").set_index("group_label")
+    joined = {name: table["group_label"].map(by_label[name]).astype("object") for name in ("path", "transport")}
+    return Collectives(table.assign(**joined, link_peak_gbps=_link_peaks(table, ranks, joined["path"])))
 
 
 def size_classes(size_bytes: pd.Series) -> pd.Series:
@@ -123,8 +130,20 @@ def bus_factors(collectives: pd.Series, group_sizes: pd.Series) -> pd.Series:
     return factor.mask(collectives == "all_reduce", 2 * share)
 
 
-def _link_peaks(table: pd.DataFrame, ranks: Result) -> pd.Series:
+def _link_peaks(table: pd.DataFrame, ranks: Result, paths: pd.Series) -> pd.Series:
     names = ranks.table.set_index("rank")["device_name"].astype("object")
-    peaks = names.map(lambda name: nvlink_peak_gbps(name) if isinstance(name, str) else None)
-    known = table["rank"].map(peaks).astype("Int64")
-    return known.where((table["group_size"] <= _RANKS_OF_ONE_HOST).fillna(value=False))
+    columns = (table["rank"].map(names), table["group_size"].fillna(0), paths)
+    peaks = [_peak(name if isinstance(name, str) else None, int(size), path)
+             for name, size, path in zip(*columns, strict=True)]  # fmt: skip
+    return pd.Series(pd.array(peaks, dtype="Int64"), index=table.index)
+
+
+def _peak(device_name: str | None, group_size: int, path: object) -> int | None:
+    """GB/s of a rank's links to its group."""
+    if isinstance(path, str):
+        links, one = nvlinks(path), one_nvlink_gbps(device_name)
+        if links is None or one is None:
+            return None
+        if group_size == 2:
+            return links * one
+    return nvlink_peak_gbps(device_name) if 0 < group_size <= _RANKS_OF_ONE_HOST else None

@@ -18,8 +18,10 @@ from traceanalyzer.analyses.communication.group_names import (
     role_of_description,
 )
 from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.wiring import Wiring
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
@@ -48,6 +50,11 @@ class Groups(Result):
             "unknown, or there are no steps.",
             adds=Adds.DERIVED,
         ),
+        "path": Column.text(
+            "The farthest path between two of its GPUs, by the run's topology (`NV18`: eighteen NVLinks; then PIX, "
+            "PXB, PHB, NODE, SYS; `network` between machines); absent without one, or where a GPU is not known."
+        ),
+        "transport": Column.text("How NCCL joins its ranks, as its log says, most channels first; absent without one."),
         "group": Column.text(
             "Its name in the trace: a number, a hash of its ranks, a communicator's address.", replaced_by="group_label"
         ),
@@ -65,8 +72,11 @@ def per_rank(
     return group_uses.uses(trace, calls, phase_of_op, category_of_op)
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Groups:
-    """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks."""
+def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> Groups:
+    """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks.
+
+    `wiring` is what the run's topology and NCCL's log tell of its machine.
+    """
     uses = with_marks(stack(parts, group_uses.COLUMNS))
     if uses.empty:
         return Groups(pd.DataFrame(columns=[*Groups.columns, "users"]))
@@ -77,7 +87,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Groups:
     named = _hybrid({int(family): _role(own) for family, own in keyed.groupby("family")}, table)
     table = table.assign(role=[named[family][0] for family in table["family"]],
                          how_known=[named[family][1] for family in table["family"]])  # fmt: skip
-    table = table.assign(group_label=_labels(table))
+    table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
     return Groups(table[[*Groups.columns, "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
@@ -98,6 +108,15 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
     wanted = frame[keys].astype({name: "object" for name in keys if name != "rank"}).fillna({"group_ranks": ""})
     found = by_key.reindex(pd.MultiIndex.from_frame(wanted)).to_numpy(dtype=object)
     return pd.Series(found, index=frame.index, dtype="object").where(frame["group"].notna().to_numpy(), None)
+
+
+def _joined(members: pd.Series, ranks: Ranks, wiring: Wiring | None) -> dict[str, list[str | None]]:
+    """The groups' paths and transports."""
+    known = (wiring or Wiring()).placed(ranks.table)
+    return {
+        "path": [known.path(own) if own and wiring else None for own in members],
+        "transport": [known.transport(own) if own and wiring else None for own in members],
+    }
 
 
 def _facts(uses: pd.DataFrame) -> pd.Series:

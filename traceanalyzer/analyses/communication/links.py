@@ -12,6 +12,11 @@ _NVLINK_GBPS = (
     (re.compile(r"\bV100-(SXM|DGX)", re.IGNORECASE), 150),
 )
 
+_ONE_LINK_GBPS = (
+    (re.compile(r"\bGB[23]00\b|\bB[23]00\b", re.IGNORECASE), 50),
+    (re.compile(r"\bGH200\b|\b[HA][128]00\b|\bH20\b|\bV100\b", re.IGNORECASE), 25),
+)
+
 
 def nvlink_peak_gbps(device_name: str | None) -> int | None:
     """Decimal GB/s that all NVLinks of one GPU carry in one direction; `None` where the model does not tell.
@@ -20,6 +25,15 @@ def nvlink_peak_gbps(device_name: str | None) -> int | None:
     600, A800 and H800 400, H100, H200, H20 and GH200 900, B200 and GB200 1,800. PCIe cards reach others by a
     bridge or not at all, which the name does not say.
     """
+    return _of_model(_NVLINK_GBPS, device_name)
+
+
+def one_nvlink_gbps(device_name: str | None) -> int | None:
+    """Decimal GB/s of one NVLink in one direction: 25 of generations two to four (V100 to H200), 50 of the fifth."""
+    return _of_model(_ONE_LINK_GBPS, device_name)
+
+
+def _of_model(table: tuple[tuple[re.Pattern[str], int | None], ...], device_name: str | None) -> int | None:
     if not device_name:
         return None
-    return next((peak for pattern, peak in _NVLINK_GBPS if pattern.search(device_name)), None)
+    return next((figure for pattern, figure in table if pattern.search(device_name)), None)

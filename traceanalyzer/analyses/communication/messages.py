@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.communication.alignment import align
+from traceanalyzer.analyses.communication.alignment import Alignment, align
 from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, TO_ITSELF, CallLists
 
 
@@ -22,7 +22,7 @@ def match_messages(
         return no_members()
     why[ends["row"].to_numpy()] = NOT_ON_ALL
     why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
-    parts = [_pairs(lists, channel) for _, channel in ends.groupby(["scope", "source", "target"], sort=False)]
+    parts = _channels(lists, ends)
     # A call may send to and receive from the same peer: that is one instance.
     pairs = pd.concat(parts, ignore_index=True)
     members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
@@ -60,11 +60,35 @@ def _global_rank(peer: int, group_ranks: str | None) -> int:
     return int(ranks[peer]) if is_listed else peer
 
 
-def _pairs(lists: CallLists, channel: pd.DataFrame) -> pd.DataFrame:
-    """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
+def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
+    """The pairs of each sender and receiver.
+
+    Where NCCL buffers most messages of one direction, few of its sends end with their receives and tell nothing of the
+    clocks: those are aligned by what the other direction tells.
+    """
+    channels = {key: _sides(part) for key, part in ends.groupby(["scope", "source", "target"], sort=False)}
+    found = {key: _aligned(lists, *sides) for key, sides in channels.items()}
+    for (scope, source, target), sides in channels.items():
+        one, back = found[scope, source, target], found.get((scope, target, source))
+        if back is not None and back.offset_ns is not None and len(one.left) < min(map(len, sides)):
+            told = _aligned(lists, *sides, offset_ns=-back.offset_ns)
+            if len(told.left) > len(one.left):
+                found[scope, source, target] = told
+    return [_pairs(found[key], *sides) for key, sides in channels.items()]
+
+
+def _sides(channel: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the calls that send and of those that receive."""
     is_send = channel["is_send"].to_numpy()
-    sends, receives = channel["row"].to_numpy()[is_send], channel["row"].to_numpy()[~is_send]
-    found = align(lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False))
+    return channel["row"].to_numpy()[is_send], channel["row"].to_numpy()[~is_send]
+
+
+def _aligned(lists: CallLists, sends: np.ndarray, receives: np.ndarray, offset_ns: int | None = None) -> Alignment:
+    return align(lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False), offset_ns)
+
+
+def _pairs(found: Alignment, sends: np.ndarray, receives: np.ndarray) -> pd.DataFrame:
+    """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
     return pd.DataFrame(
         {
             "left": sends[found.left],

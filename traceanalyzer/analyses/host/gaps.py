@@ -1,12 +1,12 @@
 """Each gap of the GPU: how long, by which causes, and what the host was doing in it."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
@@ -64,22 +64,23 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
     begin, end = window.starts[stretch[is_held]], window.ends[stretch[is_held]]
     causes = idle_causes.parts(trace, gaps, begin, end, **limits)
     starts = np.maximum(gaps.starts, begin)
-    ended_by = trace.gpu_ops.iloc[gaps.ended_by]
-    table = pd.DataFrame(
+    ops = trace.gpu_ops
+    longest_cause = np.stack([causes[cause].to_numpy() for cause in CAUSES]).argmax(axis=0)
+    return pd.DataFrame(
         {
             "gap": np.arange(len(gaps)),
             "step": step_of_time(trace, starts),
             "start_ns": starts,
             "end_ns": np.minimum(gaps.ends, end),
-            "cause": causes[list(CAUSES)].idxmax(axis=1).map(_KEYS).to_numpy(),
-        }
-    )
-    table = pd.concat([table, causes[list(CAUSES)], _doing(trace, gaps)], axis=1)
-    return table.assign(
-        range=names_around_launches(user_ranges(trace), trace, gaps.launch),
-        ended_by=ended_by["name"].astype("str").to_numpy(),
-        ended_by_kind=ended_by["kind"].astype("str").to_numpy(),
-        ended_by_stream=ended_by["stream"].to_numpy(),
+            "cause": np.array([_KEYS[cause] for cause in CAUSES], dtype=object)[longest_cause],
+            **{cause: causes[cause].to_numpy() for cause in CAUSES},
+            **_doing(trace, gaps),
+            "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
+            "ended_by": ops["name"].array[gaps.ended_by].astype("str"),
+            "ended_by_kind": ops["kind"].array[gaps.ended_by].astype("str"),
+            "ended_by_stream": ops["stream"].to_numpy()[gaps.ended_by],
+        },
+        copy=False,
     )
 
 
@@ -99,14 +100,18 @@ def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.array:
     return pd.arrays.IntegerArray(held["step"].to_numpy(np.int64)[row], ~is_inside)
 
 
-def _doing(trace: RankTrace, gaps: Gaps) -> pd.DataFrame:
+def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
     """What the launching thread did for longest between each gap's start and the launch."""
-    table = pd.DataFrame({"doing": None, "doing_what": None, "doing_ns": pd.NA}, index=range(len(gaps)), dtype="object")
+    doing, what = np.full(len(gaps), None, dtype=object), np.full(len(gaps), None, dtype=object)
+    lengths, is_known = np.zeros(len(gaps), dtype=np.int64), np.zeros(len(gaps), dtype=bool)
     threads = idle_causes.thread_of_launch(trace, gaps.launch)
     is_before = gaps.launched > gaps.starts
     for thread in np.unique(threads[(threads != NONE) & is_before]):
         rows = np.flatnonzero((threads == thread) & is_before)
         starts, ends = gaps.starts[rows], gaps.launched[rows]
         activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
-        table.loc[rows] = longest(activity, starts, ends).to_numpy()
-    return typed(table, {"doing_ns": "Int64"})
+        found = longest(activity, starts, ends)
+        doing[rows], what[rows], lengths[rows] = (found[name].to_numpy() for name in found)
+        is_known[rows] = True
+    texts = {name: pd.Series(column, dtype="object") for name, column in (("doing", doing), ("doing_what", what))}
+    return {**texts, "doing_ns": pd.arrays.IntegerArray(lengths, ~is_known)}

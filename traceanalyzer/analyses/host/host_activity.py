@@ -7,7 +7,10 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
+from traceanalyzer.analyses.base import taken
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, stable_order
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -21,6 +24,8 @@ SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", 
 FRAME = "Python frame"
 
 _WHAT = pd.CategoricalDtype([SYNC, API_CALL, OPERATOR, RANGE, FRAME])
+
+_CODE = {what: code for code, what in enumerate(_WHAT.categories)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +54,17 @@ def activity_of(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
 
 
 def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Activity:
-    frames = [_within(frame, thread, busy) for frame, _ in tables]
-    names = union_categoricals([frame["name"] for frame in frames])
-    what = np.repeat(_WHAT.categories.get_indexer([what for _, what in tables]), [len(frame) for frame in frames])
-    is_sync = (what == _WHAT.categories.get_loc(API_CALL)) & host_names.matches(pd.Series(names), host_names.is_sync)
-    what = np.where(is_sync, _WHAT.categories.get_loc(SYNC), what)
-    times = pd.concat([frame[["start_ns", "end_ns"]] for frame in frames], ignore_index=True)
-    events = times.assign(name=names, what=pd.Categorical.from_codes(what, dtype=_WHAT))
-    starts, ends, row = innermost(events["start_ns"].to_numpy(np.int64), events["end_ns"].to_numpy(np.int64))
-    return Activity(starts, ends, row, events)
+    rows = [_within(frame, thread, busy) for frame, _ in tables]
+    held = [(frame, own) for (frame, _), own in zip(tables, rows, strict=True)]
+    names = union_categoricals([frame["name"].array[own] for frame, own in held])
+    what = np.repeat([_CODE[what] for _, what in tables], [len(own) for own in rows])
+    is_sync = (what == _CODE[API_CALL]) & host_names.matches(pd.Series(names), host_names.is_sync)
+    what = np.where(is_sync, _CODE[SYNC], what)
+    begins, until = (
+        np.concatenate([frame[name].to_numpy()[own] for frame, own in held]) for name in ("start_ns", "end_ns")
+    )
+    columns = {"start_ns": begins, "end_ns": until, "name": names, "what": pd.Categorical.from_codes(what, dtype=_WHAT)}
+    return Activity(*innermost(begins, until), pd.DataFrame(columns, copy=False))
 
 
 def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -93,23 +100,23 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.Data
     row = activity.row[stretch]
     held = row != NONE
     query, row, shared = query[held], row[held], shared[held]
-    what = activity.events["what"].cat
+    names_of, what = activity.events["name"].array, activity.events["what"].array
     kinds = len(what.categories)
     # One number stands for a name and what it is, as texts are slow to group by: 0… without a name, -1 for nothing.
-    label = (activity.events["name"].cat.codes.to_numpy(np.int64)[row] + 1) * kinds + what.codes.to_numpy()[row]
-    pairs = pd.DataFrame({"query": query, "label": label, "ns": shared})
-    totals = pairs.groupby(["query", "label"], sort=False)["ns"].sum().reset_index()
+    label = (names_of.codes.astype(np.int64)[row] + 1) * kinds + what.codes[row]
+    groups = Groups.of(pd.DataFrame({"query": query, "label": label}), ["query", "label"], by_appearance=True)
     recorded = np.zeros(len(starts), dtype=np.int64)
     np.add.at(recorded, query, shared)
-    nothing = pd.DataFrame({"query": np.arange(len(starts)), "label": -1, "ns": ends - starts - recorded})
-    both = pd.concat([totals, nothing], ignore_index=True)
-    order = np.lexsort((-both["ns"].to_numpy(), both["query"].to_numpy()))
-    best = both.iloc[order].drop_duplicates("query")
-    name, what_code = np.divmod(best["label"].to_numpy(), kinds)
-    names = np.array([UNNAMED, *activity.events["name"].cat.categories, NOTHING], dtype=object)
+    queries = np.append(groups.keys["query"], np.arange(len(starts)))
+    labels = np.append(groups.keys["label"], np.full(len(starts), NONE))
+    lengths = np.append(groups.sums(shared), ends - starts - recorded)
+    order = np.lexsort((-lengths, queries))
+    best = order[np.unique(queries[order], return_index=True)[1]]
+    name, what_code = np.divmod(labels[best], kinds)
+    names = np.array([UNNAMED, *names_of.categories.tolist(), NOTHING], dtype=object)
     whats = np.array([*what.categories, None], dtype=object)
     return pd.DataFrame(
-        {"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": best["ns"].to_numpy()}
+        {"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": lengths[best]}, copy=False
     )
 
 
@@ -119,8 +126,8 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     of_thread = ranges["thread"].to_numpy()
     for thread in np.intersect1d(of_thread, threads):
         own, asked = np.flatnonzero(of_thread == thread), np.flatnonzero(threads == thread)
-        held = ranges.iloc[own]
-        position = innermost_at(held["start_ns"].to_numpy(), held["end_ns"].to_numpy(), times[asked])
+        starts, ends = ranges["start_ns"].to_numpy()[own], ranges["end_ns"].to_numpy()[own]
+        position = innermost_at(starts, ends, times[asked])
         answer[asked] = np.where(position == NONE, NONE, own[position])
     return answer
 
@@ -128,9 +135,8 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
-    names = np.full(len(events) + 1, None, dtype=object)
-    names[:-1] = events["name"].astype("object")
-    around: np.ndarray = names[row]
+    around: np.ndarray = taken(events["name"].array, row).astype("object")
+    around[pd.isna(around)] = None
     return around
 
 
@@ -138,11 +144,12 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
     """The same at the start of API calls, given by their rows; `None` for row -1."""
     answer = np.full(len(launch), None, dtype=object)
     has = launch != NONE
-    calls = trace.api_calls.iloc[launch[has]]
-    answer[has] = names_around(events, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
+    threads, starts = (trace.api_calls[name].to_numpy()[launch[has]] for name in ("thread", "start_ns"))
+    answer[has] = names_around(events, threads, starts)
     return answer
 
 
+@once_a_trace
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
     is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
@@ -159,10 +166,12 @@ def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.
     return np.where((at >= 0) & (times < stretch_ends[at]), row[at], NONE)
 
 
-def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> pd.DataFrame:
+def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> np.ndarray:
+    """Rows of the thread's events that overlap `busy`."""
     rows = np.flatnonzero(frame["thread"].to_numpy() == thread)
     starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
-    return frame[["start_ns", "end_ns", "name"]].iloc[rows[busy.covered_ns(starts, ends) > 0]]
+    overlapping: np.ndarray = rows[busy.covered_ns(starts, ends) > 0]
+    return overlapping
 
 
 def _last_started_at_depth(depth: np.ndarray, event_row: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,9 +102,9 @@ def phase(name: str) -> str | None:
 
 def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:
     """Mask of the rows whose name passes; asks once for each distinct name."""
-    answers = np.array([bool(test(str(name))) for name in names.cat.categories], dtype=bool)
-    codes = names.cat.codes.to_numpy()
-    mask: np.ndarray = np.append(answers, values=False)[codes]
+    held: Any = names.array
+    answers = np.array([bool(test(str(name))) for name in held.categories.tolist()], dtype=bool)
+    mask: np.ndarray = np.append(answers, values=False)[held.codes]
     return mask
 
 

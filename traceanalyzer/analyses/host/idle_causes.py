@@ -1,11 +1,12 @@
 """Every stretch in which a rank's GPU runs nothing, cut into the causes of DEFINITIONS, exactly."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -55,6 +56,7 @@ class Gaps:
         return Gaps(self.starts[rows], self.ends[rows], self.ended_by[rows], self.launch[rows], self.launched[rows])
 
 
+@once_a_trace
 def find(trace: RankTrace) -> Gaps:
     """All gaps of the capture. Where two operations end one together, the shorter counts as the one that does.
 
@@ -103,21 +105,21 @@ def parts(
     latest = np.clip(gaps.launched + launch_ns, launched, ends)
     has_launch = gaps.launch != NONE
     sync, data = _before_launch(trace, gaps, starts, launched)
-    table = pd.DataFrame(
-        {
-            SYNC.column: sync,
-            DATA.column: data,
-            HOST.column: launched - starts - sync - data,
-            LAUNCH.column: np.where(has_launch, latest - launched, 0),
-            UNKNOWN.column: np.where(has_launch, ends - latest, ends - starts),
-        }
-    )
     is_short = gaps.lengths < short_ns
-    table = table.mul(~is_short, axis=0).assign(**{BETWEEN_KERNELS.column: np.where(is_short, ends - starts, 0)})
-    assert (table.sum(axis=1).to_numpy() == ends - starts).all(), "the causes must add up to the gap"
-    return table
+    columns = {
+        SYNC.column: sync,
+        DATA.column: data,
+        HOST.column: launched - starts - sync - data,
+        LAUNCH.column: np.where(has_launch, latest - launched, 0),
+        UNKNOWN.column: np.where(has_launch, ends - latest, ends - starts),
+    }
+    columns = {name: np.where(is_short, 0, column) for name, column in columns.items()}
+    columns[BETWEEN_KERNELS.column] = np.where(is_short, ends - starts, 0)
+    assert (sum(columns.values()) == ends - starts).all(), "the causes must add up to the gap"
+    return pd.DataFrame(columns, copy=False)
 
 
+@once_a_trace
 def launching_threads(trace: RankTrace) -> np.ndarray:
     """Host threads that launched at least one of the rank's GPU operations."""
     launch = trace.gpu_ops["launch"].to_numpy()
@@ -131,6 +133,7 @@ def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     return np.where(launch == NONE, NONE, trace.api_calls["thread"].to_numpy()[launch])
 
 
+@once_a_trace
 def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """Calls that block the host until the GPU is done: their rows in `api_calls`, and since when each one blocks.
 
@@ -148,6 +151,8 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
         waits = is_copy & (pageable.to_numpy() | is_plain[launch])
         since[launch[waits]] = np.maximum(since[launch[waits]], ops["start_ns"].to_numpy()[waits])
         is_blocking[launch[waits]] = True
+        # A copy that begins when its call has returned held nobody up.
+        since = np.minimum(since, calls["end_ns"].to_numpy())
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]
 
@@ -159,7 +164,9 @@ def _before_launch(
     sync, data = np.zeros(len(gaps), dtype=np.int64), np.zeros(len(gaps), dtype=np.int64)
     stretches = Intervals.of(starts, launched)
     threads = thread_of_launch(trace, gaps.launch)
-    host = {int(thread): _thread(trace, int(thread), stretches) for thread in launching_threads(trace)}
+    host = _threads(trace)
+    if len(host) > 1:  # a thread alone decides all of its time
+        host = {number: _with_recorded(trace, thread, stretches) for number, thread in host.items()}
     for thread in np.unique(threads[threads != NONE]):
         of_thread = threads == thread
         in_sync, in_data = _decided(host, int(thread))
@@ -172,8 +179,11 @@ def _before_launch(
 class _Thread:
     sync: Intervals
     data: Intervals
-    recorded: Intervals
-    """Time inside a call, an operator or a data range."""
+    calls: np.ndarray
+    """Its rows of `api_calls`, and `operators` those of `host_ops`."""
+    operators: np.ndarray
+    recorded: Intervals = EMPTY
+    """Time inside a call, an operator or a data range, as far as the gaps that are looked at need it."""
 
 
 def _decided(host: dict[int, _Thread], thread: int) -> tuple[Intervals, Intervals]:
@@ -186,28 +196,38 @@ def _decided(host: dict[int, _Thread], thread: int) -> tuple[Intervals, Interval
     return sync, data - sync
 
 
-def _thread(trace: RankTrace, thread: int, stretches: Intervals) -> _Thread:
-    calls, operators, ranges = (_of_thread(frame, thread) for frame in (trace.api_calls, trace.host_ops, trace.ranges))
+@once_a_trace
+def _threads(trace: RankTrace) -> dict[int, _Thread]:
+    """The threads that launch work on the GPU; of what they record, that which needs no gaps."""
     rows, since = blocking(trace)
-    own = trace.api_calls["thread"].to_numpy()[rows] == thread
-    sync = Intervals.of(since[own], trace.api_calls["end_ns"].to_numpy()[rows[own]])
-    # The loader's own range is an operator in some versions.
-    data = _named_data(ranges) | _named_data(operators)
-    recorded = _touching(calls, stretches) | _touching(operators, stretches) | data
-    return _Thread(sync, data, recorded)
+    until = trace.api_calls["end_ns"].to_numpy()[rows]
+    of_call, of_op, of_range = (frame["thread"].to_numpy() for frame in (trace.api_calls, trace.host_ops, trace.ranges))
+    is_data_op, is_data_range = (
+        host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges)
+    )
+    threads = {}
+    for thread in launching_threads(trace).tolist():
+        own = of_call[rows] == thread
+        # The loader's own range is an operator in some versions.
+        data = of_rows(trace.ranges, is_data_range & (of_range == thread)) | of_rows(
+            trace.host_ops, is_data_op & (of_op == thread)
+        )
+        calls, operators = np.flatnonzero(of_call == thread), np.flatnonzero(of_op == thread)
+        threads[thread] = _Thread(Intervals.of(since[own], until[own]), data, calls, operators)
+    return threads
 
 
-def _of_thread(frame: pd.DataFrame, thread: int) -> pd.DataFrame:
-    return frame[["start_ns", "end_ns", "name"]][frame["thread"].to_numpy() == thread]
+def _with_recorded(trace: RankTrace, thread: _Thread, stretches: Intervals) -> _Thread:
+    touching = _touching(trace.api_calls, thread.calls, stretches) | _touching(
+        trace.host_ops, thread.operators, stretches
+    )
+    return replace(thread, recorded=touching | thread.data)
 
 
-def _named_data(frame: pd.DataFrame) -> Intervals:
-    return of_rows(frame, host_names.matches(frame["name"], host_names.is_data))
-
-
-def _touching(frame: pd.DataFrame, stretches: Intervals) -> Intervals:
-    """Union of the events that overlap the stretches: there are far fewer of them when the GPU is busy."""
+def _touching(frame: pd.DataFrame, rows: np.ndarray, stretches: Intervals) -> Intervals:
+    """Union of the rows that overlap the stretches: there are far fewer of them when the GPU is busy."""
     if not len(stretches):
         return EMPTY
-    touches = stretches.covered_ns(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()) > 0
-    return of_rows(frame, touches)
+    starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
+    touches = stretches.covered_ns(starts, ends) > 0
+    return Intervals.of(starts[touches], ends[touches])

@@ -10,6 +10,9 @@ _AFFECTS = ("headline", "breakdown", "balance", "exposed_comm", "stragglers", "c
 _FEW = 0.5
 """Ranks of one capture answer more than this share of the calls that all of their ranks could answer."""
 
+_BY_CHANCE = 0.1
+"""Ranks of different jobs answer at most this share of each other's calls."""
+
 
 def signs(ranks: pd.DataFrame, matches: pd.DataFrame) -> list[Defect]:
     """No time in common, and calls that no other rank answers; both together are no accident.
@@ -37,7 +40,12 @@ def signs(ranks: pd.DataFrame, matches: pd.DataFrame) -> list[Defect]:
             Defect("no_shared_time", MEDIUM, len(ranks), None, f"The ranks' captures share no time: {why}", _AFFECTS)
         )
     if calls and matched <= _FEW * calls:
-        text = f"{unanswered} although every rank of their group is here: these may be ranks of different jobs."
+        so = (
+            "these may be ranks of different jobs"
+            if matched <= _BY_CHANCE * calls
+            else "who waited in them, and how long, is not known"
+        )
+        text = f"{unanswered} although every rank of their group is here: {so}."
         found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, _AFFECTS))
     return found
 
@@ -52,7 +60,9 @@ def _answerable(matches: pd.DataFrame) -> tuple[int, int]:
 
 
 def _share_no_time(ranks: pd.DataFrame) -> bool:
+    """Of captures: GPUs of one file may well run one after the other."""
     known = ranks[ranks["window_start_ns"].notna()]
-    starts = known["window_start_ns"].astype("int64")
-    ends = known["window_end_ns"].astype("int64")
-    return len(known) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
+    by_file = known.groupby("files")
+    starts = by_file["window_start_ns"].min().astype("int64")
+    ends = by_file["window_end_ns"].max().astype("int64")
+    return len(starts) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())

@@ -26,6 +26,10 @@ _SEVERITIES = (HIGH, MEDIUM, LOW, INFO)
 _COLUMNS = ("check", "severity", "count", "total", "sentence", "affects")
 
 
+LEFT_OUT = "ranks_left_out"
+"""The check that says that ranks were not asked for."""
+
+
 class Integrity(Result):
     """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
 
@@ -57,6 +61,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return _table(
         [
             *checks.file_damage(trace),
+            *checks.far_apart(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
             *checks.operations_without_launch(trace),
@@ -83,13 +88,17 @@ def across(
     matches: Matches,
     integrity_common_pct: float = 90,
     integrity_step_pct: float = 20,
+    wanted_ranks: frozenset[int] | None = None,
 ) -> Integrity:
-    """The ranks' defects, and those of the set: ranks that are missing, captures and steps that differ."""
+    """The ranks' defects, and those of the set: ranks that are missing, captures and steps that differ.
+
+    `wanted_ranks` are those that were asked for: others are left out, not missing.
+    """
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
     shared = shared_steps(complete, set(ranks.table["rank"]))
     has_shared = bool(shared)
     of_set = [
-        *_missing_ranks(ranks.table),
+        *_missing_ranks(ranks.table, wanted_ranks),
         *different_jobs.signs(ranks.table, matches.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
@@ -136,19 +145,25 @@ def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:
     return [Defect(unknown.WITHOUT_MATCH, MEDIUM, len(texts), None, " ".join(texts), ())] if texts else []
 
 
-def _missing_ranks(ranks: pd.DataFrame) -> list[Defect]:
+def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None) -> list[Defect]:
     sizes = ranks["world_size"].dropna() if len(ranks) else pd.Series(dtype="Int64")
     if sizes.empty or len(ranks) >= sizes.max():
         return []
     size = int(sizes.max())
     count, here = size - len(ranks), set(ranks["rank"])
+    affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+    if wanted is not None and wanted <= here:
+        text = (
+            f"{len(ranks)} of the job's {size} ranks are looked at (--ranks): figures over ranks are of these, and "
+            "waits for the others cannot be told from transfers."
+        )
+        return [Defect(LEFT_OUT, MEDIUM, count, size, text, affects)]
     missing = islice((rank for rank in range(size) if rank not in here), _MOST_NAMED)
     listed = ", ".join(map(str, missing)) + (", …" if count > _MOST_NAMED else "")
     text = (
         f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and "
         "waits for the others cannot be told from transfers."
     )
-    affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
     return [Defect("missing_ranks", MEDIUM, count, size, text, affects)]
 
 

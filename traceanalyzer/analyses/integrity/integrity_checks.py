@@ -20,6 +20,8 @@ HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
 _MANY, _SOME = 0.1, 0.01
 """Shares from which a defect is medium, and low."""
 
+_LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
+
 _HEADLINE = ("headline", "breakdown", "overlap", "steps", "balance")
 _COMMUNICATION = ("nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
 _CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
@@ -63,7 +65,25 @@ def file_damage(trace: RankTrace) -> list[Defect]:
         count = trace.meta.events_skipped
         text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."
         found.append(Defect("unreadable_events", MEDIUM, count, None, text, (EVENTS,)))
+    if trace.meta.events_backwards:
+        count = trace.meta.events_backwards
+        text = (
+            f"{_many(count, 'event')} ended before {'it' if count == 1 else 'they'} started: no time is counted there."
+        )
+        found.append(Defect("events_backwards", MEDIUM, count, None, text, (EVENTS,)))
     return found
+
+
+def far_apart(trace: RankTrace) -> list[Defect]:
+    """Operations that lie further apart than any recording lasts: single times are damaged."""
+    begin, end = int(trace.gpu_ops["start_ns"].min()), int(trace.gpu_ops["end_ns"].max())
+    if end - begin <= _LONGEST_CAPTURE_NS:
+        return []
+    text = (
+        f"The operations span {(end - begin) / 3.6e12:,.0f} hours, longer than any recording lasts: times of some are "
+        "damaged, or the file holds two recordings."
+    )
+    return [Defect("far_apart", HIGH, 1, None, text, (EVENTS,))]
 
 
 def dropped_events(trace: RankTrace) -> list[Defect]:

@@ -14,6 +14,7 @@ from traceanalyzer.schema import NONE
 
 UNKNOWN = "unknown_communication"
 NOWHERE = "no_communication"
+_NONE_AT_ALL = "without_communication"
 
 UNKNOWN_KERNELS = (UNKNOWN, NOWHERE)
 """Checks that leave it open what of compute is communication: with them nothing can be called well."""
@@ -24,7 +25,8 @@ _GRAVE_PCT, _SOME_PCT = 10.0, 1.0
 _MOST_NAMED = 5
 
 _OF_OPERATORS = re.compile(
-    r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn)::|^(?:nvjet|triton_|Cijk_|sm\d+_xmma)"
+    r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn|pytorch_flash|flash)::"
+    r"|^(?:nvjet|triton_|Cijk_|sm\d+_xmma|cudnn_generated|implicit_convolve|ampere_|volta_)"
 )
 """Kernels of libraries that only compute, whoever launches them."""
 
@@ -74,10 +76,18 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     fused = [name for name in by_name.index if kinds.is_fused(name)]
     if fused:
         return []
+    others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
+    if others.empty:
+        text = (
+            f"A job of {size} ranks, and no communication in the capture: all of its kernels are of libraries that "
+            "only compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of "
+            "the work), or that was not recorded."
+        )
+        return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
     text = (
         f"A job of {size} ranks, but nothing in the capture is known as communication: it has none here, or its "
-        f"kernels have names that no rule knows and count as compute. The longest kernels: {_largest(by_name)}. "
-        f"Name those that communicate, such as {_option(by_name[:1])}."
+        f"kernels have names that no rule knows and count as compute. The longest of those that no library of "
+        f"computing kernels has: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
     )
     return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
 

@@ -9,9 +9,10 @@ ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
 
 
 def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
-    """One row for each event in order of time: `time_ns`, `thread`, `level_bytes`, `change_bytes` since the one before.
+    """One row for each event in order of time: `time_ns`, `thread`, `address`, `level_bytes`, `change_bytes`.
 
-    The first event's change is 0: what was held before it is not told. So the changes add up to last less first.
+    The change is since the event before; `address` is that of the block that was given or taken back, NA where not
+    told. The first event's change is 0: what was held before it is not told. So they add up to last less first.
     """
     counters = trace.counters
     told = counters[(counters["name"] == name) & counters["value"].notna()]
@@ -20,6 +21,7 @@ def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
         {
             "time_ns": told["time_ns"].to_numpy(),
             "thread": told["thread"].to_numpy(),
+            "address": told["address"].array,
             "level_bytes": level,
             "change_bytes": np.diff(level, prepend=level[:1]),
         }

@@ -5,22 +5,28 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+
+RECORDED = "run.json: whole run"
+
+PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes")
 
 _LEVELS = {"memory_allocated_bytes": "allocated_bytes", "memory_reserved_bytes": "reserved_bytes"}
 
 
 class Memory(Result):
-    """One row for each rank whose trace has the allocator's events; no rows otherwise."""
+    """One row for each rank whose trace has the allocator's events, or whose run.json has its peak."""
 
     title: ClassVar[str] = "Memory"
     keys: ClassVar[tuple[str, ...]] = ("rank",)
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
         "source": Column.text(
-            "Where the levels come from: the trace's `[memory]` events, one for each allocation and release."
+            "Where the levels come from: the trace's `[memory]` events, one for each allocation and release; without "
+            "them what run.json recorded of the whole run."
         ),
         "events": Column.count("Events that tell a level on the rank's GPU.", is_compared=False),
         "allocated_bytes": Column.size("What tensors held after the last event of the capture.", adds=Adds.EXTREME),
@@ -33,7 +39,18 @@ class Memory(Result):
         "peak_reserved_bytes": Column.size(
             "The most that it had taken after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
         ),
+        "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        "headroom_bytes": Column.size(
+            "Device − peak reserved: what was left beside the allocator, for it and for libraries.",
+            adds=Adds.EXTREME,
+            better=Better.MORE,
+        ),
+        "headroom_pct": Column.share("100 · headroom / device.", better=Better.MORE),
     }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        headroom = table["device_bytes"] - table["peak_reserved_bytes"]
+        return table.assign(headroom_bytes=headroom, headroom_pct=percent(headroom, table["device_bytes"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -51,6 +68,23 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return pd.DataFrame([row]).astype({column: "Int64" for column in row if column.endswith("_bytes")})
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Memory:
-    """The ranks' rows under each other."""
-    return Memory(stack(parts, tuple(Memory.columns)))
+_STORED = ("rank", "source", "events", *_LEVELS.values(), *(f"peak_{name}" for name in _LEVELS.values()))
+
+
+def across(
+    parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, int]] | None = None
+) -> Memory:
+    """The ranks' rows under each other; `run_memory` is what the run itself recorded: rank → figure → bytes."""
+    table = stack(parts, _STORED)
+    recorded = [
+        {"rank": rank, "source": RECORDED, **{name: own.get(name, pd.NA) for name in PEAKS}}
+        for rank, own in sorted((run_memory or {}).items())
+        if rank not in set(table["rank"]) and rank in set(ranks.table["rank"]) and own
+    ]
+    if recorded:
+        more = pd.DataFrame(recorded).reindex(columns=list(_STORED))
+        table = pd.concat([table, more], ignore_index=True) if len(table) else more
+        integers = dict.fromkeys([name for name in _STORED if name not in ("rank", "source")], "Int64")
+        table = table.astype({"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
+    known = ranks.table.set_index("rank")["device_bytes"]
+    return Memory(table.assign(device_bytes=table["rank"].map(known).astype("Int64")))

@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent, stack, taken
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.columns import Column
@@ -63,14 +64,12 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Categories:
 def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     """Category of each GPU operation."""
     ops = trace.gpu_ops[["name", "kind"]]
-    operator = np.full(len(ops), None, dtype=object)
-    held = tree.owner >= 0
-    operator[held] = trace.host_ops["name"].astype("object").to_numpy()[tree.owner[held]]
-    keyed = ops.assign(operator=pd.Categorical(operator))
-    codes = keyed.groupby(["name", "kind", "operator"], observed=True, dropna=False, sort=False).ngroup().to_numpy()
-    first = np.unique(codes, return_index=True)[1]
-    names = [category(*_plain(values)) for values in keyed.iloc[first].itertuples(index=False)]
-    return pd.Categorical(np.array(names, dtype=object)[codes], categories=list(CATEGORIES))
+    keyed = ops.assign(operator=taken(trace.host_ops["name"].array, tree.owner))
+    groups = Groups.of(keyed, ["name", "kind", "operator"], with_absent=True)
+    names = [category(*_plain(values)) for values in groups.table().itertuples(index=False)]
+    places = {name: place for place, name in enumerate(CATEGORIES)}
+    codes = np.array([places[name] for name in names], dtype=np.int64)
+    return pd.Categorical.from_codes(codes[groups.of_row], categories=list(CATEGORIES))
 
 
 def _plain(values: tuple[object, ...]) -> tuple[str, str, str | None]:

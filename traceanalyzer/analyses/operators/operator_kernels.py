@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
@@ -84,5 +85,4 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
 
 
 def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    groups = table.groupby(keys, observed=True, dropna=False, sort=False)
-    return groups[["gpu_ops", "gpu_ns"]].sum().reset_index()
+    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, ["gpu_ops", "gpu_ns"])

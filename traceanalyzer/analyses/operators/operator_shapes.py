@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -76,8 +77,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
 
 def summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
-    groups = table.groupby(keys, observed=True, dropna=False, sort=False)
-    sums = groups[list(COSTS)].sum(min_count=1).reset_index()
+    sums = Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
     return sums.sort_values("gpu_own_ns", ascending=False, kind="stable", ignore_index=True)
 
 

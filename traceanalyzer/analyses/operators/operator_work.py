@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import list_types, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_call import Call, size
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -49,12 +50,11 @@ class OperatorWork:
 
 def _work_of_calls(ops: pd.DataFrame) -> pd.DataFrame:
     """Work of each operator by itself; computed once for each distinct call."""
-    codes = ops.groupby(_KEY, observed=True, dropna=False, sort=False).ngroup().to_numpy()
-    first = np.unique(codes, return_index=True)[1]
-    distinct = [_row(*values) for values in ops.iloc[first][_KEY].itertuples(index=False)]
+    groups = Groups.of(ops, _KEY, by_appearance=True, with_absent=True)
+    distinct = [_row(*values) for values in groups.table().itertuples(index=False)]
     table = pd.DataFrame(distinct, columns=["family", *_QUANTITIES, "dtype"])
     table = typed(table, dict.fromkeys(_QUANTITIES, "Int64") | {"family": "category", "dtype": "category"})
-    return table.iloc[codes].reset_index(drop=True)
+    return table.iloc[groups.of_row].reset_index(drop=True)
 
 
 def _row(name: str, shapes: object, dtypes: object, arguments: object) -> tuple[object, ...]:

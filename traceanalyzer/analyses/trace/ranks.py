@@ -27,6 +27,7 @@ class Ranks(Result):
         "rack": Column.text("Rack, as `--hosts` says.", is_secondary=True),
         "device": Column.ident("GPU's number on its host.", is_secondary=True),
         "device_name": Column.text("GPU's model."),
+        "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
         "world_size": Column.number("Ranks of the job, as the trace says."),
         "window": Column.text("What of the capture the figures are of.", is_secondary=True),
         "window_start_ns": Column.moment(
@@ -62,6 +63,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "host": meta.host,
         "device": meta.device,
         "device_name": meta.device_name,
+        "device_bytes": meta.device_bytes,
         "world_size": meta.world_size,
         "window": trace.window.label,
         "window_start_ns": trace.window.start_ns if len(trace.gpu_ops) else None,
@@ -77,7 +79,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    integers = ("device", "world_size", "window_start_ns", "window_end_ns", "window_ns", "capture_ns")
+    integers = ("device", "device_bytes", "world_size", "window_start_ns", "window_end_ns", "window_ns", "capture_ns")
     return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.diagnosis import SEVERITIES, Diagnosis
-from traceanalyzer.doctor.rules import health, hours, hung, job, network, paths
+from traceanalyzer.doctor.rules import health, hours, hung, job, metrics, network, paths
 
 RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
     hung.rank_never_came,
@@ -25,7 +25,10 @@ RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
     paths.few_channels,
     job.warnings,
     hours.ras_troubles,
+    metrics.reported_hang,
     hours.often_last,
+    metrics.waited_for,
+    metrics.slow_products,
     hours.bandwidth_drops,
     job.settings,
     health.topology_in_words,

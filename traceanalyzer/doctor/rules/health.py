@@ -5,7 +5,8 @@ from collections import Counter
 from traceanalyzer.doctor.case import Case, of
 from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.nccl_log import NcclLog
-from traceanalyzer.doctor.topology import distance, is_nvlink
+from traceanalyzer.doctor.topology import is_nvlink
+from traceanalyzer.wiring import distance
 
 
 def topology_in_words(case: Case) -> list[Diagnosis]:

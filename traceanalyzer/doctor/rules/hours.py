@@ -10,6 +10,8 @@ def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, few
     if case.inspector is None:
         return []
     late = late_ranks(case.inspector)
+    if late.empty:
+        return []
     total = case.inspector.calls.groupby("communicator")["duration_ns"].sum()
     members = late.groupby("communicator")["rank"].transform("size")
     share = 100 * late["caused_wait_ns"] * (members - 1) / late["communicator"].map(total)

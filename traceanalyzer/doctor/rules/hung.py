@@ -187,7 +187,8 @@ def _told(what: str, value: str) -> str:
 
 def _user_frame(frames: tuple[str, ...]) -> str:
     """The innermost frame that is not PyTorch's own."""
-    return next((frame for frame in frames if not any(part in frame for part in _TORCH)), frames[0])
+    own = (frame for frame in frames if not any(part in frame for part in _TORCH))
+    return next(own, frames[0] if frames else "a place that its dump does not tell")
 
 
 def _time(ns: int) -> str:

@@ -1,4 +1,4 @@
-"""PyTorch-profiler (Kineto) Chrome traces, `.json` and `.json.gz`: old and new, whole and damaged."""
+"""PyTorch-profiler (Kineto) Chrome traces, `.json`, plain or packed: old and new, whole and damaged."""
 
 import gc
 import re
@@ -14,15 +14,16 @@ from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace, printable
+from traceanalyzer.packing import is_json
+from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
+from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
-from traceanalyzer.readers.kineto.stream import EventText
+from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
-from traceanalyzer.schema import GPU_OPS, NONE, conform
-
-_UNNAMED = "(unnamed)"
+from traceanalyzer.schema import GPU_OPS, NONE, conform, named
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
@@ -30,8 +31,8 @@ _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank'
 
 
 def recognises(path: Path) -> bool:
-    """By name: `.json` and `.json.gz`."""
-    return path.is_file() and path.name.endswith((".json", ".json.gz"))
+    """By name: `.json`, or packed `.json.gz`, `.zst`, `.xz`, `.bz2`."""
+    return path.is_file() and is_json(path.name)
 
 
 def peek(path: Path) -> Header:
@@ -69,9 +70,9 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     text = EventText.open(path)
     decoder = EventDecoder()
     builder = TableBuilder()
+    processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     with _paused_collector():
-        for chunk in text.chunks():
-            builder.add(decoder.decode(chunk))
+        decode_all(text.chunks(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
@@ -121,8 +122,7 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     """The operations with what their names say: kind, and for copies direction and memories."""
     if ops.empty:
         return conform(ops, GPU_OPS)
-    if ops["name"].isna().any():
-        ops = ops.assign(name=ops["name"].cat.add_categories([_UNNAMED]).fillna(_UNNAMED))
+    ops = named(ops)
     pairs = ops[["name", "activity"]].drop_duplicates()
     facts = [
         (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
@@ -146,7 +146,13 @@ def _meta(
 ) -> RankMeta:
     notes = []
     if text.file.is_damaged:
-        notes.append("The file's gzip data are damaged: what could be unpacked is used.")
+        notes.append("The file's packed data are damaged: what could be unpacked is used.")
+    if text.is_truncated:
+        notes.append(f"The file is cut off: its {decoder.read:,} whole events are read.")
+    if text.oversized:
+        notes.append(f"Stretches of over {EVENT_BYTES_MOST >> 20} MiB without the end of an event are left out.")
+    if text.beyond:
+        notes.append(f"{text.beyond} events after the end of the list of events are left out.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(
@@ -161,7 +167,7 @@ def _meta(
         capture_start_ns=None if spans.empty else int(spans["start_ns"].min()),
         capture_end_ns=None if spans.empty else int(spans["end_ns"].max()),
         is_truncated=text.is_truncated,
-        events_skipped=decoder.skipped,
+        events_skipped=decoder.skipped + text.beyond + text.oversized,
         notes=tuple(notes),
     )
 
@@ -185,6 +191,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
                 rank_source=DEVICE_ORDER if len(devices) > 1 else meta.rank_source,
                 device=None if device is None else int(device),
                 device_name=known.device_names.get(device if device is not None else -1),
+                device_bytes=known.device_bytes.get(device if device is not None else -1),
             ),
             process_ops=ops["correlation"],
             gpu_ops=ops[on_device],

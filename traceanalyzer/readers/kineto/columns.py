@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.schema import NONE
+
 _ABSENT = np.iinfo(np.int64).min
 
 SEPARATOR = b"\0"
@@ -36,6 +38,11 @@ class Names:
         for row, text in texts.items():
             added[row] = self.codes.setdefault(text, len(self.codes))
         self.chunks.append(added)
+
+    def merge(self, later: "Names") -> None:
+        """Append the rows of texts that were collected elsewhere: codes are given as if they came here one by one."""
+        new_code = np.array([self.codes.setdefault(text, len(self.codes)) for text in later.codes], dtype=np.int32)
+        self.chunks.extend(new_code[chunk] for chunk in later.chunks)
 
     def column(self) -> pd.Categorical:
         """All rows; `None` and "" are absent."""
@@ -67,9 +74,9 @@ class Columns:
     rows: int = 0
 
     def times(self, events: list[Any]) -> None:
-        """`start_ns` and `end_ns` of complete events; a negative duration counts as none."""
+        """`start_ns` and `end_ns` of complete events."""
         starts = to_ns([event.ts for event in events])
-        durations = np.maximum(to_ns([event.dur for event in events]), 0)
+        durations = to_ns([event.dur for event in events])
         self._numbers.setdefault("start_ns", []).append(starts)
         self._numbers.setdefault("end_ns", []).append(starts + durations)
         self.rows += len(events)
@@ -101,6 +108,21 @@ class Columns:
         except TypeError:
             numbers = np.array([_ABSENT if value is None else value for value in values], dtype=np.int64)
         self._numbers.setdefault(column, []).append(numbers)
+
+    def merge(self, later: "Columns", rows_before: Mapping[str, int]) -> None:
+        """Append the rows of a table that was collected elsewhere.
+
+        `rows_before` says by how much its columns that hold rows of another table move; -1 means "none" and stays.
+        """
+        for name, texts in later._texts.items():  # noqa: SLF001 - of its own class
+            self._texts.setdefault(name, Names()).merge(texts)
+        for names, (texts, plain) in later._joined.items():  # noqa: SLF001 - of its own class
+            self._joined.setdefault(names, (Names(), plain))[0].merge(texts)
+        for name, chunks in later._numbers.items():  # noqa: SLF001 - of its own class
+            moved = rows_before.get(name, 0)
+            held = [np.where(chunk == NONE, NONE, chunk + moved) for chunk in chunks] if moved else chunks
+            self._numbers.setdefault(name, []).extend(held)
+        self.rows += later.rows
 
     def frame(self, base_ns: int) -> pd.DataFrame:
         """The table so far; `base_ns` is added to its times."""

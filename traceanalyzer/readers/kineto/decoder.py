@@ -27,18 +27,22 @@ class EventDecoder:
 
     Attributes:
         skipped: events that could not be decoded, so far.
+        read: those that could.
+        needs_exact: whether this file's times need more than a float; `None` until a chunk has events that tell.
     """
 
+    read: int = 0
     skipped: int = 0
-    _needs_exact: bool | None = None
+    needs_exact: bool | None = None
 
     def decode(self, chunk: bytes) -> list[Any]:
         """Events of a chunk (text of whole events without brackets)."""
         skipped = self.skipped
         events = self._decoded(chunk)
-        if self._needs_exact is None:
-            self._needs_exact = _is_beyond_float(events)
-            if self._needs_exact:
+        self.read += len(events)
+        if self.needs_exact is None:
+            self.needs_exact = _is_beyond_float(events)
+            if self.needs_exact:
                 self.skipped = skipped
                 return self._decoded(chunk)
         return events
@@ -46,7 +50,7 @@ class EventDecoder:
     def _decoded(self, text: bytes) -> list[Any]:
         """All events; text that does not decode is halved until only what is bad is left."""
         try:
-            events: list[Any] = _decoder(is_exact=bool(self._needs_exact), strict=True).decode(b"[" + text + b"]")
+            events: list[Any] = _decoder(is_exact=bool(self.needs_exact), strict=True).decode(b"[" + text + b"]")
         except _UNREADABLE:
             cut = cut_near(text, len(text) // 2)
             if cut is None:
@@ -56,7 +60,7 @@ class EventDecoder:
 
     def _repaired(self, text: bytes) -> Iterator[Any]:
         """What can be understood of text with one bad event, or with several that run into each other."""
-        decoder = _decoder(is_exact=bool(self._needs_exact), strict=False)
+        decoder = _decoder(is_exact=bool(self.needs_exact), strict=False)
         for event_text in _objects(text):
             event = _lenient(event_text, decoder)
             if event is None:

@@ -87,6 +87,7 @@ class MemoryArgs(msgspec.Struct, gc=False):
 
     allocated: Int | None = msgspec.field(default=None, name="Total Allocated")
     reserved: Int | None = msgspec.field(default=None, name="Total Reserved")
+    address: Int | None = msgspec.field(default=None, name="Addr")
     device: Int | None = msgspec.field(default=None, name="Device Id")
     device_type: Int | None = msgspec.field(default=None, name="Device Type")
 

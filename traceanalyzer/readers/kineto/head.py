@@ -32,6 +32,7 @@ class _Distributed(msgspec.Struct, gc=False):
 class _Device(msgspec.Struct, gc=False):
     id: _Number | None = None
     name: str | None = None
+    totalGlobalMem: Annotated[int, msgspec.Meta(ge=0, le=2**50)] | None = None  # noqa: N815 - the format's name
 
 
 class _Properties(msgspec.Struct, gc=False):
@@ -62,6 +63,7 @@ class Properties:
     world_size: int | None = None
     groups: tuple[ProcessGroup, ...] = ()
     device_names: Mapping[int, str] = field(default_factory=dict)
+    device_bytes: Mapping[int, int] = field(default_factory=dict)
     trace_id: str | None = None
     host: str | None = None
     base_ns: int = 0
@@ -108,6 +110,11 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
         groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, tuple(g.ranks)) for g in info.pg_config),
         device_names={
             device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None
+        },
+        device_bytes={
+            device.id: device.totalGlobalMem
+            for device in raw.deviceProperties
+            if device.totalGlobalMem and device.id is not None
         },
         trace_id=raw.trace_id,
         host=raw.hostname or raw.host_name,

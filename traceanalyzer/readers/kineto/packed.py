@@ -1,4 +1,4 @@
-"""Bytes of a plain or gzip file; a damaged end reads as the end, and all before the damage is kept."""
+"""Bytes of a plain or packed file; a damaged end reads as the end, and all before the damage is kept."""
 
 import zlib
 from collections.abc import Iterator
@@ -8,7 +8,8 @@ from typing import Any, BinaryIO
 
 from isal import isal_zlib
 
-from traceanalyzer.errors import NotATraceError
+from traceanalyzer import packing
+from traceanalyzer.errors import InputError, NotATraceError
 
 _PACKED_BYTES = 256 << 10
 
@@ -17,17 +18,22 @@ _GZIP = 31
 
 _BadGzip: Any = isal_zlib.error
 
+_USUAL_RATIO = 10
+"""Traces are text that repeats: packed they take a tenth of it, and less."""
+
 
 @dataclass(slots=True)
 class PackedFile:
     """An open file.
 
     Attributes:
-        is_damaged: its gzip data are not whole, or their checksum is wrong.
+        is_damaged: its packed data are not whole, or their checksum is wrong.
     """
 
     file: BinaryIO
     is_damaged: bool = False
+    _path: Path = Path()
+    _stream: BinaryIO | None = None
     _unpacker: Any = None
     _packed: bytes = b""
     _given_bytes: int = 0
@@ -35,46 +41,83 @@ class PackedFile:
 
     @classmethod
     def open(cls, path: Path) -> "PackedFile":
-        """Open the file; whether it is gzip is told by its first bytes.
+        """Open the file; how it is packed is told by its first bytes.
 
         Raises:
             NotATraceError: it cannot be read.
         """
         try:
             file = path.open("rb")
-            is_gzip = file.read(2) == b"\x1f\x8b"
+            first = file.read(6)
             file.seek(0)
+            stream = packing.unpacked(file, first)
         except OSError as error:
             raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
-        return cls(file, _unpacker=isal_zlib.decompressobj(wbits=_GZIP) if is_gzip else None)
+        except InputError as error:
+            file.close()
+            raise NotATraceError(f"{path}: {error}") from error
+        is_gzip = first.startswith(b"\x1f\x8b")
+        return cls(
+            file, _path=path, _stream=stream, _unpacker=isal_zlib.decompressobj(wbits=_GZIP) if is_gzip else None
+        )
 
     def read(self, size_bytes: int) -> bytes:
-        """Up to `size_bytes`; fewer only at the end of what can be read."""
+        """Up to `size_bytes`; fewer only at the end of what can be read.
+
+        Raises:
+            NotATraceError: a small file unpacks without end.
+        """
         parts: list[bytes] = []
         missing = size_bytes
         while missing and (part := self._read_some(missing)):
             parts.append(part)
             missing -= len(part)
             self._given_bytes += len(part)
+        if self._given_bytes > packing.FREE_BYTES and packing.is_bomb(self.file.tell(), self._given_bytes):
+            raise NotATraceError(
+                f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; if that is meant, unpack it first"
+            )
         return b"".join(parts)
+
+    @property
+    def expected_bytes(self) -> int:
+        """About how many bytes there are to read."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return 0
+        return size if self._stream is None and self._unpacker is None else size * _USUAL_RATIO
 
     def close(self) -> None:
         """Close it; reading is over."""
-        self.file.close()
+        (self._stream or self.file).close()
 
     def _read_some(self, size_bytes: int) -> bytes:
+        if self._stream is not None:
+            return self._streamed(size_bytes)
         try:
             if self._unpacker is None:
                 return self.file.read(size_bytes)
             if not self.is_damaged:
                 return self._unpacked(size_bytes)
-        except OSError:
+        except OSError:  # the disk's, or the network's
+            self.is_damaged = True
             return b""
         except _BadGzip:
             self.is_damaged = True
             self._saved = b"".join(_before_the_damage(self.file, self._given_bytes))
         part, self._saved = self._saved[:size_bytes], self._saved[size_bytes:]
         return part
+
+    def _streamed(self, size_bytes: int) -> bytes:
+        """The next bytes of an xz, bzip2 or zstd stream; in small pieces, so that little before a damage is lost."""
+        if self.is_damaged or self._stream is None:
+            return b""
+        try:
+            return self._stream.read(min(size_bytes, _PACKED_BYTES))
+        except packing.errors():
+            self.is_damaged = True
+            return b""
 
     def _unpacked(self, size_bytes: int) -> bytes:
         """The next bytes of the gzip stream, which may consist of several members."""

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.model import printable
 
 # As tensorboard_trace_handler names files: host and process, then nanoseconds.
-_OF_HANDLER = re.compile(r"(?P<host>.+)_(?P<process>\d+)\.\d{10,}\.pt\.trace\.json(?:\.gz)?")
+_OF_HANDLER = re.compile(r"(?P<host>.+)_(?P<process>\d+)\.\d{10,}\.pt\.trace\.json(?:\.(?:gz|zst|xz|bz2))?")
 
 
 def recorded_on(path: Path, named: str | None, operators: pd.DataFrame) -> tuple[str | None, int | None]:

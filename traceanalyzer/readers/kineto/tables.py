@@ -71,6 +71,13 @@ class TableBuilder:
                 self.foreign[category.lower()] += len(group)
         _add_memory(self, memory)
 
+    def merge(self, later: "TableBuilder") -> None:
+        """Take what was collected from the events that follow."""
+        rows_before = {"gpu_op": self.table("gpu_ops").rows}
+        for name, columns in later._columns.items():  # noqa: SLF001 - of its own class
+            self.table(name).merge(columns, rows_before)
+        self.foreign.update(later.foreign)
+
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
         return self._columns.setdefault(name, Columns())
@@ -211,6 +218,8 @@ def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
             table.integers("thread", _threads(known))
             table.texts("name", [f"memory_{name}_bytes"] * len(known))
             table.integers("value", [getattr(event.args, name) for event in known])
+            is_told = name == "allocated"
+            table.integers("address", [event.args.address if is_told and event.args else None for event in known])
             table.integers("device", [event.args.device for event in known if event.args])
 
 

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.event_times import UNKNOWN_NS
 from traceanalyzer.readers.nsys.ids import process_of, thread_of
-from traceanalyzer.readers.nsys.source import Source, category, int_values
+from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
@@ -21,12 +22,12 @@ def read_api_calls(source: Source) -> pd.DataFrame:
     texts = source.strings(distinct)
     names = [_VERSION.sub("", texts.get(int(one)) or "(call without a name)") for one in distinct]
     thread = int_values(rows, "globalTid", 0)
-    start = int_values(rows, "start", 0)
+    start = int_values(rows, "start", UNKNOWN_NS)
     return pd.DataFrame(
         {
             "process": process_of(thread),
             "start_ns": start,
-            "end_ns": np.maximum(int_values(rows, "end", 0), start),
+            "end_ns": np.where(is_known(rows, "end"), int_values(rows, "end", 0), start),
             "name": category(codes, names),
             "thread": thread_of(thread),
             "correlation": int_values(rows, "correlationId"),

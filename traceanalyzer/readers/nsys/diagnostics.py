@@ -17,7 +17,9 @@ from traceanalyzer.schema import NONE
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 _ERROR = 3
 
-_DROPPED = re.compile(r"(\d+)[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.\d]*(\d+)", re.IGNORECASE)
+_DROPPED = re.compile(
+    r"(?<!\d)(\d{1,15})[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.\d]*(\d{1,15})(?!\d)", re.IGNORECASE
+)
 
 
 def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl) -> tuple[str, ...]:
@@ -57,6 +59,7 @@ _WHOLE_GRAPHS = (
     "unknown: compute, communication and copies of windows that they run in are n/a. Capture with "
     "--cuda-graph-trace=node to see what ran inside."
 )
+_DAMAGED = "The export's table {table} is damaged: what it holds is missing from the figures; export the report again."
 _NO_CLOCK = "The export has no UTC start, so its times cannot be compared with those of other reports."
 _NO_API = (
     "The export has no CUDA API calls: launches, steps and causes of idle time are not available; "
@@ -93,7 +96,8 @@ def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
         _NO_OPERATORS: NVTX in tables and nvtx.operators.empty,
         _NO_KERNELS: not {KERNEL, GRAPH} & tables,
     }
-    notes = [sentence for sentence, is_true in absent.items() if is_true]
+    notes = [_DAMAGED.format(table=table) for table in sorted(source.damaged)]
+    notes += [sentence for sentence, is_true in absent.items() if is_true]
     if nvtx.open_ranges:
         notes.append(f"{nvtx.open_ranges} NVTX ranges were open when the capture ended; they end with its last range.")
     return notes

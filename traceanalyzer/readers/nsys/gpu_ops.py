@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from traceanalyzer.event_times import UNKNOWN_NS
 from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
 from traceanalyzer.readers.nsys.ids import process_of
-from traceanalyzer.readers.nsys.source import Source, category, int_values, maybe_ints, triple_category
+from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, maybe_ints, triple_category
 from traceanalyzer.schema import NONE
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -187,10 +188,11 @@ def _part(rows: pa.Table, named: dict[str, pd.Categorical], **known: Column) -> 
     length = len(rows)
     nothing = category(np.zeros(length, np.int64), [None])
     unknown = pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, bool))
-    start = int_values(rows, "start", 0)
+    start = int_values(rows, "start", UNKNOWN_NS)
+    has_end = is_known(rows, "end")
     columns: dict[str, Column] = {
         "start_ns": start,
-        "end_ns": np.maximum(int_values(rows, "end", 0), start),  # an operation without an end took no time
+        "end_ns": np.where(has_end, int_values(rows, "end", 0), start),  # an operation without an end took no time
         "stream": int_values(rows, "streamId", 0),
         "correlation": int_values(rows, "correlationId"),
     }

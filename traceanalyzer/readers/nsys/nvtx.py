@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from traceanalyzer.event_times import LATEST_NS
 from traceanalyzer.readers.nsys.ids import process_of, thread_of
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, text_values
 
@@ -26,7 +27,7 @@ _RANGES = (59, 60, 70, 71)
 
 # As `emit_nvtx` of PyTorch writes: "aten::mm, seq = 123, op_id = 5, sizes = [[2, 3]], input_op_ids = …".
 _EMITTED = (
-    r"(?s)^(?P<name>.*?)(?:, seq = (?P<seq>-?\d+))?(?:, op_id = (?P<op>\d+))?"
+    r"(?s)^(?P<name>.*?)(?:, seq = (?P<seq>-?\d{1,18}))?(?:, op_id = (?P<op>\d+))?"
     r"(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = .*)?$"
 )
 # Operators without namespace or sequence number; every other such name is the user's record_function.
@@ -109,13 +110,13 @@ def _times(rows: pa.Table) -> pd.DataFrame:
     start = int_values(rows, "start", 0)
     ends = int_values(rows, "end", np.iinfo(np.int64).min)
     known = is_known(rows, "end")
-    last = max(int(ends.max(initial=0, where=known)), int(start.max(initial=0)))
+    last = max(int(times.max(initial=0, where=times <= LATEST_NS)) for times in (ends, start))
     thread = int_values(rows, "globalTid", 0)
     return pd.DataFrame(
         {
             "process": process_of(thread),
             "start_ns": start,
-            "end_ns": np.maximum(np.where(known, ends, last), start),
+            "end_ns": np.where(known, ends, last),
             "thread": thread_of(thread),
         }
     )

@@ -13,11 +13,15 @@ import pyarrow.parquet as pq
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.readers.nsys.source import PACK_BITS, Source, Wanted, with_valid_text
 
+_LONGEST = 120
+"""Characters of Arrow's own words that an error carries."""
+
 
 class ParquetSource(Source):
     """One folder of Parquet files."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
 
     @cached_property
@@ -42,13 +46,16 @@ class ParquetSource(Source):
         has = self.columns(table)
         names = [*plain, *(name for parts in wanted.triples.values() for name in parts)]
         rows = self._load(table, [name for name in names if name in has]) if has else pa.table({})
-        columns = {
-            name: _as(rows[name], kind, name in wanted.blobs) if name in has else _nulls(len(rows), kind)
-            for name, kind in plain.items()
-        }
-        for name, parts in wanted.triples.items():
-            columns[name] = _packed(rows, parts) if has.issuperset(parts) else _nulls(len(rows), pa.int64())
-        table_read = with_valid_text(pa.table(columns))
+        try:
+            columns = {
+                name: _as(rows[name], kind, name in wanted.blobs) if name in has else _nulls(len(rows), kind)
+                for name, kind in plain.items()
+            }
+            for name, parts in wanted.triples.items():
+                columns[name] = _packed(rows, parts) if has.issuperset(parts) else _nulls(len(rows), pa.int64())
+            table_read = with_valid_text(pa.table(columns))
+        except pa.ArrowException as error:
+            raise self._damaged(table, error) from error
         return self._named(table_read, wanted.containing) if wanted.containing else table_read
 
     def _named(self, rows: pa.Table, words: Sequence[str]) -> pa.Table:
@@ -77,7 +84,8 @@ class ParquetSource(Source):
         return self.path / f"{table}.parquet"
 
     def _damaged(self, table: str, error: Exception) -> NotATraceError:
-        return NotATraceError(f"{self._file(table)}: not readable as Parquet ({error}); export the report again")
+        first_line = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST]
+        return NotATraceError(f"{self._file(table)}: not readable as Parquet ({first_line}); export the report again")
 
 
 def _nulls(length: int, kind: pa.DataType) -> pa.ChunkedArray:

@@ -15,6 +15,8 @@ _CUDA_DEVICE = "TARGET_INFO_CUDA_DEVICE"
 _DETAILS = "ANALYSIS_DETAILS"
 SESSION_TABLES = (_START, _GPU, _CUDA_DEVICE, _DETAILS)
 
+_LATEST_NS = 4 * 10**18
+
 _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys schema"}
 _NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
 SETTINGS = (*_VERSIONS, _NORMALIZED)
@@ -32,6 +34,7 @@ class Session:
         versions: of Nsight Systems and of the export's schema.
         gpu_of: (operating system's process, CUDA device) → GPU of the machine.
         gpu_names: GPU of the machine → its name.
+        gpu_bytes: GPU of the machine → its memory, where the report says it.
     """
 
     offset_ns: int
@@ -40,6 +43,7 @@ class Session:
     versions: Mapping[str, str]
     gpu_of: Mapping[tuple[int, int], int]
     gpu_names: Mapping[int, str]
+    gpu_bytes: Mapping[int, int]
 
     def gpu(self, process_number: int, device: int) -> int:
         """GPU of the machine that a process calls `device`."""
@@ -52,7 +56,7 @@ def read_session(source: Source) -> Session:
     # A normalised export has its times shifted to UTC already.
     is_utc = settings.get(_NORMALIZED, "").lower() in ("true", "1")
     starts = int_values(source.read(_START, ints=("utcEpochNs",)), "utcEpochNs", 0)
-    epoch = int(starts[0]) if len(starts) else 0
+    epoch = int(starts[0]) if len(starts) and 0 < starts[0] <= _LATEST_NS else 0
     return Session(
         offset_ns=0 if is_utc else epoch,
         has_clock=is_utc or epoch > 0,
@@ -60,6 +64,7 @@ def read_session(source: Source) -> Session:
         versions={ours: settings[name] for name, ours in _VERSIONS.items() if name in settings},
         gpu_of=_gpus_of_processes(source),
         gpu_names=_gpu_names(source),
+        gpu_bytes=_gpu_bytes(source),
     )
 
 
@@ -90,3 +95,9 @@ def _gpu_names(source: Source) -> dict[int, str]:
     rows = source.read(_GPU, ints=("id",), texts=("name",))
     ids = int_values(rows, "id").tolist()
     return {one: name for one, name in zip(ids, text_values(rows, "name"), strict=True) if name}
+
+
+def _gpu_bytes(source: Source) -> dict[int, int]:
+    rows = source.read(_GPU, ints=("id", "totalMemory"))
+    sizes = zip(int_values(rows, "id").tolist(), int_values(rows, "totalMemory", 0).tolist(), strict=True)
+    return {one: size for one, size in sizes if size > 0}

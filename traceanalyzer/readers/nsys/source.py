@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from traceanalyzer.errors import NotATraceError
 from traceanalyzer.schema import NONE
 
 Triples = Mapping[str, tuple[str, str, str]]
@@ -20,6 +21,12 @@ PACK_BITS = (32, 16, 0)
 
 STRINGS = "StringIds"
 """The table of all names."""
+
+ESSENTIAL = frozenset({
+    STRINGS, "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+})  # fmt: skip
+"""Tables without which figures would be wrong, and not only fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,32 @@ class Source(ABC):
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`; only these, since the table also holds the machine's environment."""
 
+    def __init__(self) -> None:
+        self.damaged: dict[str, str] = {}
+        """Tables that are taken as absent, and why."""
+
     def read(self, table: str, **wanted: Any) -> pa.Table:
         """Chosen columns of all rows, by the names of `Wanted`.
 
-        Columns that the table lacks are NULL, a table that is absent is empty.
+        Columns that the table lacks are NULL, a table that is absent is empty. So is one that cannot be read, where
+        figures can do without it: `damaged` names it then.
+
+        Raises:
+            NotATraceError: a table of `ESSENTIAL` cannot be read.
         """
-        return self._read(table, Wanted(**wanted))
+        try:
+            return self._read(table, Wanted(**wanted))
+        except NotATraceError as error:
+            if table in ESSENTIAL:
+                raise
+            self.damaged[table] = str(error)
+            names = Wanted(**wanted)
+            kinds = {
+                **dict.fromkeys((*names.ints, *names.triples), pa.int64()),
+                **dict.fromkeys(names.floats, pa.float64()),
+                **dict.fromkeys((*names.texts, *names.blobs), pa.large_string()),
+            }
+            return pa.table({name: pa.nulls(0, kind) for name, kind in kinds.items()})
 
     @abstractmethod
     def _read(self, table: str, wanted: Wanted) -> pa.Table:

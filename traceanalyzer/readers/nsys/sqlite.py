@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_sqlite.dbapi as adbc
 import numpy as np
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ class SqliteSource(Source):
     """One database, opened read-only and immutable: no lock, no journal, nothing written beside it."""
 
     def __init__(self, path: Path, threads: int = THREADS) -> None:
+        super().__init__()
         self.path = path
         self._threads = threads
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
@@ -108,6 +108,8 @@ class SqliteSource(Source):
         return [f"rowid <= {cuts[0]}", *inner, f"rowid > {cuts[-1]}"]
 
     def _fetch(self, query: str) -> pa.Table:
+        import adbc_driver_sqlite.dbapi as adbc  # noqa: PLC0415 - only where there is a database
+
         try:
             with adbc.connect(self._uri) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
@@ -133,8 +135,13 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+_TIMES = ("start", "end", "timestamp")
+
+
 def _int(name: str) -> str:
-    return f"CAST({_quoted(name)} AS INTEGER)"
+    number = f"CAST({_quoted(name)} AS INTEGER)"
+    # A text would be read as 0, which is a time like any other.
+    return f"CASE WHEN typeof({_quoted(name)}) IN ('integer', 'real') THEN {number} END" if name in _TIMES else number
 
 
 def _float(name: str) -> str:

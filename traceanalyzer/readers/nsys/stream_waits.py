@@ -1,6 +1,5 @@
 """Which streams were made to wait for which events, from the tables of synchronisations and of recorded events."""
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.readers.nsys.ids import process_number, process_of
@@ -33,7 +32,7 @@ def read_stream_waits(source: Source) -> pd.DataFrame:
             "process": table["process"],
             "device": _devices(source, table),
             "start_ns": table["start"],
-            "end_ns": np.maximum(table["end"], table["start"]),
+            "end_ns": table["end"],
             "stream": table["streamId"],
             "source_stream": table["source"].astype("Int64"),
             "record_correlation": table["correlationId"].fillna(-1).astype("int64"),

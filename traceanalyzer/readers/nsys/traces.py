@@ -178,6 +178,7 @@ def _meta(
         world_size=identity.world_size,
         device=None if is_host_only else place.device,
         device_name=session.gpu_names.get(session.gpu(number, place.device)),
+        device_bytes=session.gpu_bytes.get(session.gpu(number, place.device)),
         process=number,
         is_host_only=is_host_only,
         groups=_groups(export.nccl.members, all_ranks),

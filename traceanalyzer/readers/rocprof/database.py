@@ -7,11 +7,13 @@ Only the tables named here are read: not those of nodes, environment and command
 import json
 import re
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from traceanalyzer.event_times import UNKNOWN_NS
 from traceanalyzer.readers.nsys.source import int_values, maybe_ints, text_values
 from traceanalyzer.readers.nsys.sqlite import SqliteSource
 from traceanalyzer.readers.rocprof.capture import RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu
@@ -66,7 +68,7 @@ class Database:
         """By id: category's number, correlation (the profiler's stack id) and further data as JSON."""
         rows = self._source.read(f"rocpd_event{suffix}", ints=("id", "category_id", "stack_id"), texts=("extdata",))
         columns = {"category": int_values(rows, "category_id"), "correlation": int_values(rows, "stack_id")}
-        return pd.DataFrame({**columns, "extra": text_values(rows, "extdata")}, index=int_values(rows, "id"))
+        return _once(pd.DataFrame({**columns, "extra": text_values(rows, "extdata")}, index=int_values(rows, "id")))
 
     def _categories(self, suffix: str, strings: dict[int, str]) -> dict[int, str]:
         rows = self._source.read(f"rocpd_info_category{suffix}", ints=("id",), texts=("name",))
@@ -100,7 +102,7 @@ class Database:
             for what in ("grid", "workgroup")
         )
         return frame.assign(
-            name=pd.Series(int_values(rows, "kernel_id")).map(names).fillna("(unnamed)").to_numpy(),
+            name=pd.Series(int_values(rows, "kernel_id")).map(names).astype("object").fillna("(unnamed)").to_numpy(),
             correlation=_correlations(rows, events),
             grid=_extents(-(-items // group)),  # the profiler counts work-items
             block=_extents(group),
@@ -110,7 +112,11 @@ class Database:
         wanted = ("name_id", "src_agent_id", "dst_agent_id", "size", "event_id")
         frame, rows = self._timed(f"rocpd_memory_copy{suffix}", suffix, ints=wanted)
         return frame.drop(columns="agent").assign(
-            operation=pd.Series(int_values(rows, "name_id")).map(strings).fillna("").to_numpy(dtype=object),
+            operation=pd.Series(int_values(rows, "name_id"))
+            .map(strings)
+            .astype("object")
+            .fillna("")
+            .to_numpy(dtype=object),
             source=int_values(rows, "src_agent_id"),
             target=int_values(rows, "dst_agent_id"),
             bytes=maybe_ints(rows, "size"),
@@ -121,7 +127,7 @@ class Database:
         """Host calls and ranges; a marker's name is in its event's data, other regions are named themselves."""
         frame, rows = self._timed(f"rocpd_region{suffix}", suffix, ints=("name_id", "event_id"))
         of_event = events.reindex(int_values(rows, "event_id"))
-        category = of_event["category"].map(self._categories(suffix, strings)).fillna("").astype(str)
+        category = of_event["category"].map(self._categories(suffix, strings)).astype("object").fillna("").astype(str)
         category = category.reset_index(drop=True)
         names = pd.Series(int_values(rows, "name_id")).map(strings).astype("object")
         is_marker = category.str.startswith("MARKER_CORE") & (names != "roctxMarkA")
@@ -142,26 +148,36 @@ class Database:
         stamps = ("start", "end", "start_id", "end_id", "track_id")
         rows = self._source.read(table, ints=(*ints, *stamps, *_PLACES))
         has = self._source.columns(table)
-        values = {name: int_values(rows, name) for name in ("start", "end", *_PLACES)}
+        values = {name: int_values(rows, name, UNKNOWN_NS) for name in ("start", "end")}
+        values |= {name: int_values(rows, name) for name in _PLACES}
         if "start_id" in has and "start" not in has:
             time = self._lookup(f"rocpd_timestamp{suffix}", "value")
-            values |= {name: time.reindex(int_values(rows, f"{name}_id")).to_numpy() for name in ("start", "end")}
+            ids = {name: int_values(rows, f"{name}_id") for name in ("start", "end")}
+            values |= {name: time.reindex(own, fill_value=UNKNOWN_NS).to_numpy() for name, own in ids.items()}
         if "track_id" in has and "pid" not in has:
             track = int_values(rows, "track_id")
-            values |= {name: self._lookup(f"rocpd_track{suffix}", name).reindex(track).to_numpy() for name in _PLACES}
-        frame = pd.DataFrame(values).fillna(-1).astype(np.int64)
+            places = {name: self._lookup(f"rocpd_track{suffix}", name) for name in _PLACES}
+            values |= {name: place.reindex(track, fill_value=-1).to_numpy() for name, place in places.items()}
+        frame = pd.DataFrame(values)
         stream = frame["stream_id"].where(frame["stream_id"] >= 0, frame["queue_id"])
         names = {"start": "start_ns", "end": "end_ns", "pid": "process", "tid": "thread", "agent_id": "agent"}
         return frame.rename(columns=names).drop(columns=["queue_id", "stream_id"]).assign(stream=stream), rows
 
     def _lookup(self, table: str, column: str) -> pd.Series:
         rows = self._source.read(table, ints=("id", column))
-        return pd.Series(int_values(rows, column), index=int_values(rows, "id"))
+        return _once(pd.Series(int_values(rows, column), index=int_values(rows, "id")))
+
+
+_Table = TypeVar("_Table", pd.DataFrame, pd.Series)
+
+
+def _once(table: _Table) -> _Table:
+    """By id; of rows with one id (a damaged file's) the first."""
+    return table[~table.index.duplicated()]
 
 
 def _correlations(rows: pa.Table, events: pd.DataFrame) -> np.ndarray:
-    found = events["correlation"].reindex(int_values(rows, "event_id"))
-    numbers: np.ndarray = found.fillna(-1).to_numpy(dtype=np.int64)
+    numbers: np.ndarray = events["correlation"].reindex(int_values(rows, "event_id"), fill_value=-1).to_numpy()
     return numbers
 
 

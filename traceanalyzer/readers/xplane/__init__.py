@@ -15,17 +15,19 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.xplane import host as host_tables
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.device import gpu_ops
-from traceanalyzer.readers.xplane.events import stats_of
+from traceanalyzer.readers.xplane.events import integers, stats_of
 from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation
 
 _SUFFIX = ".xplane.pb"
 
-_GPU_PLANE = re.compile(r"^/device:GPU:(\d+)")
+_GPU_PLANE = re.compile(r"^/device:GPU:(\d{1,9})(?!\d)")
 
 _OTHER_DEVICE = re.compile(r"^/device:(?!CUSTOM)(\w+):\d+")
 
 _HOST_PLANES = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
 """Threads and what runs on them; files that the profiler did not finish keep API calls apart."""
+
+_LATEST_NS = 4 * 10**18
 
 _EPOCH_LEAST_NS = 10**18
 """A line whose times begin later is in times of day already."""
@@ -103,7 +105,7 @@ def _stamp(space: Any, name: str) -> int | None:
     for plane in space.planes:
         if plane.name == "Task Environment":
             value = stats_of(plane).get(name)
-            return int(value) if isinstance(value, int | float) and value else None
+            return value if isinstance(value, int) and 0 < value <= _LATEST_NS else None
     return None
 
 
@@ -133,10 +135,18 @@ def _collectives(space: Any) -> dict[tuple[str, str], Collective]:
             for stat in entry.value.stats:
                 if stat.metadata_id in keys and stat.bytes_value:
                     module = (entry.value.name or entry.value.display_name).decode(errors="replace")
-                    proto = messages.hlo()
-                    proto.ParseFromString(stat.bytes_value)
-                    found.update({(module, name): one for name, one in collectives(proto)})
+                    found.update({(module, name): one for name, one in _of_module(stat.bytes_value)})
     return found
+
+
+def _of_module(raw: bytes) -> list[tuple[str, Collective]]:
+    """A module's collectives; none of one that is damaged: its kernels are told by their names then."""
+    proto = messages.hlo()
+    try:
+        proto.ParseFromString(raw)
+        return list(collectives(proto))
+    except Exception:  # noqa: BLE001 - protobuf's own error, whose module is there only with protobuf
+        return []
 
 
 def _comm_args(ops: pd.DataFrame, known: dict[tuple[str, str], Collective], replica: int, ranks: range) -> pd.DataFrame:
@@ -174,7 +184,7 @@ def _comm_args(ops: pd.DataFrame, known: dict[tuple[str, str], Collective], repl
             "group": pd.Series(members, dtype="object"),
             "group_ranks": pd.Series(members, dtype="object"),
             "dtype": [one.dtype if one else None for one in found],
-            "size_bytes": pd.array([one.size_bytes if one else None for one in found], dtype="Int64"),
+            "size_bytes": integers(pd.Series([one.size_bytes if one else None for one in found], dtype="object")).array,
         }
     )
 

@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.readers.xplane.events import events
+from traceanalyzer.readers.xplane.events import events, integers
 from traceanalyzer.rocm_names import runtime_activity
 
 # Lines of other names repeat the streams' events by step, module and HLO operation.
-_STREAM = re.compile(r"^Stream\b.*?#?(\d+)")
+_STREAM = re.compile(r"^Stream\b.*?#?(\d{1,18})")
 
 _COPY = re.compile(r"^Memcpy([HDP])2([HDP])")
 
@@ -21,7 +21,7 @@ def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
     """Columns of `schema.GPU_OPS`, and `hlo_op`, `hlo_module`, `program_id`."""
     found = events(plane, lambda line: bool(_STREAM.match(line)), offset_ns)
     streams = {line.id: _number(line) for line in plane.lines}
-    details = [found[name].astype("object") for name in ("kernel_details", "memcpy_details", "memset_details")]
+    details = [_texts(found[name]) for name in ("kernel_details", "memcpy_details", "memset_details")]
     names = found["name"].astype("object")
     activities = names.map({name: _activity(name) for name in names.unique()})
     ways = names.map({name: _direction(name) for name in names.unique()}).astype("object")
@@ -35,11 +35,13 @@ def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
         activity=activities,
         kind=[kinds[pair] for pair in zip(shown, activities, strict=True)],
         stream=found["line"].map(streams),
-        correlation=_integers(found["correlation_id"]).fillna(-1).astype("int64"),
+        correlation=integers(found["correlation_id"]).fillna(-1).astype("int64"),
         direction=ways,
         source_memory=sources.str.lower(),
         target_memory=targets.str.lower(),
-        bytes=_integers(_either(_parts(details[1], r"\bsize:(\d+)"), _parts(details[2], r"\bnum_bytes:(\d+)"))),
+        bytes=_sizes(
+            _either(_parts(details[1], r"\bsize:(\d{1,18})\b"), _parts(details[2], r"\bnum_bytes:(\d{1,18})\b"))
+        ),
         grid=_parts(details[0], r"\bgrid:([\d,]+)").str.replace(",", "x"),
         block=_parts(details[0], r"\bblock:([\d,]+)").str.replace(",", "x"),
     ).drop(columns=["line", "correlation_id", "kernel_details", "memcpy_details", "memset_details"])
@@ -79,10 +81,18 @@ def _parts(details: pd.Series, pattern: str) -> pd.Series:
     return details.map(found).astype("object")
 
 
+def _texts(values: pd.Series) -> pd.Series:
+    """Texts; what is none is absent."""
+    return pd.Series(
+        [value if isinstance(value, str) else None for value in values], index=values.index, dtype="object"
+    )
+
+
 def _either(one: pd.Series, other: pd.Series) -> pd.Series:
     first = one.astype("object")
     return first.where(first.notna(), other.astype("object"))
 
 
-def _integers(values: pd.Series) -> pd.Series:
-    return pd.to_numeric(values, errors="coerce").astype("Int64")
+def _sizes(texts: pd.Series) -> pd.Series:
+    found = [int(text) if isinstance(text, str) else None for text in texts]
+    return integers(pd.Series(found, index=texts.index, dtype="object"))

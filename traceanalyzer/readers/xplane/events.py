@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.event_times import LATEST_NS, UNKNOWN_NS
+
 _PS_A_NS = 1000
 
 STATS = (
@@ -29,7 +31,7 @@ def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.Data
         (
             names.get(event.metadata_id, ""),
             line.id,
-            line.timestamp_ns + offset_ns,
+            _time(line.timestamp_ns + offset_ns),
             event.offset_ps,
             event.duration_ps,
             shared.get(event.metadata_id, {}) | _stats(event.stats, used, keys),
@@ -39,6 +41,16 @@ def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.Data
         for event in line.events
     ]
     return _table(rows)
+
+
+def integers(values: pd.Series) -> pd.Series:
+    """Whole numbers of 62 bits; what is none, or larger, is absent."""
+    found = [value if isinstance(value, int) and abs(value) < 1 << 62 else None for value in values]
+    return pd.Series(pd.array(found, dtype="Int64"), index=values.index)
+
+
+def _time(time_ns: int) -> int:
+    return time_ns if abs(time_ns) <= LATEST_NS else UNKNOWN_NS
 
 
 def stats_of(plane: Any) -> dict[str, Any]:
@@ -51,7 +63,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame({name: pd.Series(dtype="object") for name in _COLUMNS})
     name, line, base, offset, duration, stats = zip(*rows, strict=True)
-    first, length = np.array(offset, dtype=np.int64), np.maximum(np.array(duration, dtype=np.int64), 0)
+    first, length = np.array(offset, dtype=np.int64), np.array(duration, dtype=np.int64)
     start_ns = np.array(base, dtype=np.int64)
     table = {
         "name": list(name),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.readers.xplane.events import events
+from traceanalyzer.readers.xplane.events import events, integers
 from traceanalyzer.schema import XLA_MODULES
 
 STEP_DOMAIN, MODULE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "host"
@@ -20,7 +20,7 @@ def read_host(planes: list[tuple[Any, int]]) -> pd.DataFrame:
     """All events of the host's threads, given planes and their offsets in ns; `line` is the thread."""
     tables = [events(plane, lambda _: True, offset_ns) for plane, offset_ns in planes]
     found = pd.concat(tables, ignore_index=True) if tables else events_of_none()
-    correlation = pd.to_numeric(found["correlation_id"], errors="coerce").fillna(-1).astype("int64")
+    correlation = integers(found["correlation_id"]).fillna(-1).astype("int64")
     return found.assign(
         name=found["name"].astype("object"), thread=found["line"].astype("int64"), correlation=correlation
     )
@@ -46,7 +46,7 @@ def frames(host: pd.DataFrame) -> pd.DataFrame:
 def ranges(host: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
     """Annotated steps (`StepTraceAnnotation`, by their number), else runs of modules; and all else that has a name."""
     other = host[~_named(host, _API) & ~_named(host, _FRAME) & (host["name"] != "").to_numpy()]
-    number = pd.to_numeric(other["step_num"], errors="coerce").astype("Int64")
+    number = integers(other["step_num"])
     steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN)
     modules = _modules(launches).assign(domain=MODULE_DOMAIN)
     rest = other[number.isna()].assign(domain=HOST_DOMAIN)

@@ -18,8 +18,12 @@ def write(report: DiffReport, folder: Path) -> list[Path]:
     return [path]
 
 
+MOST_CHARACTERS = 60_000
+"""A comment on a pull request holds 65,536."""
+
+
 def as_markdown(report: DiffReport) -> str:
-    """Warnings, verdict, gates, figures, and what is new, removed or changed."""
+    """Warnings, verdict, gates, figures, and what is new, removed or changed as far as a comment has room for it."""
     comparison = report.comparison
     judged = comparison.fairness
     lines = [f"## {cell(report.title)}", "", f"**{cell(comparison.different)}**", ""]
@@ -30,9 +34,14 @@ def as_markdown(report: DiffReport) -> str:
     if report.outcomes:
         lines += [gates.as_markdown(report.outcomes)]
     lines += _figures(report)
+    room = MOST_CHARACTERS - sum(len(line) + 1 for line in lines)
     for run, tables in comparison.tables.items():
         for table in tables:
-            lines += _table(table, run)
+            made = _table(table, run)
+            room -= sum(len(line) + 1 for line in made)
+            if room < 0:
+                return "\n".join([*lines, "More tables are in the report.", ""])
+            lines += made
     return "\n".join(lines) + "\n"
 
 

@@ -30,6 +30,8 @@ _TITLES = {
     "last_calls": "Last collective of each rank",
     "late_ranks": "Who comes last",
     "bandwidth": "Bus bandwidth by collective and size",
+    "xpu_timer_collectives": "xpu_timer: collectives of each rank",
+    "xpu_timer_products": "xpu_timer: matrix products of each rank",
 }
 
 
@@ -83,6 +85,8 @@ def _facts(examination: Examination) -> list[str]:
         facts.append(f"flight recorder of {len(case.recorder.dumps):,} ranks, {len(case.recorder.entries):,} calls")
     if case.inspector is not None:
         facts.append(f"NCCL Inspector, {len(case.inspector.calls):,} calls in {case.inspector.files} files")
+    if case.xpu_timer is not None:
+        facts.append(f"xpu_timer, {len(case.xpu_timer.samples):,} figures in {case.xpu_timer.files} files")
     if case.ras is not None:
         facts.append("RAS report")
     return facts

@@ -32,6 +32,13 @@ def show(examination: Examination, console: Console) -> None:
         console.print(f"[yellow]Note:[/] {len(examination.notes) - 12} more such; --json has them.", highlight=False)
 
 
+def show_troubles(examination: Examination, console: Console) -> None:
+    """Print what is wrong, without what is in order."""
+    for one in examination.diagnoses:
+        if one.severity in ("high", "medium"):
+            _diagnosis(one, console)
+
+
 def _diagnosis(one: Diagnosis, console: Console) -> None:
     console.print(f"[bold]•[/] {_MARKS[one.severity]} {escape(one.diagnosis)}", highlight=False)
     if one.severity == "info":

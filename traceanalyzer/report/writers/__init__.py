@@ -43,7 +43,26 @@ def _write_parquet(report: Report, folder: Path) -> list[Path]:
     return tables.write_parquet(report, folder)
 
 
+def _write_markdown(report: Report, folder: Path) -> list[Path]:
+    from traceanalyzer.report.writers import markdown
+
+    return markdown.write(report, folder)
+
+
+def _write_xlsx(report: Report, folder: Path) -> list[Path]:
+    from traceanalyzer.report.writers import workbook
+
+    return workbook.write(report, folder)
+
+
 WRITERS: Mapping[str, Writer] = MappingProxyType(
-    {"html": write_html, "csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
+    {
+        "html": write_html,
+        "csv": _write_csv,
+        "json": _write_json,
+        "parquet": _write_parquet,
+        "md": _write_markdown,
+        "xlsx": _write_xlsx,
+    }
 )
 """By the name that `--format` takes."""

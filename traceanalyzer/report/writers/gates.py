@@ -8,42 +8,52 @@ from xml.etree import ElementTree as ET
 from rich.console import Console
 from rich.markup import escape
 
-from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+from traceanalyzer.gate import FAILED, INCONCLUSIVE, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
 
-_MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", NOT_AVAILABLE: "❌", SKIPPED: "⏭️"}
+_MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", NOT_AVAILABLE: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
 
-_COLOURS: Mapping[str, str] = {PASSED: "green", FAILED: "red", NOT_AVAILABLE: "red", SKIPPED: "yellow"}
+_COLOURS: Mapping[str, str] = {
+    PASSED: "green", FAILED: "red", NOT_AVAILABLE: "red", SKIPPED: "yellow", INCONCLUSIVE: "yellow",
+}  # fmt: skip
 
 _MOST_ROWS = 20
 
 
-def write(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
+def write(outcomes: Sequence[Outcome], folder: Path, *, inconclusive_fails: bool = True) -> list[Path]:
     """`gate.xml` (JUnit) and `gate.md`."""
     xml, markdown = folder / "gate.xml", folder / "gate.md"
-    xml.write_bytes(junit(outcomes))
+    xml.write_bytes(junit(outcomes, inconclusive_fails=inconclusive_fails))
     markdown.write_text(as_markdown(outcomes), encoding="utf-8")
     return [xml, markdown]
 
 
-def junit(outcomes: Sequence[Outcome]) -> bytes:
-    """One test case for each gate, run and case; a figure that is not available is an error."""
-    suite = ET.Element("testsuite", {"name": "analyze-traces", "tests": str(len(outcomes)), **_counts(outcomes)})
-    for outcome in outcomes:
-        case = ET.SubElement(
-            suite, "testcase", {"classname": _xml(outcome.run), "name": _xml(f"{outcome.gate} ({outcome.message})")}
-        )
-        tag = {FAILED: "failure", NOT_AVAILABLE: "error", SKIPPED: "skipped"}.get(outcome.status)
+def junit(outcomes: Sequence[Outcome], *, inconclusive_fails: bool = True) -> bytes:
+    """One test case for each gate, run and case, of the same name in every build.
+
+    A figure that is not available is an error; an inconclusive one is too, or skipped where that lets the build pass.
+    """
+    tags = {FAILED: "failure", NOT_AVAILABLE: "error", SKIPPED: "skipped",
+            INCONCLUSIVE: "error" if inconclusive_fails else "skipped"}  # fmt: skip
+    told = [tags.get(outcome.status, "") for outcome in outcomes]
+    counts = {f"{tag}s".replace("skippeds", "skipped"): str(told.count(tag)) for tag in ("failure", "error", "skipped")}
+    suite = ET.Element("testsuite", {"name": "analyze-traces", "tests": str(len(outcomes)), **counts})
+    for outcome, tag in zip(outcomes, told, strict=True):
+        case = ET.SubElement(suite, "testcase", {"classname": _xml(outcome.run), "name": _xml(outcome.name)})
+        text = "\n".join([outcome.message, *map(_row, outcome.rows)])
         if tag:
-            ET.SubElement(case, tag, {"message": _xml(outcome.message)}).text = _xml("\n".join(map(_row, outcome.rows)))
+            ET.SubElement(case, tag, {"message": _xml(outcome.message)}).text = _xml(text)
+        else:
+            ET.SubElement(case, "system-out").text = _xml(text)
     made: bytes = ET.tostring(suite, encoding="utf-8", xml_declaration=True)
     return made
 
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
     """A table of all gates, and the failing rows below it."""
-    lines = ["| | gate | run | figure |", "|---|---|---|---|"]
+    lines = ["| | must not hold | run | figure |", "|---|---|---|---|"]
     lines += [
-        f"| {_MARKS[one.status]} | {code(one.gate)} | {cell(one.run)} | {cell(one.message)} |" for one in outcomes
+        f"| {_MARKS[one.status]} {one.status} | {code(one.gate)} | {cell(one.run)} | {cell(one.message)} |"
+        for one in outcomes
     ]
     for outcome in outcomes:
         if outcome.rows:
@@ -54,11 +64,17 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def show(outcomes: Sequence[Outcome], console: Console) -> None:
-    """Print each gate with its figure, and the rows of those that failed."""
+    """Print each gate with its figure, and the rows of those that failed.
+
+    A quiet console prints nothing: those that did not pass are then said on standard error.
+    """
+    if console.quiet:
+        outcomes = [one for one in outcomes if one.status in (FAILED, NOT_AVAILABLE, INCONCLUSIVE)]
+        console = Console(stderr=True)
     for outcome in outcomes:
         colour = _COLOURS[outcome.status]
-        console.print(f"[{colour}]{outcome.status.upper()}[/] {escape(outcome.gate)} · {escape(outcome.run)}: "
-                      f"{escape(outcome.message)}", highlight=False, soft_wrap=True)  # fmt: skip
+        said = f"{outcome.run} · must not hold: {outcome.gate} · {outcome.message}"
+        console.print(f"[{colour}]{outcome.status.upper()}[/] · {escape(said)}", highlight=False, soft_wrap=True)
         for row in outcome.rows[:_MOST_ROWS]:
             console.print(f"    {escape(_row(row))}", highlight=False, soft_wrap=True)
         if len(outcome.rows) > _MOST_ROWS:
@@ -74,11 +90,6 @@ def cell(text: Any) -> str:
 def code(text: str) -> str:
     """A gate in monospace."""
     return f"`{text.replace('`', '').replace('|', chr(92) + '|')}`"
-
-
-def _counts(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    of = {"failures": FAILED, "errors": NOT_AVAILABLE, "skipped": SKIPPED}
-    return {name: str(sum(one.status == status for one in outcomes)) for name, status in of.items()}
 
 
 def _row(row: Mapping[str, Any]) -> str:

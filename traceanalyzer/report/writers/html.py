@@ -19,6 +19,7 @@ from traceanalyzer.report.page import by_collective, heat, over_ranks, table_vie
 from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.page.guard import Guard
+from traceanalyzer.report.page.host_heat import host_heat
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
@@ -98,6 +99,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
+        "hosts": guard.made("hosts", partial(host_heat, report.results), None),
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,19 @@ MOST_ROWS = 5_000
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
-    """`summary.csv` with the breakdown's row for each rank, and `tables/<analysis>.csv`."""
+    """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`."""
     summary = folder / "summary.csv"
     write_frame(report.results["breakdown"].to_frame(), summary)
     paths = _places(report, folder, "csv")
     for name, path in paths.items():
         write_frame(report.results[name].to_frame(), path)
-    return [summary, *paths.values()]
+    return [summary, _write_index(report, folder), *paths.values()]
 
 
 def write_json(report: Report, folder: Path) -> list[Path]:
     """`summary.json`: what the report says, without the tables that have a row for each event.
 
+<<<<<<< HEAD
     Of a table of more than `MOST_ROWS` rows it has the first by time; all of them are in the file that `cut` names.
     """
     path = folder / "summary.json"
@@ -45,33 +47,93 @@ def write_json(report: Report, folder: Path) -> list[Path]:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_frame(report.results[name].to_frame(), file)
     return [path, *(file for _, file in whole)]
+=======
+    Of a job of many ranks the longest tables are Parquet files beside it, which it names.
+    """
+    path = folder / "summary.json"
+    moved = beside_json(report)
+    text = json.dumps(as_json(report, moved), indent=1, allow_nan=False, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    return [path, *(_write_parquet(report, folder, name) for name in moved)]
+
+
+MOST_JSON_ROWS = 40_000
+"""Of all tables of `summary.json` together: about 10 MB."""
+
+_STAYS = 2_000
+"""Tables of no more rows stay in it: they have one a rank, or say what the job is."""
+
+
+def beside_json(report: Report) -> tuple[str, ...]:
+    """The tables that `summary.json` has no room for, longest first."""
+    sizes = {name: len(result) for name, result in report.results.items() if not result.is_detail}
+    total, moved = sum(sizes.values()), []
+    for name, rows in sorted(sizes.items(), key=lambda item: -item[1]):
+        if total <= MOST_JSON_ROWS or rows <= _STAYS:
+            break
+        moved.append(name)
+        total -= rows
+    return tuple(moved)
+
+
+def _write_parquet(report: Report, folder: Path, name: str) -> Path:
+    path = folder / "tables" / f"{name}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report.results[name].to_frame().to_parquet(path, index=False)
+    return path
+>>>>>>> main
 
 
 def write_parquet(report: Report, folder: Path) -> list[Path]:
-    """`tables/<analysis>.parquet`."""
-    paths = _places(report, folder, "parquet")
-    for name, path in paths.items():
-        report.results[name].to_frame().to_parquet(path, index=False)
-    return list(paths.values())
+    """`tables/<analysis>.parquet` and `tables/index.md`."""
+    paths = [_write_parquet(report, folder, name) for name in _places(report, folder, "parquet")]
+    return [_write_index(report, folder), *paths]
 
 
+<<<<<<< HEAD
 def as_json(report: Report) -> dict[str, Any]:
     """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
     told = {name: result for name, result in report.results.items() if not result.is_detail}
+=======
+def _write_index(report: Report, folder: Path) -> Path:
+    """`tables/index.md`: which tables there are, those with rows first as in a report, and what a row of each is."""
+    held = {name: result for name, result in report.results.items() if not result.is_event_copy}
+    lines = ["# Tables", "", "| table | rows | title | a row is |", "|---|---:|---|---|"]
+    for name, result in sorted(held.items(), key=lambda item: not len(item[1])):
+        lines.append(f"| {name} | {len(result):,} | {result.title} | {result.meaning().replace('|', chr(92) + '|')} |")
+    path = folder / "tables" / "index.md"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
+    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why.
+
+    `moved` tables are not in `results` but named in `files`, and the format's version is then the next one.
+    """
+>>>>>>> main
     return {
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION + bool(moved),
         "label": report.label,
         "created": report.created,
         "version": report.version,
         "command": report.command,
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
+<<<<<<< HEAD
         "results": {name: _bounded(result) for name, result in told.items()},
         "cut": {
             name: {"rows": len(result), "shown": MOST_ROWS, "file": f"tables/{name}.csv"}
             for name, result in told.items() if len(result) > MOST_ROWS
         },
         "tables": {name: described(result) for name, result in told.items()},
+=======
+        "results": {
+            name: result.rows() for name, result in report.results.items() if not result.is_detail and name not in moved
+        },
+        "files": {name: {"path": f"tables/{name}.parquet", "rows": len(report.results[name])} for name in moved},
+        "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
+>>>>>>> main
         "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],

@@ -10,15 +10,13 @@ from rich.table import Table
 
 from traceanalyzer.names import short_name
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, host, parts, verdict
+from traceanalyzer.report.words import care, fleet, host, parts, verdict
 from traceanalyzer.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 
 _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 
 _RARE = (FUSED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
-
-_MOST_RANKS = 16
 
 _AMPLE = 1000
 """Columns in which every table has room, to measure what it needs."""
@@ -32,10 +30,7 @@ def show(report: Report, console: Console) -> None:
         _show_ranks(report, console)
     if "headline" in care.doubted(report.results):
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
-    for finding in report.findings[:5]:
-        console.print(f"[bold]•[/] {escape(finding.title)}")
-        for sign in finding.also[:2]:
-            console.print(f"  – {escape(sign.title)}")
+    _show_findings(report, console)
     if all(finding.is_about_capture for finding in report.findings):  # where the time went, as the page says it
         said = {finding.title for finding in report.findings}
         for sentence in verdict.sentences(report, parts.split(report.results)):
@@ -47,29 +42,44 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[yellow]Skipped[/] {escape(item.what)}: {escape(item.why)}", highlight=False)
 
 
+def _show_findings(report: Report, console: Console) -> None:
+    """The first findings; of a job of many ranks, whose page is rarely open, with what to do."""
+    for finding in report.findings[:5]:
+        console.print(f"[bold]•[/] {escape(finding.title)}")
+        for sign in finding.also[:2]:
+            console.print(f"  – {escape(sign.title)}")
+        if finding.recommendation and len(report.results["ranks"]) > fleet.MANY_RANKS:
+            console.print(f"  [dim]→[/] {escape(finding.recommendation)}")
+
+
 def _show_ranks(report: Report, console: Console) -> None:
     rows = report.results["headline"].rows()
-    table = _table(report.label, rows)
+    held = fleet.shown(rows, report.findings)
+    table = _table(report.label, rows, held)
     if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
         console.print(table)
     else:
-        for line in _lines(report.label, rows):
+        for line in _lines(report.label, rows, held):
             console.print(line, highlight=False)
 
 
-def _table(label: str, rows: list[dict[str, Any]]) -> Table:
+def _table(label: str, rows: list[dict[str, Any]], held: list[fleet.Shown]) -> Table:
     table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
     table.add_column("Rank", justify="right")
+    if len(held) < len(rows):
+        table.add_column("Which")
     table.add_column("Step ms" if _has_steps(rows) else "Window ms", justify="right")
     shown = _shown_parts(rows)
     for part in shown:
         table.add_column(f"{part.short.capitalize()} %", justify="right", style=_colour(part))
     table.add_column("Overlap %", justify="right")
-    for row in _shown(rows):
+    for item in held:
+        row = item.row
         shares = [_percent(row[part.share]) for part in shown]
-        table.add_row(str(row["rank"]), f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
-    if len(rows) > _MOST_RANKS:
-        table.caption = _left_out(rows)
+        which = [item.why] if item.why else []
+        table.add_row(str(row["rank"]), *which, f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
+    if len(held) < len(rows):
+        table.caption = fleet.caption(held, len(rows))
     return table
 
 
@@ -85,17 +95,19 @@ def _host_table(report: Report) -> Table:
     return table
 
 
-def _lines(label: str, rows: list[dict[str, Any]]) -> Iterator[str]:
+def _lines(label: str, rows: list[dict[str, Any]], held: list[fleet.Shown]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
     shown = _shown_parts(rows)
-    for row in _shown(rows):
+    for item in held:
+        row = item.row
         shares = ", ".join(f"{part.short} {_percent(row[part.share])} %" for part in shown)
         overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
-        yield f"rank {row['rank']}: {time}, {shares}, overlap {overlap}"
-    if len(rows) > _MOST_RANKS:
-        yield _left_out(rows)
+        which = f" ({item.why})" if item.why else ""
+        yield f"rank {row['rank']}{which}: {time}, {shares}, overlap {overlap}"
+    if len(held) < len(rows):
+        yield fleet.caption(held, len(rows))
 
 
 def _shown_parts(rows: list[dict[str, Any]]) -> list[Part]:
@@ -108,18 +120,8 @@ def _colour(part: Part) -> str:
     return LOOKS[part.kind].dark or LOOKS[part.kind].colour
 
 
-def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if len(rows) <= _MOST_RANKS:
-        return rows
-    return sorted(rows, key=lambda row: -(row[COMM.column] or 0))[:_MOST_RANKS]
-
-
 def _basis(rows: list[dict[str, Any]]) -> str:
     return str(rows[0]["basis"]) if rows else "nothing"
-
-
-def _left_out(rows: list[dict[str, Any]]) -> str:
-    return f"{_MOST_RANKS} of {len(rows)} ranks, most exposed communication first; the report has all"
 
 
 def _time_ns(row: dict[str, Any]) -> int:

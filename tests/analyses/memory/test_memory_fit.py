@@ -1,0 +1,86 @@
+"""What a model should take: arithmetic by hand, and runs that were measured."""
+
+import pytest
+
+import traceanalyzer as ta
+from tests.samples import RUNNERS
+from traceanalyzer import run_info
+from traceanalyzer.errors import UsageError
+from traceanalyzer.model_state import Model, completed, entries, needs
+
+
+@pytest.mark.parametrize(
+    ("strategy", "precision", "parameters", "gradients", "optimizer"),
+    [
+        # 7.5e9 parameters on 64 GPUs: the ZeRO paper's own example, 120, 31.4, 16.6 and 1.9 GB.
+        ("ddp", "mixed", 15e9, 15e9, 90e9),
+        ("zero1", "mixed", 15e9, 15e9, 90e9 / 64),
+        ("zero2", "mixed", 15e9, 15e9 / 64, 90e9 / 64),
+        ("zero3", "mixed", 15e9 / 64, 15e9 / 64, 90e9 / 64),
+        ("ddp", "autocast", 30e9, 30e9, 60e9),
+        ("ddp", "bf16", 15e9, 15e9, 30e9),
+        ("offload", "mixed", 0, 0, 0),
+    ],
+)
+def test_state(strategy, precision, parameters, gradients, optimizer):
+    found = needs(Model(params=7_500_000_000, dp=64, strategy=strategy, precision=precision))
+    assert (found.parameter_bytes, found.gradient_bytes, found.optimizer_bytes) == pytest.approx(
+        (parameters, gradients, optimizer), abs=1
+    )
+
+
+def test_tensor_and_pipeline_parallelism_share_all_of_it():
+    whole, part = (needs(Model(params=8 << 30, tp=tp, pp=pp)) for tp, pp in ((1, 1), (4, 2)))
+    assert part.state_bytes * 8 == whole.state_bytes
+
+
+def test_activations_as_the_paper_counts_them():
+    # GPT-3 175B: s 2048, h 12288, 96 layers, t 8: s·b·h·(10 + 24/t) bytes a layer with fused attention.
+    shape = {"layers": 96, "d_model": 12288, "seq": 2048, "batch": 1, "tp": 8, "precision": "mixed"}
+    found = needs(Model(params=175_000_000_000, **shape))
+    assert found.activation_bytes == 96 * 2048 * 12288 * 13
+    less = needs(Model(params=175_000_000_000, checkpoint=True, **shape))
+    assert less.activation_bytes == 96 * 2048 * 12288 * 2 + 2048 * 12288 * 13
+
+
+def test_without_a_shape_the_total_is_not_known():
+    found = needs(Model(params=10**9))
+    assert (found.activation_bytes, found.total_bytes) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["pytorch_ddp", "zero3", "pp_1f1b"])
+def test_estimates_of_recorded_runs_are_near(name):
+    folder = RUNNERS / name
+    known = run_info.thresholds(run_info.read(folder / "run.json"))
+    traces = ta.load(folder)
+    rows = ta.memory_fit(traces, trained_model=known["trained_model"], run_memory=known["run_memory"]).rows()
+    (own,) = [row for row in rows if row["is_own"]]
+    assert own["total_bytes"] == pytest.approx(own["measured_peak_bytes"], rel=0.2)
+    assert own["fits"] == "yes"
+    assert own["device_bytes"] > 140e9
+
+
+def test_the_least_that_fits():
+    told = completed(None, entries("params=7e9,layers=32,d_model=4096,seq=4096,batch=1,dp=8,gpu=80G,precision=mixed"))
+    frame = ta.memory_fit(ta.load(RUNNERS / "pytorch_ddp"), trained_model=told).to_frame()
+    fits = frame.set_index(["strategy", "checkpointing"])["fits"].to_dict()
+    assert (fits["ddp", False], fits["zero3", False]) == ("no", "yes")
+    (least,) = frame[frame["is_enough"]].to_dict("records")
+    assert fits[least["strategy"], least["checkpointing"]] == "yes"
+    assert "16 bits" in least["assumptions"]
+
+
+def test_nothing_is_expected_of_an_unknown_model():
+    assert not ta.memory_fit(ta.load(RUNNERS / "pytorch_ddp")).rows()
+
+
+@pytest.mark.parametrize("text", ["params", "params=", "width=7", "params=x", "params=0", "precision=fp8", "layers=-1"])
+def test_what_is_not_understood_is_said(text):
+    with pytest.raises(UsageError, match="--model"):
+        completed(None, entries(text))
+
+
+def test_the_number_of_parameters_is_needed():
+    with pytest.raises(UsageError, match="params=7e9"):
+        completed(None, entries("layers=3"))
+    assert completed(Model(params=5), entries("layers=3")) == Model(params=5, layers=3)

@@ -1,0 +1,69 @@
+"""xpu_timer's metrics: hangs, who is waited for, whose GPU is slow."""
+
+import pytest
+
+from traceanalyzer.doctor import examine, read_xpu_timer
+from traceanalyzer.doctor.xpu_timer import series
+from traceanalyzer.errors import InputError
+
+
+def metrics(rank, *, latency=400, tflops=500.0, hang=0, pod="NOT_SET"):
+    common = f'ip="NOT_SET",job_name="NOT_SET",local_rank="{rank}",pod_name="{pod}",rank="{rank}"'
+    collective = (
+        f'algorithm="RING_LL",dtype="bf16",level="3",operation="AllReduce",small="0",transport="IntraNode",{common}'
+    )
+    product = f'dtype="bf16",level="3",operation="Matmul",{common}'
+    return "\n".join(
+        [
+            "# TYPE XPU_TIMER_COLL_KERNEL_AVG_LATENCY gauge",
+            f"XPU_TIMER_COLL_KERNEL_AVG_LATENCY{{{collective}}} {latency}",
+            f"XPU_TIMER_COLL_KERNEL_BANDWIDTH{{{collective}}} 400.0",
+            f"XPU_TIMER_MM_KERNEL_FLOPS{{{product}}} {tflops}",
+            f"XPU_TIMER_COMMON_HANG{{{common}}} {hang}",
+            "# HELP something else",
+            "process_cpu_seconds_total 12",
+            "",
+        ]
+    )
+
+
+def written(folder, *texts):
+    for number, text in enumerate(texts):
+        (folder / f"node{number}.txt").write_text(text)
+    return folder
+
+
+def rules(folder):
+    return {(one.rule, one.ranks) for one in examine(xpu_timer=folder).diagnoses if one.severity != "info"}
+
+
+def test_figures_of_each_rank(tmp_path):
+    found = read_xpu_timer(written(tmp_path, metrics(0, pod="trainer-0"), metrics(1)))
+    assert found.files == 2
+    assert set(found.samples["host"].dropna()) == {"trainer-0"}
+    (row,) = series(found, "collective").query("rank == 1").to_dict("records")
+    assert (row["operation"], row["avg_us"], row["bandwidth_gbps"]) == ("AllReduce", 400.0, 50.0)  # 400 Gbit/s
+    assert series(found, "product")["tflops"].tolist() == [500.0, 500.0]
+
+
+def test_ranks_that_are_alike_are_no_news(tmp_path):
+    assert rules(written(tmp_path, *(metrics(rank) for rank in range(4)))) == set()
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [({"latency": 90}, "waited_for"), ({"tflops": 400.0}, "slow_products"), ({"hang": 1}, "reported_hang")],
+)
+def test_the_rank_that_is_unlike_the_others(tmp_path, odd, said):
+    texts = [metrics(rank, **(odd if rank == 2 else {})) for rank in range(4)]
+    assert rules(written(tmp_path, *texts)) == {(said, (2,))}
+
+
+def test_of_two_ranks_neither_is_the_odd_one(tmp_path):
+    assert rules(written(tmp_path, metrics(0), metrics(1, latency=90))) == set()
+
+
+def test_a_text_without_its_figures_is_one_line(tmp_path):
+    (tmp_path / "a.txt").write_text("process_cpu_seconds_total 12\n")
+    with pytest.raises(InputError, match="no figure of xpu_timer"):
+        read_xpu_timer(tmp_path / "a.txt")

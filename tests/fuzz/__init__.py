@@ -1,0 +1,1 @@
+"""Damaged and hostile inputs, made by the thousand: what becomes of each, by kind of input."""

@@ -1,0 +1,36 @@
+"""A few damaged inputs of every kind; `python -m tests.fuzz` runs ten thousand."""
+
+import zlib
+
+import pytest
+
+from tests.conftest import sampled
+from tests.fuzz.__main__ import case
+from tests.fuzz.targets import TARGETS
+
+DEAR = ("summaries", "analyses", "analyses_of_tables")
+"""A second a case."""
+
+FOUND = (
+    ("nsys_sqlite", 172), ("nsys_parquet", 16), ("nsys_parquet", 37), ("nsys_parquet", 78), ("nsys_parquet", 276), ("rocpd", 3),
+    ("rocpd", 14), ("rocpd", 21), ("rocpd", 71), ("rocpd", 90), ("xplane", 3), ("xplane", 128), ("xplane", 130), ("nccl_log", 0),
+    ("flight_recorder", 9), ("flight_recorder", 66), ("inspector", 7), ("inspector", 21), ("inspector", 26), ("inspector", 65),
+    ("inspector", 158), ("snapshots", 5), ("snapshots", 72), ("snapshots", 136), ("snapshots", 222), ("summaries", 3),
+    ("summaries", 7), ("analyses", 42), ("analyses_of_tables", 37),
+)  # fmt: skip
+"""Cases that ended in a traceback or a wrong figure when they were first run."""
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name not in DEAR])
+def test_no_damaged_input_ends_in_a_bug(tmp_path, name):
+    for seed in range(4):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        found = case(name, 50_000 + zlib.crc32(name.encode()) % 1000 + seed, folder)
+        assert found.is_fine, (seed, found.place, found.story)
+
+
+@pytest.mark.parametrize("once", sampled(FOUND, every=6), ids=str)
+def test_what_was_found_once_stays_mended(tmp_path, once):
+    found = case(*once, tmp_path)
+    assert found.is_fine, (found.place, found.story)

@@ -1,0 +1,100 @@
+"""A trace decoded in several processes gives the tables of one, bit for bit."""
+
+from concurrent.futures import BrokenExecutor, Future
+from pathlib import Path
+from threading import active_count
+
+import pandas as pd
+import pytest
+
+from traceanalyzer.readers.kineto import batches
+from traceanalyzer.readers.kineto.batches import decode_all
+from traceanalyzer.readers.kineto.decoder import EventDecoder
+from traceanalyzer.readers.kineto.stream import EventText
+from traceanalyzer.readers.kineto.tables import TableBuilder
+from traceanalyzer.schema import TABLES
+
+SAMPLE = Path(__file__).parent.parent / "captures" / "ddp" / "rank0.json.gz"
+
+CHUNK_BYTES = 1 << 16
+
+
+def decoded(chunks, processes):
+    decoder, builder = EventDecoder(), TableBuilder()
+    decode_all(chunks, decoder, builder, processes)
+    return {name: builder.frame(name) for name in (*TABLES, "spans")}, decoder.skipped
+
+
+def sample(damaged=()):
+    """The sample's chunks; of those whose numbers are given one event cannot be read."""
+    for number, chunk in enumerate(EventText.open(SAMPLE).chunks(CHUNK_BYTES)):
+        yield chunk.replace(b'"ts":', b'"ts": x', 1) if number in damaged else chunk
+
+
+def assert_same(tables, others):
+    for name, table in tables.items():
+        pd.testing.assert_frame_equal(table, others[name], check_exact=True, check_categorical=True)
+
+
+class _Inline:
+    """A pool whose workers answer at once, never begin, or die, batch by batch."""
+
+    def __init__(self, fates):
+        self.fates = list(fates)
+
+    def submit(self, work, *args, **kwargs):
+        fate = self.fates.pop(0) if self.fates else "answers"
+        if fate == "is broken":
+            raise BrokenExecutor
+        future = Future()
+        if fate == "answers":
+            future.set_result(work(*args, **kwargs))
+        elif fate == "dies":
+            future.set_exception(BrokenExecutor())
+        return future
+
+
+def merged(fates, damaged=()):
+    decoder, builder, chunks = EventDecoder(), TableBuilder(), sample(damaged)
+    while decoder.needs_exact is None:
+        builder.add(decoder.decode(next(chunks)))
+    batches._Merger(_Inline(fates), 3, decoder, builder).run(chunks)
+    return {name: builder.frame(name) for name in (*TABLES, "spans")}, decoder.skipped
+
+
+def test_two_processes_give_the_tables_of_one():
+    tables, skipped = decoded(sample(), 1)
+    assert len(tables["gpu_ops"]) > 1000
+    assert (tables["comm_args"]["gpu_op"] > 0).any()
+    others, skipped_there = decoded(sample(), 2)
+    assert_same(tables, others)
+    assert skipped == skipped_there == 0
+
+
+@pytest.mark.parametrize(
+    "fates",
+    [
+        ["answers"] * 99,
+        ["dies", "answers", "dies"],
+        ["is broken"] * 99,
+        ["answers", "waits", "waits", "waits", "answers"],
+    ],
+    ids=["all answer", "some die", "broken", "some never begin"],
+)
+def test_whatever_becomes_of_workers(fates):
+    damaged = {3, 20}
+    tables, skipped = decoded(sample(damaged), 1)
+    others, skipped_there = merged(fates, damaged)
+    assert_same(tables, others)
+    assert skipped == skipped_there == len(damaged)
+
+
+def test_an_error_of_the_file_is_raised_and_its_thread_ends():
+    def failing():
+        yield from list(sample())[:3]
+        raise OSError("gone")
+
+    threads = active_count()
+    with pytest.raises(OSError, match="gone"):
+        decoded(failing(), 2)
+    assert active_count() <= threads + 1  # the pool's own may still be ending

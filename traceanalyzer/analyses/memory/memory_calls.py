@@ -1,0 +1,62 @@
+"""Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time."""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.memory.levels import step_of
+from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.model import RankTrace
+
+_CALL = re.compile(
+    r"^(?:cuda(?:Malloc|Free)(?:Async|Managed)?|hip(?:Malloc|Free)(?:Async)?|cuMem(?:Create|Release|Map|Unmap|SetAccess)"
+    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?)(?:_v\d+)?(?:_ptsz)?$"
+)
+
+
+class MemoryCalls(Result):
+    """One row for each rank, step and function; `step` is absent for calls outside any."""
+
+    title: ClassVar[str] = "Calls for GPU memory"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step that the host was in; absent outside any."),
+        "name": Column.text("Function.", written=Written.KERNEL),
+        "calls": Column.count("Its calls."),
+        "host_ns": Column.time("Time of the host in them; cudaFree waits for the GPU too.", leads=True),
+        "longest_ns": Column.time("The longest of them.", adds=Adds.EXTREME),
+        "is_complete": Column.flag("The step counts in means."),
+    }
+
+
+def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    """Group the calls of the whole capture, or of the chosen steps, by step and name."""
+    names = trace.api_calls["name"]
+    known = [name for name in names.cat.categories if _CALL.match(name)]
+    calls = trace.api_calls[names.isin(known)]
+    row = step_of(trace, calls["start_ns"].to_numpy())
+    numbers = np.append(trace.steps["step"].to_numpy(), -1)[row]
+    if trace.window.steps is not None:
+        held = np.isin(numbers, trace.window.steps)
+        calls, numbers = calls[held], numbers[held]
+    if calls.empty:
+        return pd.DataFrame()
+    complete = set(steps.loc[steps["is_complete"].fillna(value=False).astype(bool), "step"]) if len(steps) else set()
+    lengths = (calls["end_ns"] - calls["start_ns"]).to_numpy()
+    table = pd.DataFrame({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
+    grouped = table.groupby(["step", "name"])["length"].agg(["size", "sum", "max"]).reset_index()
+    grouped.columns = ["step", "name", "calls", "host_ns", "longest_ns"]
+    is_complete = grouped["step"].isin(complete)
+    return typed(grouped.assign(step=grouped["step"].where(grouped["step"] >= 0), is_complete=is_complete),
+                 {"step": "Int64"})  # fmt: skip
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> MemoryCalls:
+    """The ranks' rows under each other."""
+    return MemoryCalls(stack(parts, tuple(MemoryCalls.columns)))

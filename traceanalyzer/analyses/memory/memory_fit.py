@@ -1,0 +1,153 @@
+"""What the model should hold on a GPU under each strategy, beside what was measured: which of them would fit."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import ClassVar
+
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, typed
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory.memory_steps import MemorySteps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Adds, Column
+from traceanalyzer.model_state import SHARDED, Model, Needs, assumptions, choices
+
+SAFE_PCT = 90.0
+"""Of the GPU's memory that an estimate may take: fragments, libraries and its own error need the rest."""
+
+YES, TIGHT, NO, OPEN = "yes", "tight", "no", "state does, activations are not known"
+
+_SIZES = (
+    "parameter_bytes", "gradient_bytes", "optimizer_bytes", "state_bytes", "buffer_bytes", "activation_bytes",
+    "total_bytes", "device_bytes", "headroom_bytes", "measured_peak_bytes", "measured_state_bytes",
+)  # fmt: skip
+
+
+class MemoryFit(Result):
+    """One row for each strategy, with and without activation checkpointing, and for smaller micro-batches; an estimate.
+
+    Rows are in the order of what they cost: by strategy first. No rows unless run.json or `--model` tells the
+    number of parameters.
+    """
+
+    title: ClassVar[str] = "Memory expected, by strategy"
+    keys: ClassVar[tuple[str, ...]] = ("strategy", "checkpointing", "micro_batch")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "strategy": Column.text(
+            f"{', '.join(SHARDED)}: what data-parallel ranks share of the model's state. zero3 is FSDP with full "
+            "sharding, offload that with its state on the host."
+        ),
+        "checkpointing": Column.flag("Layers are recomputed in the backward pass: only their inputs are kept."),
+        "micro_batch": Column.number("Samples of a micro-step on a data-parallel rank; absent where not known."),
+        "is_own": Column.flag("The run's own strategy, as run.json or `--model` says it."),
+        "parameter_bytes": Column.size("Parameters on one GPU.", adds=Adds.NONE),
+        "gradient_bytes": Column.size("Gradients on one GPU.", adds=Adds.NONE),
+        "optimizer_bytes": Column.size("The optimizer's values and master copies on one GPU.", adds=Adds.NONE),
+        "state_bytes": Column.size("The three together.", adds=Adds.NONE),
+        "buffer_bytes": Column.size(
+            "DDP's buckets, or two gathered layers and one layer's gradients; n/a without the number of layers.",
+            adds=Adds.NONE,
+        ),
+        "activation_bytes": Column.size(
+            "Activations of a transformer of this shape; n/a where layers, d_model, seq or batch are not known.",
+            adds=Adds.NONE,
+        ),
+        "total_bytes": Column.size("State, buffers and activations; n/a where one of them is.", adds=Adds.NONE),
+        "device_bytes": Column.size("Memory of the smallest GPU, or as `--model gpu=` says.", adds=Adds.NONE),
+        "headroom_bytes": Column.size("Device − total; negative when it does not fit.", adds=Adds.NONE),
+        "fits": Column.text(
+            f"`{YES}`: the total is at most {SAFE_PCT:.0f} % of the device; `{TIGHT}`: it is below the device; `{NO}`; "
+            f"`{OPEN}`; absent where the device's memory is not known."
+        ),
+        "is_enough": Column.flag("The first row that fits: the least that is needed at this micro-batch."),
+        "measured_peak_bytes": Column.size(
+            "Largest peak of the ranks' allocated memory, as run.json has it, else the trace; of the run's own row.",
+            adds=Adds.NONE,
+        ),
+        "measured_state_bytes": Column.size(
+            "The least that the ranks' tensors held between two steps: parameters and optimizer, gradients where they "
+            "are kept, and whatever else lives on; of the run's own row.",
+            adds=Adds.NONE,
+        ),
+        "assumptions": Column.text("What the estimate supposes.", is_secondary=True),
+    }
+
+
+def across(
+    _parts: Mapping[int, pd.DataFrame],
+    ranks: Ranks,
+    memory: Memory,
+    memory_steps: MemorySteps,
+    trained_model: Model | None = None,
+    run_memory: Mapping[int, Mapping[str, int]] | None = None,
+) -> MemoryFit:
+    """The model's needs under every strategy.
+
+    `trained_model` is what run.json or the user says of it, `run_memory` what the run itself recorded.
+    """
+    if trained_model is None:
+        return MemoryFit(pd.DataFrame(columns=list(MemoryFit.columns)))
+    model = replace(
+        trained_model,
+        gpu=trained_model.gpu or _smallest(ranks),
+        dp=trained_model.dp or max(_world(ranks) // (trained_model.tp * trained_model.pp), 1),
+    )
+    rows = [_row(one, needed, trained_model) for one, needed in choices(model)]
+    table = typed(pd.DataFrame(rows), {"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
+    is_own = table["is_own"]
+    table.loc[is_own, "measured_peak_bytes"] = _peak(memory, run_memory)
+    table.loc[is_own, "measured_state_bytes"] = _state(memory_steps)
+    fits = table["fits"] == YES
+    first = fits & ~fits.groupby(table["micro_batch"], dropna=False).cumsum().gt(1)
+    return MemoryFit(table.assign(is_enough=first, assumptions=assumptions(model)))
+
+
+def _row(one: Model, needed: Needs, own: Model) -> dict[str, object]:
+    total = needed.total_bytes
+    return {
+        **asdict(needed),
+        "strategy": one.strategy,
+        "checkpointing": one.checkpoint,
+        "micro_batch": one.batch,
+        "is_own": (one.strategy, one.checkpoint, one.batch) == (own.strategy, own.checkpoint, own.batch),
+        "state_bytes": needed.state_bytes,
+        "total_bytes": total,
+        "device_bytes": one.gpu,
+        "headroom_bytes": None if total is None or one.gpu is None else one.gpu - total,
+        "fits": _fits(needed, one.gpu),
+        "measured_peak_bytes": None,
+        "measured_state_bytes": None,
+    }
+
+
+def _fits(needed: Needs, device: int | None) -> str | None:
+    if device is None:
+        return None
+    total = needed.total_bytes
+    if total is None:
+        return OPEN if needed.state_bytes <= device else NO
+    return NO if total > device else YES if 100 * total <= SAFE_PCT * device else TIGHT
+
+
+def _smallest(ranks: Ranks) -> int | None:
+    known = ranks.table["device_bytes"].dropna()
+    return int(known.min()) if len(known) else None
+
+
+def _world(ranks: Ranks) -> int:
+    told = ranks.table["world_size"].dropna()
+    return int(told.max()) if len(told) else len(ranks)
+
+
+def _peak(memory: Memory, run_memory: Mapping[int, Mapping[str, int]] | None) -> int | None:
+    """The run's own record is of all its steps; a capture's is of the recorded ones."""
+    recorded = [own["peak_allocated_bytes"] for own in (run_memory or {}).values() if "peak_allocated_bytes" in own]
+    told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else []
+    return max(recorded) if recorded else int(max(told)) if len(told) else None
+
+
+def _state(memory_steps: MemorySteps) -> int | None:
+    held = memory_steps.table["end_bytes"].dropna() if len(memory_steps) else []
+    return int(max(held)) if len(held) else None

@@ -1,0 +1,114 @@
+"""What a file of stored tables may hold: checked when it is read, so that nothing after meets anything else."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.columns import Column, Unit
+from traceanalyzer.errors import InputError
+from traceanalyzer.run_info import RunInfo
+
+Rows = list[dict[str, Any]]
+
+T = TypeVar("T")
+
+_MOST = 2**63
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What a stored capture says besides its tables."""
+
+    label: str
+    steps: tuple[int, ...]
+    is_exact: bool
+    notes: tuple[str, ...]
+    info: RunInfo | None = None
+    dimensions: tuple[int, ...] = ()
+
+
+class AroundSummary(msgspec.Struct, frozen=True):
+    """What a summary.json says besides its tables, of that which is used."""
+
+    label: str | None = None
+    notes: tuple[str, ...] = ()
+    run_info: RunInfo | None = None
+
+
+def around(content: Mapping[str, Any], where: str) -> Around:
+    """A stored capture's own words.
+
+    Raises:
+        InputError: one of them is missing, or is something else.
+    """
+    return _converted(content, Around, where)
+
+
+def around_summary(content: Mapping[str, Any], where: str) -> AroundSummary:
+    """A summary's own words; errors as `around`."""
+    return _converted({name: value for name, value in content.items() if value}, AroundSummary, where)
+
+
+def _converted(content: Any, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: damaged or made by another version ({error}); make it again") from error
+
+
+def tables(results: Any, where: str) -> dict[str, Rows]:
+    """The rows of each table, with all columns that its analysis has; a column that is not there is `None`.
+
+    Raises:
+        InputError: a table, a row or a value is not what its analysis gives; the message says where.
+    """
+    if not isinstance(results, Mapping):
+        raise InputError(f"{where}: its results are no tables; make it again")
+    return {str(name): _rows(str(name), rows, where) for name, rows in results.items()}
+
+
+def _rows(name: str, rows: Any, where: str) -> Rows:
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f"{where}: {name} is no list of rows; make it again")
+    known = ANALYSES[name].result if name in ANALYSES else None
+    if known is None:
+        return rows
+    names = list(known.columns)
+    made = [{column: row.get(column) for column in names} for row in rows]
+    for number, row in enumerate(made, 1):
+        odd = next((column for column in names if not _fits(row[column], known.columns[column])), None)
+        if odd is not None:
+            unit = known.columns[odd].unit
+            raise InputError(
+                f"{where}: {name}, row {number}: {odd} is {row[odd]!r:.40}, not {_WORDS.get(unit, 'a number')}"
+            )
+    again = _twice([tuple(row[key] for key in known.keys) for row in made])
+    if again is not None:
+        which = ", ".join(f"{key} {value}" for key, value in zip(known.keys, again, strict=True))
+        raise InputError(f"{where}: {name} has two rows of {which}; make it again")
+    return made
+
+
+_WORDS = {Unit.TEXT: "a text", Unit.FLAG: "true or false", Unit.ID: "a number or a name"}
+
+
+def _fits(value: Any, column: Column) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool):
+        return column.unit is Unit.FLAG
+    if isinstance(value, str):
+        return column.unit in (Unit.TEXT, Unit.ID)
+    is_number = isinstance(value, int | float) and math.isfinite(value) and abs(value) < _MOST
+    return is_number and column.unit not in (Unit.TEXT, Unit.FLAG)
+
+
+def _twice(keys: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    seen: set[tuple[Any, ...]] = set()
+    for key in keys:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None

@@ -1,0 +1,88 @@
+"""Launch queues that run dry because hosts wait for their GPUs: what the job gains without those waits."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts import HOSTS
+from traceanalyzer.names import short_name
+
+LEAST_PCT = 2.0
+"""Of a step; what synchronising less gains below that is not worth a finding."""
+
+_OF_HOSTS = 0.5
+"""Of what hosts that take no time would gain: the queues that run dry are then what is wrong with the hosts."""
+
+_SURE = 3
+"""Times the replay's error."""
+
+
+def drained_queues(headline: Result, steps: Result, sync_calls: Result, replay: Replay) -> list[Finding]:
+    """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
+
+    The GPU idles after such a call until its host has launched again, however short the call itself.
+    """
+    gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
+    if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
+        return []
+    share = 100.0 * gain.gain_ns / gain.before_ns
+    if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, _OF_HOSTS * ideal.gain_ns):
+        return []
+    basis = Basis.of(headline, steps)
+    calls = basis.within(sync_calls.to_frame())
+    calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
+    calls = calls[calls["idle_ns"] > 0]
+    if calls.empty:
+        return []
+    idle = calls.groupby("rank")["idle_ns"].sum() / basis.per
+    worst = int(idle.idxmax())
+    own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
+    count = f"{float(own['calls'].sum()) / basis.per:.3g} times {'a step' if basis.steps is not None else 'in all'}"
+    of = "the capture" if basis.steps is None else "a mean step"
+    return [
+        Finding(
+            rule="drained_queues",
+            severity=severity(share),
+            title=f"{_who(idle, len(headline))} {count} ({_where(own)}), and then the GPU idles until its host has "
+            f"launched again, rank {worst}'s for {milliseconds(idle[worst])} {basis.of_a_step}. Without these waits "
+            f"the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} shorter.",
+            evidence=plain(_by_place(own)),
+            recommendation=f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
+            "from a copy that is waited for later; time with events instead of synchronising.",
+            caveat="The gain supposes that nothing in the step needs the values that were waited for.",
+            gain_ns=gain.gain_ns,
+            gain_error_ns=gain.error_ns,
+            table="sync_calls",
+            about=HOSTS,
+        )
+    ]
+
+
+def _who(idle: pd.Series, ranks: int) -> str:
+    if len(idle) == 1:
+        return f"Rank {idle.index[0]}'s host waits for its GPU"
+    if len(idle) < ranks:
+        return f"The hosts of ranks {listed(sorted(idle.index))} wait for their GPUs"
+    return f"{'Both' if ranks == 2 else f'All {ranks}'} hosts wait for their GPUs"
+
+
+def _where(own: pd.DataFrame) -> str:
+    """`cudaStreamSynchronize in block_0 and 11 other places`."""
+    names = own["name"].astype("object").value_counts()
+    places = own[["operator", "range"]].astype("object").bfill(axis=1).iloc[:, 0].dropna().map(short_name).unique()
+    first = f"{names.index[0]}"
+    if not len(places):
+        return first
+    others = len(places) - 1
+    more = f" and {others} other place{'' if others == 1 else 's'}" if others else ""
+    return f"{first} in {places[0]}{more}"
+
+
+def _by_place(own: pd.DataFrame) -> pd.DataFrame:
+    figures = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns"]
+    rows = own.groupby(["rank", "name", "operator", "range"], dropna=False)[figures].sum().reset_index()
+    return rows.sort_values("idle_after_ns", ascending=False, kind="stable").head(8)

@@ -1,0 +1,137 @@
+"""A large file's chunks, decoded in several processes; the tables are those of one process, bit for bit.
+
+The file is read (and unpacked) ahead in a thread. This process decodes too: it takes each batch that no worker has
+room for, among them those that come while the workers start. Batches are merged in the file's order.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from queue import Full, Queue
+from threading import Event, Thread
+
+from traceanalyzer.processes import Pool, quiet_pool
+from traceanalyzer.readers.kineto.decoder import EventDecoder
+from traceanalyzer.readers.kineto.tables import TableBuilder
+
+CHUNKS_A_BATCH = 4
+
+WORTH_BYTES = 160 << 20
+"""Text from which on workers save more than their start takes."""
+
+_AHEAD = 8
+"""Chunks that are read before they are asked for."""
+
+_QUEUED_A_WORKER = 2
+"""Batches that wait for each worker, the one that it is at among them."""
+
+Decoded = tuple[TableBuilder, int, int]
+"""The tables of a batch, how many of its events could be decoded, and how many not."""
+
+
+def decode_all(chunks: Iterable[bytes], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
+    """Decode all chunks into `builder`; what could not be decoded is counted in `decoder`."""
+    if processes == 1:
+        for chunk in chunks:
+            builder.add(decoder.decode(chunk))
+        return
+    with _read_ahead(chunks) as ahead, quiet_pool(processes - 1) as pool:
+        # The first chunk with events tells for the whole file how its times are written.
+        for chunk in ahead:
+            builder.add(decoder.decode(chunk))
+            if decoder.needs_exact is not None:
+                break
+        if decoder.needs_exact is not None:
+            _Merger(pool, (processes - 1) * _QUEUED_A_WORKER, decoder, builder).run(ahead)
+
+
+@dataclass(slots=True)
+class _Merger:
+    """Gives batches to workers or decodes them here, and merges them in their order."""
+
+    pool: Pool
+    room: int
+    decoder: EventDecoder
+    builder: TableBuilder
+
+    def run(self, chunks: Iterable[bytes]) -> None:
+        waiting: deque[tuple[tuple[bytes, ...], Future[Decoded]]] = deque()
+        rest = iter(chunks)
+        while batch := tuple(islice(rest, CHUNKS_A_BATCH)):
+            has_room = sum(not future.done() for _, future in waiting) < self.room
+            waiting.append((batch, self._submitted(batch)) if has_room else ((), self._here(batch)))
+            while waiting and waiting[0][1].done():
+                self._merge(*waiting.popleft())
+        # What no worker has begun is done here, last ones first, while they are at the first.
+        for place in reversed(range(len(waiting))):
+            batch, future = waiting[place]
+            if future.cancel():
+                waiting[place] = (batch, self._here(batch))
+        while waiting:
+            self._merge(*waiting.popleft())
+
+    def _submitted(self, batch: tuple[bytes, ...]) -> Future[Decoded]:
+        with suppress(BrokenExecutor):
+            return self.pool.submit(_decoded, batch, needs_exact=bool(self.decoder.needs_exact))
+        return self._here(batch)
+
+    def _here(self, batch: tuple[bytes, ...]) -> Future[Decoded]:
+        done: Future[Decoded] = Future()
+        done.set_result(_decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
+        return done
+
+    def _merge(self, batch: tuple[bytes, ...], future: Future[Decoded]) -> None:
+        try:
+            tables, read, skipped = future.result()
+        except BrokenExecutor:  # the system ended a worker: what it had is done here
+            tables, read, skipped = self._here(batch).result()
+        self.builder.merge(tables)
+        self.decoder.read += read
+        self.decoder.skipped += skipped
+
+
+def _decoded(batch: tuple[bytes, ...], *, needs_exact: bool) -> Decoded:
+    decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
+    for chunk in batch:
+        builder.add(decoder.decode(chunk))
+    return builder, decoder.read, decoder.skipped
+
+
+@contextmanager
+def _read_ahead(chunks: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    """The chunks, read in a thread of its own, which ends with the context."""
+    queue: Queue[bytes | BaseException | None] = Queue(_AHEAD)
+    is_over = Event()
+
+    def put(what: bytes | BaseException | None) -> bool:
+        while not is_over.is_set():
+            with suppress(Full):
+                queue.put(what, timeout=0.1)
+                return True
+        return False
+
+    def read() -> None:
+        try:
+            for chunk in chunks:
+                if not put(chunk):
+                    return
+            put(None)
+        except BaseException as error:  # noqa: BLE001 - raised again where the chunks are used
+            put(error)
+
+    def taken() -> Iterator[bytes]:
+        while (what := queue.get()) is not None:
+            if isinstance(what, BaseException):
+                raise what
+            yield what
+
+    thread = Thread(target=read, name="kineto-reader", daemon=True)
+    thread.start()
+    try:
+        yield taken()
+    finally:
+        is_over.set()
+        thread.join()

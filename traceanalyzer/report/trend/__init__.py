@@ -1,0 +1,1 @@
+"""Baselines over time, as a page, as files and in the terminal."""

@@ -1,0 +1,66 @@
+"""A report as Markdown: what a pull request or a build's summary has room for."""
+
+from pathlib import Path
+
+from traceanalyzer import quantities
+from traceanalyzer.columns import Unit
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import care, verdict
+from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.writers.gates import cell
+from traceanalyzer.vocabulary import COMM, COMPUTE, COPY, IDLE
+
+MOST_RANKS = 32
+
+MOST_FINDINGS = 8
+
+_PARTS = (COMPUTE, COMM, COPY, IDLE)
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """`summary.md`."""
+    path = folder / "summary.md"
+    path.write_text(as_markdown(report), encoding="utf-8")
+    return [path]
+
+
+def as_markdown(report: Report) -> str:
+    """Verdict, a row a rank, findings with what to do, and what to know before trusting the figures."""
+    lines = [f"## {cell(report.label)}", ""]
+    lines += [f"- {cell(sentence)}" for sentence in verdict.sentences(report, split(report.results))]
+    return "\n".join([*lines, "", *_ranks(report), *_findings(report), *_notes(report)]).rstrip() + "\n"
+
+
+def _ranks(report: Report) -> list[str]:
+    rows = report.results["headline"].rows()
+    if not rows:
+        return []
+    head = ["rank", "step", *(f"{part.short} %" for part in _PARTS), "overlap %"]
+    lines = [_line(head), "|" + "---:|" * len(head)]
+    for row in sorted(rows, key=lambda row: -(row[COMM.column] or 0))[:MOST_RANKS] if len(rows) > MOST_RANKS else rows:
+        time = row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"]
+        shares = [quantities.digits(row[name]) for name in (*(part.share for part in _PARTS), "overlap_pct")]
+        lines.append(_line([str(row["rank"]), quantities.text(time, Unit.NS), *shares]))
+    left_out = f"; {MOST_RANKS} of {len(rows)} ranks, most exposed communication first"
+    return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > MOST_RANKS else ''}.", ""]
+
+
+def _findings(report: Report) -> list[str]:
+    lines = []
+    for finding in report.findings[:MOST_FINDINGS]:
+        lines += [f"<details><summary><b>{cell(finding.severity)}</b>: {cell(finding.title)}</summary>", ""]
+        lines += [f"- {cell(sign.title)}" for sign in finding.also]
+        lines += ["", *([cell(finding.recommendation), ""] if finding.recommendation else [])]
+        lines += [f"*{cell(finding.caveat)}*", ""] if finding.caveat else []
+        lines += ["</details>", ""]
+    more = len(report.findings) - MOST_FINDINGS
+    return [*lines, *([f"{more} more findings in the report.", ""] if more > 0 else [])]
+
+
+def _notes(report: Report) -> list[str]:
+    notes = [f"> {cell(sentence)}" for sentence in care.of_what_is_here(report)]
+    return [*notes, *(f"> Skipped {cell(item.what)}: {cell(item.why)}" for item in report.skipped)]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(map(cell, cells)) + " |"
