@@ -165,12 +165,7 @@ def _capture(
 def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     if content.get("format_version") not in SUMMARY_VERSIONS:
         raise InputError(f"{path}: a summary.json of another version; make it again, or compare the traces")
-<<<<<<< HEAD
-    cut = content.get("cut", {})
-    tables = of_rows({name: rows for name, rows in content["results"].items() if name not in cut})
-=======
     tables = of_rows(content["results"], str(path)) | _beside(path, content.get("files"))
->>>>>>> main
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
@@ -182,8 +177,6 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
             "Compare the traces, or save a baseline of them."
         ),
     )  # fmt: skip
-    if cut:
-        why = (*why, f"{path} has only the longest rows of {', '.join(cut)}: these are not compared. Save a baseline.")
     return Capture(
         label=told.label or path.parent.name,
         source="summary.json",

@@ -12,7 +12,6 @@ from tests.builders import document, host, kernel, write
 from tests.samples import RUNNERS, SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
-from traceanalyzer.diff import sources
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import tables
 
@@ -64,24 +63,6 @@ def test_samples_folder_has_a_readme_for_each():
             assert folder.is_file() or re.search(rf"`{folder.name}[`/]", text), folder.name
 
 
-<<<<<<< HEAD
-def test_of_a_large_table_the_summary_has_the_longest_rows_and_names_the_file_with_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "MOST_ROWS", 3)
-    results = run(sample("ddp").ranks, ["ranks", "breakdown", "steps", "kernels"])
-    paths = tables.write_json(Report("ddp", results), tmp_path)
-    found = json.loads((tmp_path / "summary.json").read_text())
-    frame = results["kernels"].to_frame()
-    assert found["cut"] == {
-        "kernels": {"rows": len(frame), "shown": 3, "file": "tables/kernels.csv"},
-        "steps": {"rows": len(results["steps"]), "shown": 3, "file": "tables/steps.csv"},
-    }
-    assert [row["total_ns"] for row in found["results"]["kernels"]] == sorted(frame["total_ns"], reverse=True)[:3]
-    assert {path.name for path in paths} == {"summary.json", "kernels.csv", "steps.csv"}
-    assert len((tmp_path / "tables" / "kernels.csv").read_text().splitlines()) == len(frame) + 1
-    capture = sources._of_summary_file(tmp_path / "summary.json", found)
-    assert "kernels" not in capture.tables
-    assert "only the longest rows of steps, kernels" in " ".join(capture.notes)
-=======
 def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypatch):
     from traceanalyzer.diff.sources import SourceOptions, read_side
 
@@ -103,4 +84,3 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
     assert own.keys() == whole.keys()
     assert own["kernels"]["total_ns"].tolist() == whole["kernels"]["total_ns"].tolist()
     assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 1
->>>>>>> main

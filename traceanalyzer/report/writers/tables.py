@@ -14,13 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.words import care
-
-MOST_ROWS = 5_000
-"""Of a table in `summary.json`: a thousand ranks' kernels would make it a file of hundreds of MB."""
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
@@ -36,18 +32,6 @@ def write_csv(report: Report, folder: Path) -> list[Path]:
 def write_json(report: Report, folder: Path) -> list[Path]:
     """`summary.json`: what the report says, without the tables that have a row for each event.
 
-<<<<<<< HEAD
-    Of a table of more than `MOST_ROWS` rows it has the first by time; all of them are in the file that `cut` names.
-    """
-    path = folder / "summary.json"
-    content = as_json(report)
-    path.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
-    whole = [(name, folder / one["file"]) for name, one in content["cut"].items()]
-    for name, file in whole:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_frame(report.results[name].to_frame(), file)
-    return [path, *(file for _, file in whole)]
-=======
     Of a job of many ranks the longest tables are Parquet files beside it, which it names.
     """
     path = folder / "summary.json"
@@ -81,7 +65,6 @@ def _write_parquet(report: Report, folder: Path, name: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     report.results[name].to_frame().to_parquet(path, index=False)
     return path
->>>>>>> main
 
 
 def write_parquet(report: Report, folder: Path) -> list[Path]:
@@ -90,11 +73,6 @@ def write_parquet(report: Report, folder: Path) -> list[Path]:
     return [_write_index(report, folder), *paths]
 
 
-<<<<<<< HEAD
-def as_json(report: Report) -> dict[str, Any]:
-    """The content of `summary.json`; absent values are null, `doubted` says which results to read with care and why."""
-    told = {name: result for name, result in report.results.items() if not result.is_detail}
-=======
 def _write_index(report: Report, folder: Path) -> Path:
     """`tables/index.md`: which tables there are, those with rows first as in a report, and what a row of each is."""
     held = {name: result for name, result in report.results.items() if not result.is_event_copy}
@@ -111,7 +89,6 @@ def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
 
     `moved` tables are not in `results` but named in `files`, and the format's version is then the next one.
     """
->>>>>>> main
     return {
         "format_version": FORMAT_VERSION + bool(moved),
         "label": report.label,
@@ -120,36 +97,16 @@ def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
         "command": report.command,
         "run_info": msgspec.to_builtins(report.run_info) if report.run_info else None,
         "ranks": report.results["ranks"].to_frame()["rank"].tolist(),
-<<<<<<< HEAD
-        "results": {name: _bounded(result) for name, result in told.items()},
-        "cut": {
-            name: {"rows": len(result), "shown": MOST_ROWS, "file": f"tables/{name}.csv"}
-            for name, result in told.items() if len(result) > MOST_ROWS
-        },
-        "tables": {name: described(result) for name, result in told.items()},
-=======
         "results": {
             name: result.rows() for name, result in report.results.items() if not result.is_detail and name not in moved
         },
         "files": {name: {"path": f"tables/{name}.parquet", "rows": len(report.results[name])} for name in moved},
         "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
->>>>>>> main
         "doubted": care.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),
     }
-
-
-def _bounded(result: Result) -> list[dict[str, Any]]:
-    """The table's rows; of a large one those that took longest, of one without a time the first."""
-    if len(result) <= MOST_ROWS:
-        return result.rows()
-    frame = result.to_frame()
-    time = next((name for name, column in result.columns.items() if column.leads), None)
-    kept = frame if time is None else frame.sort_values(time, ascending=False, kind="stable")
-    plain = {str(name): plain_values(values) for name, values in kept.head(MOST_ROWS).items()}
-    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
 
 
 def described(result: Result) -> dict[str, Any]:
