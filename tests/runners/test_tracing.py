@@ -35,11 +35,13 @@ def test_traced_writes_a_trace_and_run_json(tmp_path):
 PROFILE = ProfileConfig(wait=2, warmup=1, active=2)
 
 
-def loop_of(steps, place, **more):
+def loop_of(steps, place, error=None, **more):
     with traced(place, profile=PROFILE, **more) as loop:
         for _ in range(steps):
             torch.ones(2) + 1
             loop.step()
+        if error:
+            raise error
     return json.loads((place / "run.json").read_text())
 
 
@@ -65,12 +67,8 @@ def test_what_was_recorded_is_said(tmp_path, capsys):
 )
 def test_an_exception_leaves_the_trace_and_a_run_json_that_says_how_it_ended(error, status, tmp_path):
     (tmp_path / "run.json").write_text('{"strategy": "of an earlier run"}')
-    with pytest.raises(type(error)), traced(tmp_path, profile=PROFILE, strategy="mine") as loop:
-        for step in range(9):
-            torch.ones(2) + 1
-            loop.step()
-            if step == 4:
-                raise error
+    with pytest.raises(type(error)):
+        loop_of(5, tmp_path, error, strategy="mine")
     run = json.loads((tmp_path / "run.json").read_text())
     assert (run["strategy"], run["status"]) == ("mine", status)
     assert run["error"].startswith(type(error).__name__)

@@ -1,6 +1,4 @@
-"""What most of each run's step is: by rank, for a rank that waits and one that is waited for are bound by other things."""
-
-from collections.abc import Mapping
+"""What most of each run's step is: by rank, for one that waits and one that is waited for are bound by other things."""
 
 import pandas as pd
 
@@ -56,7 +54,7 @@ def _by_rank(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns(frame: pd.DataFrame, parts: tuple[Part, ...]) -> pd.DataFrame:
-    held: Mapping[str, str] = {part.column: part.label for part in parts if part.column in frame}
+    held = {part.column: part.label for part in parts if part.column in frame}
     return frame[list(held)].rename(columns=held)
 
 

@@ -18,7 +18,8 @@ from traceanalyzer.vocabulary import GRAPH
 SCRIPTS = ("page.js", "tables.js", "diff.js")
 
 _DRAWN = (
-    ("compute", "compute", 0), ("comm", "transfer", 1), ("wait", "wait", 1), ("copy", "copy", 2), (GRAPH.key, "unknown", 0)
+    ("compute", "compute", 0), ("comm", "transfer", 1), ("wait", "wait", 1), ("copy", "copy", 2),
+    (GRAPH.key, "unknown", 0),
 )  # fmt: skip
 """Of the stretches of a step: kind, look, and row from the top."""
 
