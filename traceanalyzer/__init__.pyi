@@ -45,12 +45,14 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency as _Efficienc
 from traceanalyzer.analyses.operators.mfu import Mfu as _Mfu
 from traceanalyzer.analyses.operators.modules import Modules as _Modules
 from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels as _OperatorKernels
+from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches as _OperatorLaunches
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes as _OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators as _Operators
 from traceanalyzer.analyses.phases.call_phases import CallPhases as _CallPhases
 from traceanalyzer.analyses.phases.comm_phases import CommPhases as _CommPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls as _ExposedCalls
 from traceanalyzer.analyses.phases.iterations import Iterations as _Iterations
+from traceanalyzer.analyses.phases.matrix_products import MatrixProducts as _MatrixProducts
 from traceanalyzer.analyses.phases.micro_steps import MicroSteps as _MicroSteps
 from traceanalyzer.analyses.phases.phases import Phases as _Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
@@ -85,6 +87,7 @@ from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
+from traceanalyzer.export.hta import to_hta as to_hta
 from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
@@ -158,6 +161,8 @@ def graphs(traces: TraceSet) -> _Graphs: ...
 def operators(traces: TraceSet) -> _Operators: ...
 def operator_shapes(traces: TraceSet) -> _OperatorShapes: ...
 def operator_kernels(traces: TraceSet) -> _OperatorKernels: ...
+def operator_launches(traces: TraceSet) -> _OperatorLaunches: ...
+def matrix_products(traces: TraceSet) -> _MatrixProducts: ...
 def efficiency(traces: TraceSet) -> _Efficiency: ...
 def calls(traces: TraceSet) -> _Calls: ...
 def call_phases(traces: TraceSet) -> _CallPhases: ...

@@ -12,7 +12,7 @@ from traceanalyzer.copy_engine import with_copied_collectives
 from traceanalyzer.errors import UsageError
 from traceanalyzer.event_times import possible
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.schema import NONE, STEPS, TABLES, conform, named
 
 
 def printable(text: str) -> str:
@@ -238,7 +238,7 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         tables: event tables by their names in `TABLES`.
     """
     found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
-    frames = found.frames
+    frames = {name: named(frame) if "name" in frame else frame for name, frame in found.frames.items()}
     if found.left_out or found.backwards:
         skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)

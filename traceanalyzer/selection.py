@@ -173,7 +173,7 @@ def _numbers(names: pd.Series) -> np.ndarray:
     """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
     if any(map(is_iteration, names)):
         return np.arange(len(names))
-    text = names.str.extract(r"(\d+)\D*$")[0]
+    text = names.str.extract(r"(?<!\d)(\d{1,15})\D*$")[0]  # more digits are no number of a step
     if text.isna().any() or text.duplicated().any():
         return np.arange(len(names))
     numbers: np.ndarray = text.astype("int64").to_numpy()
