@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import as_completed
+from concurrent.futures import BrokenExecutor, Future, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -18,9 +18,10 @@ from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.discovery import Found
+from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
-from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.model import RankMeta, RankTrace, Skipped, printable
 from traceanalyzer.processes import CORES_A_FILE, cores_for_a_file, processes_for, quiet_pool
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
@@ -93,9 +94,11 @@ def summarise(
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
-    files = _each(work, run.captures, jobs, progress)
+    ended: list[Capture] = []
+    files = _each(work, run.captures, jobs, progress, ended)
     replayed = thresholds.get("most_replayed", MOST_REPLAYED)
     ordered = sorted(_without_graphs(_thinned(files, most_operations), replayed), key=_order(run))
+    skipped += [Skipped(printable(str(capture.path)), _ENDED) for capture in ended]
     for done in ordered:
         skipped += done.skipped
         failures += done.failures
@@ -193,6 +196,11 @@ def _without_graphs(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
         yield done
 
 
+_NO_MEMORY = "needs more memory than there is: give fewer --jobs, some --ranks, or a shorter capture"
+
+_ENDED = f"the system ended the process that read it; it probably {_NO_MEMORY}"
+
+
 def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
     if "breakdown" not in tables:
@@ -210,10 +218,21 @@ def _reduce_capture(
 ) -> _Done:
     skipped: list[Skipped] = []
     failures: list[Failure] = []
-    ranks = [
-        (trace.meta, reduce_rank(trace, names, failures if is_guarded else None, **thresholds))
-        for trace in read_capture(capture, options, skipped)
-    ]
+    ranks: list[tuple[RankMeta, dict[str, pd.DataFrame]]] = []
+    name = printable(str(capture.path))
+    try:
+        for trace in read_capture(capture, options, skipped):
+            tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
+            ranks += [(trace.meta, tables)]
+    except MemoryError:
+        skipped.append(Skipped(name, _NO_MEMORY))
+    except TraceAnalyzerError:
+        raise
+    except Exception as error:  # the other files may be good
+        if not is_guarded:
+            raise
+        failures.append(Failure.of("reader", f"File {name}", error))
+        skipped.append(Skipped(name, failures[-1].sentence))
     lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
     skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
     return _Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
@@ -227,8 +246,17 @@ def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visit
 
 
 def _each(
-    work: Callable[[Capture], T], captures: tuple[Capture, ...], jobs: int | None, progress: Progress | None
+    work: Callable[[Capture], T],
+    captures: tuple[Capture, ...],
+    jobs: int | None,
+    progress: Progress | None,
+    ended: list[Capture] | None = None,
 ) -> Iterator[T]:
+    """What `work` gives for each file, as they are done.
+
+    When the system ends a process, all that wait for one are lost: each is tried once more, in a process of its own.
+    What ends that one too is put into `ended`, and the others go on.
+    """
     report = progress or (lambda _done, _all: None)
     processes = processes_for([capture.path for capture in captures], jobs)
     if processes == 1:
@@ -238,10 +266,26 @@ def _each(
             report(number, len(captures))
         return
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [pool.submit(work, capture) for capture in captures]
+        again, futures = list[Capture](), dict[Future[T], Capture]()
+        for capture in captures:
+            try:
+                futures[pool.submit(work, capture)] = capture
+            except BrokenExecutor:
+                again.append(capture)
         for number, future in enumerate(as_completed(futures), 1):
-            yield future.result()
+            try:
+                yield future.result()
+            except BrokenExecutor:
+                again.append(futures[future])
             report(number, len(captures))
+    for capture in again:
+        try:
+            with quiet_pool(1, set_up_process) as alone:
+                made = alone.submit(work, capture).result()
+        except BrokenExecutor:
+            (ended if ended is not None else []).append(capture)
+            continue
+        yield made
 
 
 def set_up_process() -> None:
