@@ -1,8 +1,8 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
 Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
-failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted; 143 ended by a signal. A reader of the output that
-leaves before its end (`| head`) changes none of them.
+failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted; 143 ended by a signal. A
+reader of the output that leaves before its end (`| head`) changes none of them.
 """
 
 import difflib
@@ -19,6 +19,7 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
+from traceanalyzer.cli.cache import cache
 from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
 from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
@@ -89,6 +90,7 @@ cli.add_command(baseline)
 cli.add_command(export)
 cli.add_command(what_if)
 cli.add_command(doctor)
+cli.add_command(cache)
 for question in ask.COMMANDS:
     cli.add_command(question)
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,8 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=PLACE)
 @input_options
+@click.option("--scheduler", metavar="ADDRESS",
+              help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
 @click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
               help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, metavar="FOLDER",
@@ -82,14 +85,15 @@ def report(folder: Path | None, **options: Any) -> int:
     options["thresholds"] = _hosts(options["hosts_file"])
     targets = _targets(found, label, options["select"], options["output"])
     done, errors = [], list[tuple[str, TraceAnalyzerError]]()
-    for run, name, target in targets:
-        try:
-            done.append(_one(found, run, load, name, target, errors, options, console))
-        except InputError as error:  # the other runs may be good
-            errors.append((name, error))
-            continue
-        if options["select"] == "latest":
-            break
+    with _workers(options["scheduler"], options["jobs"]) as options["jobs"]:
+        for run, name, target in targets:
+            try:
+                done.append(_one(found, run, load, name, target, errors, options, console))
+            except InputError as error:  # the other runs may be good
+                errors.append((name, error))
+                continue
+            if options["select"] == "latest":
+                break
     if not done:
         raise errors[0][1]
     if options["select"] == "all":
@@ -99,6 +103,15 @@ def report(folder: Path | None, **options: Any) -> int:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
+
+
+def _workers(scheduler: str | None, jobs: int | None) -> Any:
+    """A context that gives the workers of a cluster, or so many processes, to read the ranks."""
+    if scheduler is None:
+        return nullcontext(jobs)
+    from traceanalyzer.dask_cluster import connected
+
+    return connected(scheduler, jobs)
 
 
 _CHANGED = "Files changed while they were read: figures may be of two states of them; run it again."

@@ -25,6 +25,7 @@ from traceanalyzer.findings import (
     memory_limits,
     pipeline,
     slow_hosts,
+    uneven_steps,
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_bubble,
     lateness.late_ranks,
     balance.uneven_compute,
+    uneven_steps.uneven_steps,
     experts.uneven_experts,
     communication.little_overlap,
     contention.contention,

@@ -63,6 +63,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "graphs",
             "operators",
             "operator_kernels",
+            "matrix_products",
             "efficiency",
         ),
         "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
