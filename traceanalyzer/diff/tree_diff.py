@@ -111,8 +111,9 @@ def _parting(
     base: Sequence[_Node], other: Sequence[_Node], path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Sequence[_Node], Sequence[_Node]]]:
     """Stretches of siblings without a partner, with their path."""
-    names = [[_NUMBER.sub("*", node.name) for node in nodes] for nodes in (base, other)]
-    for tag, first, last, begin, end in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+    one_names, other_names = ([_NUMBER.sub("*", node.name) for node in nodes] for nodes in (base, other))
+    matcher = SequenceMatcher(None, one_names, other_names, autojunk=False)
+    for tag, first, last, begin, end in matcher.get_opcodes():
         if tag != "equal":
             yield path, base[first:last], other[begin:end]
             continue
