@@ -18,6 +18,7 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
+from traceanalyzer.cli.cache import cache
 from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, USAGE_OR_INPUT
 from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
@@ -88,6 +89,7 @@ cli.add_command(baseline)
 cli.add_command(export)
 cli.add_command(what_if)
 cli.add_command(doctor)
+cli.add_command(cache)
 for question in ask.COMMANDS:
     cli.add_command(question)
 

@@ -13,6 +13,7 @@ from traceanalyzer.cli.codes import INCONCLUSIVE
 from traceanalyzer.cli.options import (
     PLACE,
     STEPS,
+    cache_folder,
     gate_code,
     gate_options,
     part_options,
@@ -114,6 +115,7 @@ def source_options(options: dict[str, Any]) -> "SourceOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        cache=cache_folder(options),
     )
     return SourceOptions(load, options["select"] == "all", options["jobs"])
 

@@ -114,7 +114,15 @@ def load_options(options: Mapping[str, Any]) -> "LoadOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        cache=cache_folder(options),
     )
+
+
+def cache_folder(options: Mapping[str, Any]) -> Path | None:
+    """Where large traces that were read are kept; `None` where they are not."""
+    from traceanalyzer.cache import default_folder
+
+    return None if options["no_cache"] else default_folder()
 
 
 _PART: tuple[Decorator, ...] = (
@@ -128,6 +136,7 @@ _PART: tuple[Decorator, ...] = (
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
+    click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
 )  # fmt: skip
 
 _GATES: tuple[Decorator, ...] = (
