@@ -15,8 +15,10 @@ _MOST_RANKS = 4
 
 def sentence(comparison: Comparison) -> str | None:
     """`Most of a step is: ddp: idle: host (68 %) on rank 0, exposed wait (64 %) on rank 1; …`; `None` if none tells."""
-    told = [f"{side.label}: {text}" for side in comparison.sides if (text := of_capture(side.first))]
-    return f"Most of a step is: {'; '.join(told)}." if told else None
+    known = {side.label: text for side in comparison.sides if (text := of_capture(side.first))}
+    if len(known) > 1 and len(set(known.values())) == 1 and len(known) == len(comparison.sides):
+        return f"Most of a step is in every run: {next(iter(known.values()))}."
+    return f"Most of a step is: {'; '.join(f'{run}: {text}' for run, text in known.items())}." if known else None
 
 
 def of_capture(capture: Capture) -> str | None:

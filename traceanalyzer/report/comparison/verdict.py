@@ -29,7 +29,9 @@ def sentences(comparison: Comparison) -> list[str]:
     doubt = comparison.fairness.doubt
     if doubt is None or comparison.is_empty:
         return made
-    return [made[0], f"Read with care: it is not known that they did the same work ({doubt}).", *made[1:]]
+    first = 2 if bound_by else 1
+    care = f"Read with care: it is not known that they did the same work ({doubt})."
+    return [*made[:first], care, *made[first:]]
 
 
 def per(comparison: Comparison) -> str:
