@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
+from traceanalyzer.cache import through
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
@@ -26,11 +27,13 @@ class LoadOptions:
         ranks: only these; `None` is all.
         selection: steps to look at.
         rules: kinds of names.
+        cache: folder in which large traces that were read are kept for the next time; `None` keeps none.
     """
 
     ranks: frozenset[int] | None = None
     selection: Selection = field(default_factory=Selection)
     rules: KindRules = field(default_factory=KindRules)
+    cache: Path | None = field(default=None, repr=False, compare=False)
 
 
 _MOST_NAMED = 16
@@ -110,7 +113,12 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     if options.ranks is not None and capture.header.ranks and not options.ranks & set(capture.header.ranks):
         return
     try:
-        for trace in _reader(capture.path).read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
+        hint = capture.hint or RankHint(0, FILE_ORDER)
+        # An archive's members lie in a folder of this process, and no other run finds them there.
+        kept_in = options.cache if capture.place == capture.path else None
+        ways = (hint, *((kind, rule.pattern, rule.flags) for kind, rule in options.rules.extra))
+        read = _reader(capture.path).read(capture.path, hint, options.rules)
+        for trace in through(kept_in, capture.path, ways, read):
             if options.ranks is None or trace.rank in options.ranks:
                 whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
                 yield from _selected(whole, options.selection, skipped)

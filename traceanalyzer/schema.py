@@ -189,7 +189,10 @@ def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:
     column = frame[name].reset_index(drop=True)
     if name in _FIXED_CATEGORIES:
         return column.astype(pd.CategoricalDtype(list(_FIXED_CATEGORIES[name])))
-    return column if str(column.dtype) == dtype else column.astype(dtype)
+    column = column if str(column.dtype) == dtype else column.astype(dtype)
+    has_names = dtype != _CATEGORY or len(column.cat.categories) > 0
+    # Where no row has a name, the categories would be of whatever type the absent values had.
+    return column if has_names else _absent(len(column), name, dtype)
 
 
 def _absent(length: int, name: str, dtype: str) -> pd.Series:

@@ -1,12 +1,13 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
 Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
-failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted. A reader of the output that
-leaves before its end (`| head`) changes none of them.
+failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted; 143 ended by a signal. A
+reader of the output that leaves before its end (`| head`) changes none of them.
 """
 
 import difflib
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -18,7 +19,8 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
-from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, USAGE_OR_INPUT
+from traceanalyzer.cli.cache import cache
+from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
 from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
@@ -88,6 +90,7 @@ cli.add_command(baseline)
 cli.add_command(export)
 cli.add_command(what_if)
 cli.add_command(doctor)
+cli.add_command(cache)
 for question in ask.COMMANDS:
     cli.add_command(question)
 
@@ -100,10 +103,21 @@ def main(arguments: list[str] | None = None) -> None:
         from traceanalyzer.scale import set_up_process
 
         set_up_process()
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:  # nohup ignores one
+            signal.signal(getattr(signal, name), _terminate)
     sys.exit(run(given))
 
 
-def run(arguments: list[str]) -> int:
+class _TerminatedError(BaseException):
+    """A signal that ends the process: drafts are removed on the way out, as after Ctrl-C."""
+
+
+def _terminate(*_: object) -> None:
+    raise _TerminatedError
+
+
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
     """Run one command; every error is a line on standard error and a code, never a traceback."""
     # Said in the report and on standard error; where warnings are errors, as in tests, that comes first.
     warnings.simplefilter("ignore", PartFailedWarning, append=True)
@@ -115,6 +129,11 @@ def run(arguments: list[str]) -> int:
     except (TraceAnalyzerError, OSError) as error:
         what = f"{error.filename or 'output'}: {error.strerror}" if isinstance(error, OSError) else error
         click.echo(f"Error: {what}", err=True)
+        return USAGE_OR_INPUT
+    except _TerminatedError:
+        return TERMINATED
+    except MemoryError:
+        click.echo("Error: not enough memory; give fewer --jobs, some --ranks, or a shorter capture", err=True)
         return USAGE_OR_INPUT
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)
