@@ -3,6 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host import host_names
@@ -11,8 +12,9 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import HOSTS, longest_name
+from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.names import short_name
-from traceanalyzer.vocabulary import HOST
+from traceanalyzer.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
 """Of a step; what synchronising less gains below that is not worth a finding."""
@@ -27,12 +29,19 @@ _SURE = 3
 
 
 def drained_queues(
-    headline: Result, steps: Result, sync_calls: Result, idle: Result, what_ran: WhatRan, replay: Replay
+    headline: Result,
+    steps: Result,
+    sync_calls: Result,
+    idle: Result,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    replay: Replay,
 ) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
     The GPU idles after such a call until its host has launched again, however short the call itself. Where the host
-    does something else first for most of that time, that is to be named: the rule about hosts does.
+    does something else first for most of that time, that is to be named: the rules about hosts and data do. Of a rank
+    that is late by its host it is a part of what is said of it.
     """
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
@@ -48,7 +57,7 @@ def drained_queues(
         return []
     idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
     worst = int(idles.idxmax())
-    if _does_something_else(idle, what_ran, worst, basis):
+    if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     count = f"{float(own['calls'].sum()) / basis.per:.3g} times {'a step' if basis.steps is not None else 'in all'}"
@@ -68,14 +77,17 @@ def drained_queues(
             gain_error_ns=gain.error_ns,
             table="sync_calls",
             about=HOSTS,
+            part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key),
         )
     ]
 
 
-def _does_something_else(idle: Result, what_ran: WhatRan, rank: int, basis: Basis) -> bool:
+def _does_something_else(idle: Result, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
     """Whether one thing keeps the host for most of the GPU's idle time that is neither an operator nor a launch."""
-    means = mean_steps(idle, basis, [HOST.column])[HOST.column]
-    name = longest_name(what_ran.table, rank, float(means.get(rank, 0.0)), basis)
+    means = mean_steps(idle, basis, [HOST.column, DATA.column]).reindex([rank]).fillna(0.0).loc[rank]
+    if 2 * means[DATA.column] >= idle_ns:
+        return True
+    name = longest_name(what_ran.table, rank, float(means[HOST.column]), basis)
     return name is not None and not any(is_launching(name[0]) for is_launching in _LAUNCHING)
 
 
