@@ -21,12 +21,15 @@ from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.cache import cache
 from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
+from traceanalyzer.cli.crosscheck import crosscheck
 from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.output import lenient
 from traceanalyzer.cli.report import report
+from traceanalyzer.cli.reproduce import reproduce
+from traceanalyzer.cli.tree_diff import tree_diff
 from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import PartFailedWarning
@@ -85,9 +88,12 @@ def cli() -> None:
 
 cli.add_command(report)
 cli.add_command(demo)
+cli.add_command(crosscheck)
 cli.add_command(diff)
 cli.add_command(baseline)
+cli.add_command(tree_diff)
 cli.add_command(export)
+cli.add_command(reproduce)
 cli.add_command(what_if)
 cli.add_command(doctor)
 cli.add_command(cache)
