@@ -1,11 +1,27 @@
 """Options of the test run."""
 
+import os
+import shutil
+import tempfile
+
 import pytest
 from hypothesis import settings
 
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_configure(config):
+    """Nothing is left in the caches of whoever runs the tests."""
+    config.stash[_CACHE] = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="traceanalyzer-cache-")
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(config.stash[_CACHE], ignore_errors=True)
+
+
+_CACHE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser):

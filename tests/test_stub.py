@@ -19,15 +19,21 @@ from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
+from traceanalyzer.export.hta import to_hta as to_hta
+from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
+from traceanalyzer.findings import Findings as Findings
 from traceanalyzer.functions import analyse as analyse
 from traceanalyzer.functions import what_if as what_if
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
+from traceanalyzer.report.comparison.notebook import compare as compare
+from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.samples import sample as sample
 """
 
-_FIND = "def find(traces: TraceSet, **thresholds: Any) -> tuple[Finding, ...]: ..."
+_FIND = "def find(traces: TraceSet, **thresholds: Any) -> Findings: ..."
 
 
 def stub() -> str:
@@ -70,9 +76,12 @@ def test_what_a_user_misspells_is_a_type_error(tmp_path):
         "ta.gaps(traces, idle_shrt_ns=3)\n"
         "reveal_type(ta.breakdown(traces))\n"
         "ta.gaps(traces, idle_short_ns=3)\n"
+        "ta.report(traces).figurs()\n"
+        "ta.compare(traces, traces).save('x')\n"
+        "traces[0].gpu_ops, len(traces), ta.kernels(traces).where(rank=0).head()\n"
     )
     said, _, _ = api.run(["--strict", "--follow-imports=silent", "--ignore-missing-imports", str(user)])
     lines = [line for line in said.splitlines() if ": error:" in line or "Revealed type" in line]
     told = {int(line.split(":")[1]): line for line in lines}
-    assert sorted(told) == [3, 4, 5], said
+    assert sorted(told) == [3, 4, 5, 7], said
     assert "Breakdown" in told[5]

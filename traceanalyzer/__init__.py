@@ -9,64 +9,56 @@ Every analysis in `traceanalyzer.analyses.ANALYSES` is a function here: it takes
 Result. Nothing heavy is imported before it is used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import InputError, NotATraceError, TraceAnalyzerError, UsageError
 
 if TYPE_CHECKING:
-    from traceanalyzer.analyses import Result
-    from traceanalyzer.findings import Finding
-    from traceanalyzer.functions import analyse, what_if
-    from traceanalyzer.loading import load
-    from traceanalyzer.model import RankTrace, TraceSet
+    from traceanalyzer.findings import Findings
+    from traceanalyzer.model import TraceSet
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Finding",
-    "InputError",
-    "NotATraceError",
-    "RankTrace",
-    "Result",
-    "TraceAnalyzerError",
-    "TraceSet",
-    "UsageError",
-    "__version__",
-    "analyse",
-    "find",
-    "load",
-    "what_if",
-]
+_PLACES = {
+    "Finding": "findings",
+    "Findings": "findings",
+    "RankTrace": "model",
+    "Result": "analyses",
+    "TraceSet": "model",
+    "analyse": "functions",
+    "compare": "report.comparison.notebook",
+    "export": "export.of_traces",
+    "load": "loading",
+    "report": "report.writers.notebook",
+    "sample": "samples",
+    "to_hta": "export.hta",
+    "what_if": "functions",
+}
+"""Modules of the public names, imported when they are asked for."""
+
+__all__ = ["InputError", "NotATraceError", "TraceAnalyzerError", "UsageError", "__version__", "find", *_PLACES]  # noqa: PLE0604 - all of them texts
 
 
-def find(traces: "TraceSet", **thresholds: Any) -> "tuple[Finding, ...]":
+def find(traces: "TraceSet", **thresholds: Any) -> "Findings":
     """The report's findings of traces in memory, one for each cause, most to gain first; `thresholds` as in `analyse`.
 
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
+    from traceanalyzer.findings import Findings
     from traceanalyzer.functions import analyse
     from traceanalyzer.report.build import findings_of
 
-    return findings_of(analyse(traces, **thresholds))
+    return Findings(findings_of(analyse(traces, **thresholds)))
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":
-        from traceanalyzer.loading import load
+    if name in _PLACES:
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    from traceanalyzer.analyses import ANALYSES
+    from traceanalyzer.functions import function_of
 
-        return load
-    if name in ("RankTrace", "TraceSet"):
-        from traceanalyzer import model
-
-        return getattr(model, name)
-    from traceanalyzer.analyses import ANALYSES, Result
-    from traceanalyzer.findings import Finding
-    from traceanalyzer.functions import analyse, function_of, what_if
-
-    named = {"Finding": Finding, "Result": Result, "analyse": analyse, "what_if": what_if}
-    if name in named:
-        return named[name]
     if name in ANALYSES:
         return function_of(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,13 +8,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
+from traceanalyzer.cache import through
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
-from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, reader_of
+from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, Reader, reader_of
+from traceanalyzer.remote import named
 from traceanalyzer.selection import Selection, select
 
 
@@ -26,11 +28,13 @@ class LoadOptions:
         ranks: only these; `None` is all.
         selection: steps to look at.
         rules: kinds of names.
+        cache: folder in which large traces that were read are kept for the next time; `None` keeps none.
     """
 
     ranks: frozenset[int] | None = None
     selection: Selection = field(default_factory=Selection)
     rules: KindRules = field(default_factory=KindRules)
+    cache: Path | None = field(default=None, repr=False, compare=False)
 
 
 _MOST_NAMED = 16
@@ -109,16 +113,26 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
     """The wanted ranks of one file, steps found; what cannot be used is appended to `skipped`."""
     if options.ranks is not None and capture.header.ranks and not options.ranks & set(capture.header.ranks):
         return
-    reader = reader_of(capture.path)
-    if reader is None:
-        raise InputError(f"{capture.path}: no longer a trace")
     try:
-        for trace in reader.read(capture.path, capture.hint or RankHint(0, FILE_ORDER), options.rules):
-            if options.ranks is None or trace.rank in options.ranks:
-                whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
-                yield from _selected(whole, options.selection, skipped)
+        hint = capture.hint or RankHint(0, FILE_ORDER)
+        # Members of archives and remote files lie in a folder of this process, and no other run finds them there.
+        kept_in = options.cache if capture.place == capture.path else None
+        ways = (hint, *((kind, rule.pattern, rule.flags) for kind, rule in options.rules.extra))
+        with capture.whole() as path:
+            for trace in through(kept_in, path, ways, _reader(path).read(path, hint, options.rules)):
+                if options.ranks is None or trace.rank in options.ranks:
+                    whole = _with_captured_graphs(_with_rules(trace, options.rules), path, options.rules)
+                    yield from _selected(whole, options.selection, skipped)
     except InputError as error:
-        skipped.append(Skipped(printable(str(capture.place)), str(error).removeprefix(f"{capture.path}: ")))
+        why = re.sub(r"^\S*" + re.escape(capture.path.name) + ": ", "", str(error))
+        skipped.append(Skipped(printable(named(capture.place)), why))
+
+
+def _reader(path: Path) -> Reader:
+    reader = reader_of(path)
+    if reader is None:
+        raise InputError(f"{path}: not there any more, not seen from here, or no trace")
+    return reader
 
 
 def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
@@ -171,7 +185,7 @@ def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skippe
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
     why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
-    skipped.append(Skipped(printable(str(capture.place)), why))
+    skipped.append(Skipped(printable(named(capture.place)), why))
     return None
 
 

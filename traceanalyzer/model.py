@@ -1,16 +1,18 @@
 """What a trace is once it is read: frozen types around pandas tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
+from typing import overload
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.copy_engine import with_copied_collectives
+from traceanalyzer.errors import UsageError
 from traceanalyzer.event_times import possible
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.schema import NONE, STEPS, TABLES, conform, named
 
 
 def printable(text: str) -> str:
@@ -146,6 +148,10 @@ class RankTrace:
         selected = np.flatnonzero(self.steps["step"].isin(self.window.steps).to_numpy())
         return np.isin(self.op_step, selected)
 
+    def __repr__(self) -> str:
+        events = f"{len(self.gpu_ops):,} GPU operations, {len(self.host_ops):,} host operators"
+        return f"RankTrace(rank {self.rank}, {self.window.label}, {len(self.steps)} steps, {events})"
+
     def table(self, name: str) -> pd.DataFrame:
         """Event table by its name in `TABLES`."""
         frame: pd.DataFrame = getattr(self, name)
@@ -172,6 +178,31 @@ class TraceSet:
     ranks: tuple[RankTrace, ...]
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def __iter__(self) -> Iterator[RankTrace]:
+        return iter(self.ranks)
+
+    @overload
+    def __getitem__(self, place: int) -> RankTrace: ...
+    @overload
+    def __getitem__(self, place: slice) -> "TraceSet": ...
+    def __getitem__(self, place: int | slice) -> "RankTrace | TraceSet":
+        """The trace at a place in order of rank (`of_rank` finds one by its rank), or several as a TraceSet."""
+        return replace(self, ranks=self.ranks[place]) if isinstance(place, slice) else self.ranks[place]
+
+    def of_rank(self, rank: int) -> RankTrace:
+        """The trace of a global rank.
+
+        Raises:
+            UsageError: it is not among these.
+        """
+        for trace in self.ranks:
+            if trace.rank == rank:
+                return trace
+        raise UsageError(f"rank {rank} is not among these; there are {', '.join(str(one.rank) for one in self.ranks)}")
 
     def __repr__(self) -> str:
         numbers = ", ".join(str(trace.rank) for trace in self.ranks)
@@ -207,7 +238,7 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         tables: event tables by their names in `TABLES`.
     """
     found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
-    frames = found.frames
+    frames = {name: named(frame) if "name" in frame else frame for name, frame in found.frames.items()}
     if found.left_out or found.backwards:
         skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)

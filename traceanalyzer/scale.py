@@ -2,12 +2,12 @@
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import as_completed
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -17,11 +17,13 @@ from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
+from traceanalyzer.dask_cluster import Cluster
 from traceanalyzer.discovery import Found
+from traceanalyzer.errors import InputError, TraceAnalyzerError
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
-from traceanalyzer.model import RankMeta, RankTrace, Skipped
-from traceanalyzer.processes import CORES_A_FILE, cores_for_a_file, processes_for, quiet_pool
+from traceanalyzer.model import RankMeta, RankTrace, Skipped, printable
+from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
@@ -33,6 +35,9 @@ Claims = Mapping[tuple[Path, int], int]
 """(file, rank as the file has it) → rank under which the run has it."""
 
 T = TypeVar("T")
+
+Jobs = int | Cluster | None
+"""How many processes, `None` for as many as suit the files; or the cluster whose workers do it."""
 
 Progress = Callable[[int, int], None]
 """Called with files done and files in all."""
@@ -65,7 +70,7 @@ def summarise(
     options: LoadOptions,
     *,
     names: Iterable[str] = ANALYSES,
-    jobs: int | None = None,
+    jobs: Jobs = None,
     progress: Progress | None = None,
     most_operations: int = MOST_OPERATIONS,
     is_guarded: bool = False,
@@ -78,7 +83,7 @@ def summarise(
         run: the run to analyse.
         options: what of it.
         names: analyses.
-        jobs: processes; `None` takes as many as there are files and cores when the input is large.
+        jobs: processes, `None` for as many as there are files and cores when the input is large; or a cluster.
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
@@ -93,9 +98,9 @@ def summarise(
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
-    files = _each(work, run.captures, jobs, progress)
+    files = _each(work, run.captures, jobs, progress, _without_ranks)
     replayed = thresholds.get("most_replayed", MOST_REPLAYED)
-    ordered = sorted(_without_graphs(_thinned(files, most_operations), replayed), key=_order(run))
+    ordered = list(_without_graphs(_thinned(files, most_operations), replayed))
     for done in ordered:
         skipped += done.skipped
         failures += done.failures
@@ -115,12 +120,12 @@ def summarise(
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
 
-def each_file(run: Run, work: Callable[[Capture], T], *, jobs: int | None = None) -> list[T]:
+def each_file(run: Run, work: Callable[[Capture], T], *, jobs: Jobs = None) -> list[T]:
     """What `work`, which must be picklable, gives for each of the run's files, as they are done."""
     return list(_each(work, run.captures, jobs, None))
 
 
-def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: int | None = None) -> None:
+def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: Jobs = None) -> None:
     """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
     work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
     for _ in _each(work, run.captures, jobs, None):
@@ -128,7 +133,7 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
 
 
 def with_timelines(
-    summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: int | None = None
+    summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: Jobs = None
 ) -> Summary:
     """The summary with these ranks' operations in its timeline: their files are read again where it let them go."""
     timeline = summary.results["timeline"].table
@@ -193,6 +198,9 @@ def _without_graphs(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
         yield done
 
 
+_NO_MEMORY = "needs more memory than there is: give fewer --jobs, some --ranks, or a shorter capture"
+
+
 def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
     if "breakdown" not in tables:
@@ -210,10 +218,21 @@ def _reduce_capture(
 ) -> _Done:
     skipped: list[Skipped] = []
     failures: list[Failure] = []
-    ranks = [
-        (trace.meta, reduce_rank(trace, names, failures if is_guarded else None, **thresholds))
-        for trace in read_capture(capture, options, skipped)
-    ]
+    ranks: list[tuple[RankMeta, dict[str, pd.DataFrame]]] = []
+    name = printable(str(capture.place))
+    try:
+        for trace in read_capture(capture, options, skipped):
+            tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
+            ranks += [(trace.meta, tables)]
+    except MemoryError:
+        skipped.append(Skipped(name, _NO_MEMORY))
+    except TraceAnalyzerError:
+        raise
+    except Exception as error:  # the other files may be good
+        if not is_guarded:
+            raise
+        failures.append(Failure.of("reader", f"File {name}", error))
+        skipped.append(Skipped(name, failures[-1].sentence))
     lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
     skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
     return _Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
@@ -227,9 +246,17 @@ def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visit
 
 
 def _each(
-    work: Callable[[Capture], T], captures: tuple[Capture, ...], jobs: int | None, progress: Progress | None
+    work: Callable[[Capture], T],
+    captures: tuple[Capture, ...],
+    jobs: Jobs,
+    progress: Progress | None,
+    lost: Callable[[Capture, str], T] | None = None,
 ) -> Iterator[T]:
+    """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker."""
     report = progress or (lambda _done, _all: None)
+    if isinstance(jobs, Cluster):
+        yield from jobs.each(_Task(work), captures, report, lost or _refused)
+        return
     processes = processes_for([capture.path for capture in captures], jobs)
     if processes == 1:
         CORES_A_FILE.set(cores_for_a_file(1, jobs))
@@ -238,10 +265,51 @@ def _each(
             report(number, len(captures))
         return
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [pool.submit(work, capture) for capture in captures]
-        for number, future in enumerate(as_completed(futures), 1):
-            yield future.result()
+        futures = [_submitted(pool, work, capture) for capture in captures]
+        for number, (capture, future) in enumerate(zip(captures, futures, strict=True), 1):
+            try:
+                made = future.result()
+            except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
+                made = _alone(work, capture, lost or _refused)
+            yield made
             report(number, len(captures))
+
+
+def _submitted(pool: Pool, work: Callable[[Capture], T], capture: Capture) -> Future[T]:
+    try:
+        return pool.submit(work, capture)
+    except BrokenExecutor as error:
+        broken: Future[T] = Future()
+        broken.set_exception(error)
+        return broken
+
+
+def _alone(work: Callable[[Capture], T], capture: Capture, lost: Callable[[Capture, str], T]) -> T:
+    """What `work` gives in a process of its own; what ends that one too is given to `lost`."""
+    try:
+        with quiet_pool(1, set_up_process) as pool:
+            return pool.submit(work, capture).result()
+    except BrokenExecutor:
+        return lost(capture, f"the system ended the process that read it: it probably {_NO_MEMORY}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task(Generic[T]):
+    """The work as a worker of a cluster does it."""
+
+    work: Callable[[Capture], T]
+
+    def __call__(self, capture: Capture) -> T:
+        set_up_process()
+        return self.work(capture)
+
+
+def _refused(capture: Capture, why: str) -> Any:
+    raise InputError(f"{capture.place}: {why}")
+
+
+def _without_ranks(capture: Capture, why: str) -> _Done:
+    return _Done(capture, (), (Skipped(printable(str(capture.place)), why),), ())
 
 
 def set_up_process() -> None:
@@ -250,9 +318,3 @@ def set_up_process() -> None:
     gc.set_threshold(100_000, 50, 50)
     # Column names are texts too: each look-up of one in Arrow's storage converts it, a third of a small rank's time.
     pd.set_option("mode.string_storage", "python")
-
-
-def _order(run: Run) -> Callable[[_Done], int]:
-    """Files in the run's order, so that the first one that claims a rank is the same every time."""
-    position = {capture.path: number for number, capture in enumerate(run.captures)}
-    return lambda done: position[done.capture.path]

@@ -161,6 +161,19 @@ STEPS: Mapping[str, str] = MappingProxyType(
 _FIXED_CATEGORIES = {"kind": KINDS, "activity": ACTIVITIES}
 
 
+UNNAMED = "(unnamed)"
+"""Stands for a name that a trace does not give: analyses meet texts only."""
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with `UNNAMED` where it has no name."""
+    names = frame["name"]
+    if not names.isna().any():
+        return frame
+    known = names if UNNAMED in names.cat.categories else names.cat.add_categories([UNNAMED])
+    return frame.assign(name=known.fillna(UNNAMED))
+
+
 def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFrame:
     """`frame` with exactly the schema's columns and dtypes, in order; absent columns become NA, -1 or empty."""
     if frame is None:
@@ -176,7 +189,10 @@ def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:
     column = frame[name].reset_index(drop=True)
     if name in _FIXED_CATEGORIES:
         return column.astype(pd.CategoricalDtype(list(_FIXED_CATEGORIES[name])))
-    return column if str(column.dtype) == dtype else column.astype(dtype)
+    column = column if str(column.dtype) == dtype else column.astype(dtype)
+    has_names = dtype != _CATEGORY or len(column.cat.categories) > 0
+    # Where no row has a name, the categories would be of whatever type the absent values had.
+    return column if has_names else _absent(len(column), name, dtype)
 
 
 def _absent(length: int, name: str, dtype: str) -> pd.Series:

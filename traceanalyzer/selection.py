@@ -63,6 +63,15 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
 
+def with_steps(trace: RankTrace, steps: str) -> RankTrace:
+    """A trace whose steps are known, with another choice of them (as `Selection.steps`).
+
+    Raises:
+        UsageError: it has none of those steps.
+    """
+    return replace(trace, window=_window(trace, trace.steps, steps))
+
+
 def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
     """Mask of the kernel launches that no GPU operation of the process answers.
 
@@ -164,7 +173,7 @@ def _numbers(names: pd.Series) -> np.ndarray:
     """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
     if any(map(is_iteration, names)):
         return np.arange(len(names))
-    text = names.str.extract(r"(\d+)\D*$")[0]
+    text = names.str.extract(r"(?<!\d)(\d{1,15})\D*$")[0]  # more digits are no number of a step
     if text.isna().any() or text.duplicated().any():
         return np.arange(len(names))
     numbers: np.ndarray = text.astype("int64").to_numpy()

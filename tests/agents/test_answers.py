@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.agents.answer import MOST_CHARACTERS, NOTHING_FOUND, of_rows
-from traceanalyzer.agents.filters import chosen
 from traceanalyzer.agents.questions import QUESTIONS
 from traceanalyzer.agents.verbs import VERBS
 from traceanalyzer.errors import UsageError
+from traceanalyzer.filters import chosen
 
 TABLE = pd.DataFrame(
     {

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import pandas as pd
 import pytest
@@ -269,6 +270,7 @@ def test_ctrl_c_is_code_130(monkeypatch):
 def test_ctrl_c_while_the_command_loads_is_a_word(module):
     code = f"""
 import sys
+import zipfile
 class Interrupted:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
@@ -381,3 +383,50 @@ def test_an_ascii_terminal_gets_replacement_characters(tmp_path):
     done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"gr??e" in done.stdout
+
+
+def test_a_misspelt_command_is_told_from_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["dif", "a", "b"]) == 2
+    assert "did you mean diff?" in capsys.readouterr().err
+    (tmp_path / "dif").mkdir()
+    assert run(["dif"]) == 2
+    assert "did you mean" not in capsys.readouterr().err
+
+
+def test_a_demo_needs_nothing_and_says_what_next(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["demo", "--output", "out"]) == 0
+    printed = capsys.readouterr().out
+    assert "Stage 1 (rank 1) computes" in printed
+    assert "analyze-traces diff" in printed
+    assert (tmp_path / "out" / "summary.html").exists()
+
+
+def test_the_longest_kernels_and_operators_are_printed_when_asked_for(tmp_path, capsys):
+    formats = [part for name in ("md", "xlsx", "csv") for part in ("--format", name)]
+    assert run([str(SAMPLES / "moe"), "--top", "3", *formats, "-o", str(tmp_path / "x")]) == 0
+    printed = capsys.readouterr().out
+    assert "Kernels and copies, a mean rank" in printed
+    assert "aten::" in printed
+    assert "| rank | step |" in (tmp_path / "x" / "summary.md").read_text()
+    assert "| kernels | " in (tmp_path / "x" / "tables" / "index.md").read_text()
+    book = zipfile.ZipFile(tmp_path / "x" / "summary.xlsx")
+    sheets = book.read("xl/workbook.xml").decode()
+    assert all(f'name="{name}"' in sheets for name in ("summary", "tables", "kernels", "headline"))
+
+
+def test_quiet_still_tells_which_gate_failed(tmp_path, capsys):
+    gates = ("--fail-on", "step_ns > 1", "--fail-on", "step_ms > 9999")
+    assert run([str(SAMPLES / "moe"), "-q", *gates, "--format", "json", "-o", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "FAILED · moe · must not hold: step_ns > 1" in said.err
+    assert "step_ms > 9999" not in said.err
+
+
+@pytest.mark.parametrize("gate", ["idle_pc > 5", "step_ms +3%", "nccl.calls[colective=all_reduce] > 2"])
+def test_a_misspelt_gate_is_refused_before_anything_is_read(gate, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["nowhere", "--fail-on", gate]) == 2
+    assert "no such folder" not in capsys.readouterr().err

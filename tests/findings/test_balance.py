@@ -7,7 +7,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings import balance
 
-NEEDED = ["headline", "steps", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay"]
+NEEDED = ["headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay"]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 
 from tests.diff.captured import capture, side, steady
@@ -94,7 +96,12 @@ def test_a_name_that_is_none(comparison, text, message):
 
 def repeats(label, *lengths):
     """Captures of one run whose steps last so long."""
-    return side(label, *(capture(steady(length, ranks=1), label) for length in lengths))
+    return side(label, *(once(label, length) for length in lengths))
+
+
+@cache
+def once(label, length):
+    return capture(steady(length, ranks=1), label)
 
 
 @pytest.mark.parametrize(

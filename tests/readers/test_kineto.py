@@ -156,7 +156,7 @@ def test_a_file_cut_in_an_event_keeps_all_before_it(tmp_path):
     trace = only(write(tmp_path / "a.json", cut))
     assert len(trace.gpu_ops) == 30
     assert trace.meta.is_truncated
-    assert trace.meta.notes == (), "the integrity checks say it"
+    assert trace.meta.notes == ("The file is cut off: its 30 whole events are read.",)
 
 
 def test_a_cut_gzip_keeps_what_can_be_unpacked(tmp_path):
@@ -231,8 +231,6 @@ def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch
         (b"", "is empty"),
         (b"hello", "no traceEvents"),
         (b'{"a": 1}', "no traceEvents"),
-        ('{"traceEvents": []}'.encode("utf-16"), "save it as UTF-8"),
-        ('{"traceEvents": []}'.encode("utf-16-be"), "save it as UTF-8"),
         (b'[{"id": 1}, {"id": 2}]', "no traceEvents"),
         (b'{"traceEvents": []}', "without PyTorch operators"),
         (b'{"traceEvents": [{"ph": "X", "cat": "x", "ts": 1}]}', "without PyTorch operators"),

@@ -121,9 +121,27 @@ def test_other_json_is_kineto_s(tmp_path):
     assert reader_of(path) is kineto
 
 
-def test_a_cut_file_and_an_empty_one_are_refused_with_what_to_do(tmp_path):
+def test_a_cut_file_gives_its_whole_records_and_says_so(tmp_path):
     path = build.write_json(tmp_path / "a.json", build.buffers())
+    whole = read(path)[0]
     path.write_bytes(path.read_bytes()[:-40])
+    (trace,) = read(path)
+    assert trace.meta.is_truncated
+    assert len(trace.gpu_ops) == len(whole.gpu_ops) - 1
+
+
+def test_an_odd_record_costs_no_other(tmp_path):
+    path = build.write_json(tmp_path / "a.json", build.buffers())
+    content = json.loads(path.read_text())
+    content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"][0]["start_timestamp"] = "soon"
+    path.write_text(json.dumps(content))
+    (trace,) = read(path)
+    assert (len(trace.gpu_ops), trace.meta.events_skipped) == (4, 1)
+
+
+def test_a_cut_head_and_an_empty_file_are_refused_with_what_to_do(tmp_path):
+    path = build.write_json(tmp_path / "a.json", build.buffers())
+    path.write_bytes(path.read_bytes()[:30])
     with pytest.raises(NotATraceError, match="written whole when the program ends"):
         read(path)
     path.write_text(json.dumps({"rocprofiler-sdk-tool": []}))

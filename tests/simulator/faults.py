@@ -1,7 +1,7 @@
 """What can go wrong in a simulated job: which ranks, in which steps, by what, for how long."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulator.program import COMPUTE_STREAM, Program
 
@@ -13,16 +13,18 @@ class Fault:
     """Some ranks need longer in some steps.
 
     Attributes:
-        what: `compute`, `host`, `copy`, `data`, `gc`, `free` or `eval`.
+        what: `compute`, `host`, `copy`, `data`, `gc`, `free`, `eval`, `malloc`, `save`, `item`; `throttle`: all kernels.
         ns: by how much, a step.
         ranks: whose.
         steps: in which; `None` for all.
+        factor: how many times as long kernels take (`throttle`).
     """
 
     what: str
     ns: int
     ranks: tuple[int, ...]
     steps: tuple[int, ...] | None = None
+    factor: float = 1.0
 
     def hits(self, rank: int, step: int) -> bool:
         """Whether the rank has it in the step."""
@@ -35,6 +37,16 @@ Faults = tuple[Fault, ...]
 def time_ns(faults: Faults, what: str, rank: int, step: int) -> int:
     """How much longer the rank needs in the step by this."""
     return sum(fault.ns for fault in faults if fault.what == what and fault.hits(rank, step))
+
+
+def throttled(program: Program, begin: int, faults: Faults, step: int) -> None:
+    """Kernels since an instruction take as much longer as the GPU is slower in the step."""
+    for fault in faults:
+        if fault.what == "throttle" and fault.hits(program.rank, step):
+            program.instructions[begin:] = [
+                replace(each, ns=round(each.ns * fault.factor)) if each.kind == "compute" else each
+                for each in program.instructions[begin:]
+            ]
 
 
 def load(program: Program, faults: Faults, step: int) -> None:
@@ -83,10 +95,31 @@ def _eval(program: Program, ns: int) -> None:
                 program.kernel("eval_conv", ns // 10)
 
 
+def _malloc(program: Program, ns: int) -> None:
+    for _ in range(3):
+        program.host(ns // 3, "cudaMalloc", "call")
+
+
+def _save(program: Program, ns: int) -> None:
+    with program.range("save_checkpoint"):
+        program.copy("DtoH", 64 << 20, ns // 4, stream=COMPUTE_STREAM)
+        program.sync("cudaStreamSynchronize")
+        program.host(ns - ns // 4, "torch/serialization.py(900): save", "frame")
+
+
+def _item(program: Program, ns: int) -> None:
+    with program.range("aten::item", "operator"):
+        program.sync("cudaStreamSynchronize")
+    program.host(ns, "train.py(90): print_loss", "frame")
+
+
 _ACTS: dict[str, Callable[[Program, int], None]] = {
     "compute": _compute,
     "host": _host,
     "gc": _gc,
     "free": _free,
     "eval": _eval,
+    "malloc": _malloc,
+    "save": _save,
+    "item": _item,
 }

@@ -1,8 +1,9 @@
 """Jobs as people run them, with faults: data parallel, sharded, tensor and expert parallel, pipelined, offloaded."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
-from tests.simulator.faults import Faults, load, strike
+from tests.simulator.faults import Faults, load, strike, throttled
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
 
 JITTER = 0.004
@@ -11,7 +12,7 @@ _SMALL = "[[4096, 768], [768, 768]]"
 
 
 def ddp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 8, host_ns: int = 20_000,
-        own_host_ns: Sequence[int] = (), has_steps: bool = True) -> Job:  # fmt: skip
+        own_host_ns: Sequence[int] = (), has_steps: bool = True, is_synced: bool = True, jitter: float = JITTER) -> Job:  # fmt: skip
     """Data parallel: buckets are reduced while the next gradients are computed; `own_host_ns` a layer, by rank."""
     world = Group("0", tuple(range(ranks)))
 
@@ -20,23 +21,24 @@ def ddp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 8,
         load(program, faults, number)
         with program.range("forward"):
             for layer in range(layers):
-                _layer(program, "aten::linear", "forward_gemm", 200_000, layer_ns)
+                layer_of(program, "aten::linear", "forward_gemm", 200_000, layer_ns)
                 if layer == 1:
                     strike(program, faults, number)
         with program.range("backward"):
             reduced = -1
             for _ in range(layers):
-                gradient = _layer(program, "aten::linear_backward", "backward_gemm", 400_000, layer_ns)
+                gradient = layer_of(program, "aten::linear_backward", "backward_gemm", 400_000, layer_ns)
                 reduced = program.collective("all_reduce", world, 4_000_000, 150_000, after=(gradient,))
-        _optimizer(program, (reduced,))
+        optimizer(program, (reduced,))
 
-    return _job(ranks, steps, step, (world,), has_steps=has_steps)
+    return job_of(ranks, steps, step, (world,), faults, has_steps=has_steps, ends_synced=is_synced, jitter=jitter)
 
 
-def fsdp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 6) -> Job:
+def fsdp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 6, is_synced: bool = True) -> Job:
     """Fully sharded: parameters gathered a layer ahead in forward and backward, gradients scattered."""
     world = Group("0", tuple(range(ranks)))
-    return _sharded(ranks, steps, faults, layers, lambda _: world, None, (world,))
+    return _sharded(ranks, steps, faults, layers, lambda _: world, None, (world,),
+                    is_synced=is_synced)  # fmt: skip
 
 
 def hsdp(shard: int = 4, replicate: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4) -> Job:
@@ -64,9 +66,9 @@ def tp_dp(tensor: int = 4, data: int = 4, steps: int = 5, faults: Faults = (), *
                 part = max(part, program.launched - 1)
             needed = (program.collective("all_reduce", row, 2_000_000, 40_000, after=(part,)),)
         reduced = program.collective("all_reduce", column, 16_000_000, 200_000, stream=COMM_STREAM + 1, after=needed)
-        _optimizer(program, (reduced,))
+        optimizer(program, (reduced,))
 
-    return _job(tensor * data, steps, step, (*rows, *columns))
+    return job_of(tensor * data, steps, step, (*rows, *columns), faults)
 
 
 def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, layers: int = 3) -> Job:
@@ -78,7 +80,7 @@ def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *
         row = rows[program.rank // expert]
         load(program, faults, number)
         for layer in range(2 * layers):
-            before = _layer(program, "aten::linear", "dense_gemm", 200_000, 15_000)
+            before = layer_of(program, "aten::linear", "dense_gemm", 200_000, 15_000)
             sent = program.collective("all_to_all", row, 1_000_000, 60_000, after=(before,))
             with program.range("aten::_grouped_mm", "operator", _SMALL):
                 program.host(15_000)
@@ -90,9 +92,9 @@ def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *
             program.kernel("combine", 30_000, after=(back,))
         reduced = program.collective("all_reduce", world, 16_000_000, 300_000, stream=COMM_STREAM + 1,
                                      after=(program.launched - 1,))  # fmt: skip
-        _optimizer(program, (reduced,))
+        optimizer(program, (reduced,))
 
-    return _job(expert * data, steps, step, (*rows, world))
+    return job_of(expert * data, steps, step, (*rows, world), faults)
 
 
 def pipelined(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *,
@@ -107,15 +109,15 @@ def pipelined(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Fa
     def step(program: Program, number: int) -> None:
         load(program, faults, number)
         for place, (is_forward, chunk) in enumerate(
-            _one_forward_one_backward(program.rank, stages, microbatches, chunks)
+            one_forward_one_backward(program.rank, stages, microbatches, chunks)
         ):
-            _microbatch(program, world, chunk * stages + program.rank, stages * chunks, each_ns[program.rank] // chunks,
+            microbatch(program, world, chunk * stages + program.rank, stages * chunks, each_ns[program.rank] // chunks,
                         is_forward=is_forward)  # fmt: skip
             if place == 1:
                 strike(program, faults, number)
-        _optimizer(program, ())
+        optimizer(program, ())
 
-    return _job(stages, steps, step, (world,))
+    return job_of(stages, steps, step, (world,), faults)
 
 
 def offload(
@@ -142,38 +144,35 @@ def offload(
         with program.range("Optimizer.step#AdamW.step"):
             program.host(optimizer_ns, "aten::_fused_adamw_")
 
-    return _job(ranks, steps, step, (world,), ends_synced=False)
+    return job_of(ranks, steps, step, (world,), faults, ends_synced=False)
 
 
-def _job(ranks: int, steps: int, step: Callable[[Program, int], None], groups: tuple[Group, ...], *,
-         has_steps: bool = True, ends_synced: bool = True) -> Job:  # fmt: skip
+def job_of(ranks: int, steps: int, step: Callable[[Program, int], None], groups: tuple[Group, ...],
+           faults: Faults = (), *, has_steps: bool = True, ends_synced: bool = True, jitter: float = JITTER) -> Job:  # fmt: skip
+    """The same steps on every rank, its GPU throttled where a fault says so; hosts may run ahead of unsynced steps."""
     programs = []
     for rank in range(ranks):
         program = Program(rank)
         for number in range(steps):
-            if has_steps:
-                with program.range(f"ProfilerStep#{number}"):
-                    step(program, number)
-                    _end(program, is_synced=ends_synced)
-            else:
+            begin = len(program.instructions)
+            with program.range(f"ProfilerStep#{number}") if has_steps else nullcontext():
                 step(program, number)
-                _end(program, is_synced=ends_synced)
+                if ends_synced:
+                    program.sync()
+            throttled(program, begin, faults, number)
         programs.append(program)
-    return Job(tuple(programs), groups, jitter=JITTER, end_jitter_ns=2_000)
+    return Job(tuple(programs), groups, jitter=jitter, end_jitter_ns=2_000)
 
 
-def _end(program: Program, *, is_synced: bool) -> None:
-    if is_synced:
-        program.sync()
-
-
-def _layer(program: Program, operator: str, kernel: str, ns: int, host_ns: int) -> int:
-    with program.range(operator, "operator", _SMALL):
+def layer_of(program: Program, operator: str, kernel: str, ns: int, host_ns: int, shapes: str = _SMALL) -> int:
+    """An operator of one kernel."""
+    with program.range(operator, "operator", shapes):
         program.host(host_ns)
         return program.kernel(kernel, ns)
 
 
-def _optimizer(program: Program, after: tuple[int, ...]) -> None:
+def optimizer(program: Program, after: tuple[int, ...]) -> None:
+    """The optimizer's one kernel."""
     with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
         program.host(10_000)
         program.kernel("adam", 100_000, after=after)
@@ -188,7 +187,7 @@ def _mesh(inner: int, outer: int, row: str, column: str) -> tuple[list[Group], l
 
 
 def _sharded(ranks: int, steps: int, faults: Faults, layers: int, row_of: Callable[[int], Group],
-             column_of: Callable[[int], Group] | None, groups: tuple[Group, ...]) -> Job:  # fmt: skip
+             column_of: Callable[[int], Group] | None, groups: tuple[Group, ...], *, is_synced: bool = True) -> Job:  # fmt: skip
     def step(program: Program, number: int) -> None:
         row = row_of(program.rank)
         load(program, faults, number)
@@ -212,12 +211,12 @@ def _sharded(ranks: int, steps: int, faults: Faults, layers: int, row_of: Callab
                 last = program.collective("all_reduce", column_of(program.rank), 2_000_000, 50_000,
                                           stream=COMM_STREAM + 2, after=(last,))  # fmt: skip
             reduced.append(last)
-        _optimizer(program, tuple(reduced))
+        optimizer(program, tuple(reduced))
 
-    return _job(ranks, steps, step, groups)
+    return job_of(ranks, steps, step, groups, faults, ends_synced=is_synced)
 
 
-def _one_forward_one_backward(rank: int, stages: int, microbatches: int, chunks: int) -> list[tuple[bool, int]]:
+def one_forward_one_backward(rank: int, stages: int, microbatches: int, chunks: int) -> list[tuple[bool, int]]:
     """Whether forward, and of which chunk, in order; Megatron's schedule of chunks in groups of `stages`."""
     total = microbatches * chunks
     warm = min(stages - rank - 1 if chunks == 1 else (stages - rank - 1) * 2 + (chunks - 1) * stages, total)
@@ -231,17 +230,19 @@ def _chunk(number: int, stages: int, chunks: int) -> int:
     return number % (stages * chunks) // stages
 
 
-def _microbatch(program: Program, world: Group, stage: int, last: int, forward_ns: int, *, is_forward: bool) -> None:
+def microbatch(program: Program, world: Group, stage: int, last: int, forward_ns: int, *, is_forward: bool) -> None:
     ranks = len(world.ranks)
     source, target = (stage - 1, stage + 1) if is_forward else (stage + 1, stage - 1)
     # Each direction has a stream of its own, or two neighbours' messages would block each other.
     needed: tuple[int, ...] = ()
     stream = COMM_STREAM + (0 if is_forward else 2)
     if 0 <= source < last:
-        needed = (program.exchange(world, 1_000_000, 30_000, receives=(source % ranks,), stream=stream),)
+        needed = (program.exchange(world, 1_000_000, 30_000, receives=(world.ranks[source % ranks],), stream=stream),)
     with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", _SMALL):
         program.host(15_000)
         name, ns = ("forward_gemm", forward_ns) if is_forward else ("backward_gemm", 2 * forward_ns)
         done = program.kernel(name, ns, after=needed, stream=COMPUTE_STREAM)
     if 0 <= target < last:
-        program.exchange(world, 1_000_000, 30_000, sends=(target % ranks,), stream=stream + 1, after=(done,))
+        program.exchange(
+            world, 1_000_000, 30_000, sends=(world.ranks[target % ranks],), stream=stream + 1, after=(done,)
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.agents import filters
+from traceanalyzer import filters
 from traceanalyzer.agents.answer import Answer, could_not, of_rows
 from traceanalyzer.agents.operations import operations
 from traceanalyzer.agents.workspace import Workspace

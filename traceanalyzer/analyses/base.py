@@ -1,14 +1,16 @@
 """What an analysis gives: a Result is one table with its keys and the definition of every column."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.columns import Column
+from traceanalyzer.errors import UsageError
+from traceanalyzer.filters import chosen
 from traceanalyzer.schema import NONE
 
 
@@ -59,6 +61,34 @@ class Result:
             self._shown.append(frame[list(self.columns)].reset_index(drop=True))
         return self._shown[0].copy(deep=False)
 
+    def head(self, n: int = 5) -> pd.DataFrame:
+        """The first rows of `to_frame()`."""
+        return self.to_frame().head(n)
+
+    def where(self, *conditions: str, **values: Any) -> Self:
+        """The same with only the rows that pass all conditions; shares and the like stay as they were of all rows.
+
+            ta.kernels(traces).where("total_ns>1e6", "name~nccl", rank=0)
+
+        Args:
+            conditions: `COLUMN SIGN VALUE` with =, !=, >, <, >=, <= or ~ (contains, any case).
+            values: a column's wanted value, or a list of them.
+
+        Raises:
+            UsageError: a condition makes no sense, or there is no such column.
+        """
+        frame = self.to_frame()
+        rows = chosen(frame, conditions)
+        for name, wanted in values.items():
+            if name not in frame:
+                raise UsageError(f"no column {name!r}; there are {', '.join(map(str, frame.columns))}")
+            is_list = isinstance(wanted, list | tuple | set | range | np.ndarray | pd.Series)
+            rows = rows[rows[name].isin(list(wanted) if is_list else [wanted])]
+        is_row_for_row = len(self.table) == len(frame)
+        made = replace(self, table=self.table.iloc[rows.index] if is_row_for_row else rows)
+        made._shown.append(rows.reset_index(drop=True))  # noqa: SLF001 - one of its own kind
+        return made
+
     def rows(self) -> list[dict[str, Any]]:
         """The table as plain Python rows; absent values are `None`."""
         frame = self.to_frame()
@@ -72,7 +102,9 @@ class Result:
         return f"{type(self).__name__}\n{self.to_frame()!r}" if len(self) else self._none()
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame()._repr_html_()) if len(self) else f"<p>{escape(self._none())}</p>"
+        if not len(self):
+            return f"<p>{escape(self._none())}</p>"
+        return f"<p><b>{escape(self.title)}</b> {escape(self.meaning())}</p>{self.to_frame()._repr_html_()}"
 
     def _none(self) -> str:
         """What stands for a table without rows."""

@@ -3,6 +3,7 @@
 With a list for failures an analysis that raises is noted there and what needs it is left out with it; the others go on.
 """
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -31,10 +32,25 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
     known = thresholds_of(wanted)
     unknown = [name for name in options if name not in known]
     if unknown:
-        there_are = f"there are {', '.join(known)}" if known else f"{', '.join(wanted)} has none"
-        raise UsageError(f"no threshold is called {unknown[0]!r}; {there_are}")
+        raise UsageError(_unknown(unknown[0], wanted, known))
     parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
     return combine(parts, wanted, **options)
+
+
+def _unknown(option: str, wanted: tuple[str, ...], known: Mapping[str, Any]) -> str:
+    """What is wrong with an option, and which functions take it."""
+    of_whom = wanted[0] if len(wanted) == 1 else "these analyses"
+    takers = [name for name in ANALYSES if option in _own_thresholds(name)]
+    if takers:
+        return f"{of_whom} takes no {option!r}: {', '.join(takers)} {'does' if len(takers) == 1 else 'do'}"
+    near = difflib.get_close_matches(option, known, 3) or list(known)
+    has = f"{'did you mean' if len(near) <= 3 else 'there are'} {', '.join(near)}" if near else f"{of_whom} takes none"
+    return f"no threshold is called {option!r}; {has}"
+
+
+def _own_thresholds(name: str) -> set[str]:
+    functions = (ANALYSES[name].across, ANALYSES[name].per_rank)
+    return {p.name for function in functions if function for p in _parameters(function) if p.default is not p.empty}
 
 
 def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
@@ -147,6 +163,8 @@ class _Care:
             return make()
         except _LeftOutError:
             self.left_out.add(name)
+            raise
+        except MemoryError:  # the machine's, and no bug
             raise
         except Exception as error:
             if self.failures is None:

@@ -29,6 +29,8 @@ class _Place(click.Path):
 PLACE = _Place(path_type=Path)
 """The type of options and arguments that name a file or folder."""
 
+FORCE = click.option("--force", is_flag=True, help="Replace files in the output folder that no report wrote.")
+
 STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,4, or FIRST:LAST such as 2:4"
 """What `--steps` takes."""
 
@@ -114,7 +116,15 @@ def load_options(options: Mapping[str, Any]) -> "LoadOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        cache=cache_folder(options),
     )
+
+
+def cache_folder(options: Mapping[str, Any]) -> Path | None:
+    """Where large traces that were read are kept; `None` where they are not."""
+    from traceanalyzer.cache import default_folder
+
+    return None if options["no_cache"] else default_folder()
 
 
 _PART: tuple[Decorator, ...] = (
@@ -128,6 +138,7 @@ _PART: tuple[Decorator, ...] = (
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
+    click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
 )  # fmt: skip
 
 _GATES: tuple[Decorator, ...] = (

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from traceanalyzer import __version__
 from traceanalyzer.cli import surroundings
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.options import (
+    FORCE,
     PLACE,
     find_traces,
     gate_options,
@@ -44,6 +46,8 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=PLACE)
 @input_options
+@click.option("--scheduler", metavar="ADDRESS",
+              help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
 @click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
               help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, metavar="FOLDER",
@@ -52,9 +56,12 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
               help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), metavar="N",
+              help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @surroundings.model_option
 @surroundings.surroundings_options
+@FORCE
 @gate_options
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
@@ -78,14 +85,15 @@ def report(folder: Path | None, **options: Any) -> int:
     options["thresholds"] = _hosts(options["hosts_file"])
     targets = _targets(found, label, options["select"], options["output"])
     done, errors = [], list[tuple[str, TraceAnalyzerError]]()
-    for run, name, target in targets:
-        try:
-            done.append(_one(found, run, load, name, target, errors, options, console))
-        except InputError as error:  # the other runs may be good
-            errors.append((name, error))
-            continue
-        if options["select"] == "latest":
-            break
+    with _workers(options["scheduler"], options["jobs"]) as options["jobs"]:
+        for run, name, target in targets:
+            try:
+                done.append(_one(found, run, load, name, target, errors, options, console))
+            except InputError as error:  # the other runs may be good
+                errors.append((name, error))
+                continue
+            if options["select"] == "latest":
+                break
     if not done:
         raise errors[0][1]
     if options["select"] == "all":
@@ -95,6 +103,18 @@ def report(folder: Path | None, **options: Any) -> int:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in errors if options["select"] == "all"]
     return max(codes, key=_GRAVITY.index)
+
+
+def _workers(scheduler: str | None, jobs: int | None) -> Any:
+    """A context that gives the workers of a cluster, or so many processes, to read the ranks."""
+    if scheduler is None:
+        return nullcontext(jobs)
+    from traceanalyzer.dask_cluster import connected
+
+    return connected(scheduler, jobs)
+
+
+_CHANGED = "Files changed while they were read: figures may be of two states of them; run it again."
 
 
 def _hosts(path: Path | None) -> dict[str, Any]:
@@ -108,7 +128,7 @@ def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], c
     """The report of a folder that has memory snapshots and no traces."""
     if options["gates"]:
         raise UsageError(f"{place} has memory snapshots and no traces: --fail-on has nothing to look at")
-    page = report_alone(snapshots, place, options["output"], console)
+    page = report_alone(snapshots, place, options["output"], console, force=options["force"])
     if options["open_page"]:
         click.launch(str(page))
     return 0
@@ -136,13 +156,15 @@ def _one(
     from traceanalyzer import gate
     from traceanalyzer.report.writers import folder
 
-    with folder.whole(target, _source(run), _content(run, load, label, options["hosts_file"])) as draft:
+    content = _content(run, load, label, options["hosts_file"])
+    with folder.whole(target, _source(run), content, force=options["force"]) as draft:
         outcomes, files, failures, examination = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
         memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
         written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
-    for note in draft.notes:
+    changed = content != _content(run, load, label, options["hosts_file"])
+    for note in (*draft.notes, *([_CHANGED] if changed else [])):
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
@@ -177,7 +199,7 @@ def _analysed(
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
-    from traceanalyzer.report.writers import gates, terminal
+    from traceanalyzer.report.writers import gates, terminal, top
     from traceanalyzer.report.writers.write import write
     from traceanalyzer.scale import summarise, visit, with_timelines
 
@@ -198,11 +220,13 @@ def _analysed(
     made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped),
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
         doubts=care.doubted(made.results),
     )  # fmt: skip
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     terminal.show(made, console)
+    if options["top"]:
+        top.show(made, options["top"], console)
     gates.show(outcomes, console)
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
@@ -223,6 +247,11 @@ def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAna
         for name, (_, error) in zip(reversed(newer), errors, strict=False)
     ]
     return (*said, *other_runs(found, run))
+
+
+def _of_newer(errors: "list[tuple[str, TraceAnalyzerError]]") -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({errors[0][1]})" if errors else None
 
 
 def _source(run: "Run") -> str:

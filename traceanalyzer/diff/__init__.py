@@ -34,6 +34,11 @@ class Comparison:
     by_rank: dict[str, list[TableDiff]]
     is_forced: bool = False
 
+    def __repr__(self) -> str:
+        tables = sum(map(len, self.tables.values()))
+        figures = self.metrics["metric"].nunique()
+        return f"{type(self).__name__}({' against '.join(reversed(self.runs))}: {figures} figures, {tables} tables)"
+
     @property
     def base(self) -> Side:
         """The run that others are compared with."""

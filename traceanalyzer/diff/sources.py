@@ -58,7 +58,7 @@ class SourceOptions:
 def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
     """The sides in order, each under a name of its own."""
     sides = [read_side(source, options) for source in sources]
-    return tuple(_named_apart(sides))
+    return tuple(named_apart(sides))
 
 
 def read_side(source: str, options: SourceOptions) -> Side:
@@ -239,7 +239,7 @@ def _decoded(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _named_apart(sides: list[Side]) -> list[Side]:
+def named_apart(sides: list[Side]) -> list[Side]:
     """Sides under distinct names: a second `ddp` becomes `ddp (2)`."""
     seen: dict[str, int] = {}
     made = []

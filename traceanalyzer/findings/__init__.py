@@ -25,12 +25,14 @@ from traceanalyzer.findings import (
     memory_limits,
     pipeline,
     slow_hosts,
+    uneven_steps,
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 
-__all__ = ["RULES", "Finding", "Rule", "find", "named_ranks"]
+__all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
 
 Rule = Callable[..., list[Finding]]
@@ -46,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     pipeline.pipeline_bubble,
     lateness.late_ranks,
     balance.uneven_compute,
+    uneven_steps.uneven_steps,
     experts.uneven_experts,
     communication.little_overlap,
     contention.contention,

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.uneven_steps import IMBALANCE_PCT, compute_by_step, is_lasting
 
 _EXPERTS = (
     "Balance the tokens over the ranks of the experts: capacity factor, balancing loss, placement of the experts. "
@@ -22,13 +24,11 @@ _MOST_ROWS = 2
 LEAST_GAIN_PCT = 1.0
 """Of a step; evening out what gains less is not advised."""
 
-IMBALANCE_PCT = 10.0
-"""A rank that computes longer than the mean by this share of a step is worth a finding."""
-
 
 def uneven_compute(
     headline: Result,
     steps: Result,
+    step_needs: StepNeeds,
     episodes: Result,
     pipeline: Result,
     call_waits: Result,
@@ -38,7 +38,7 @@ def uneven_compute(
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
-    """One rank computes longer than the mean by a tenth of a step, and no rule of waits or stages says so already.
+    """One rank computes longer than the mean by a tenth of a step, mostly, and no rule of waits or stages says so.
 
     It matters most where waits cannot be measured: experts with uneven all-to-alls. Where they are, and the job gains
     less than 1 % of a step when it is replayed with that rank's compute as the mean rank's, nobody waits for it.
@@ -55,7 +55,7 @@ def uneven_compute(
         return []
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
     is_said = any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
-    if share < imbalance_pct or is_said:
+    if share < imbalance_pct or is_said or not is_lasting(compute_by_step(step_needs, basis), rank):
         return []
     even = gain_of(replay, Change("compute", float(compute.mean() / compute.max()), frozenset({rank})))
     is_known = even is not None and not even.is_bound

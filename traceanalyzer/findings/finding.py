@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
+
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 SEVERITIES = ("high", "medium", "low", "info")
 
@@ -55,3 +59,17 @@ class Finding:
     about: str | None = None
     part_of: str | None = None
     also: "tuple[Finding, ...]" = ()
+
+    def __repr__(self) -> str:
+        gain = f", gain {text(self.gain_ns, Unit.NS)}" if self.gain_ns is not None else ""
+        return f"Finding({self.severity}, {self.rule}{gain}: {self.title})"
+
+    def _repr_html_(self) -> str:
+        gain = (
+            f" Gain: {'at most ' if self.gain_is_bound else ''}{text(self.gain_ns, Unit.NS)}." if self.gain_ns else ""
+        )
+        said = [f"<b>{escape(self.severity)}</b>: {escape(self.title)}{gain}"]
+        said += [f"<li>{escape(sign.title)}</li>" for sign in self.also]
+        said += [f"<p>{escape(self.recommendation)}</p>"] if self.recommendation else []
+        said += [f"<p><i>{escape(self.caveat)}</i></p>"] if self.caveat else []
+        return f"<div>{''.join(said)}</div>"

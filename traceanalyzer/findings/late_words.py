@@ -10,6 +10,8 @@ from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 _MOST_LISTED = 8
 
+_IN_TURN = " in turn, each in other steps"
+
 _SURE = 0.01
 """An error below this part of a gain is not worth saying."""
 
@@ -35,19 +37,29 @@ _NAMED_ADVICE = {
     "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
 }
 
+_SLOW_GPU = (
+    "The work is the same, so look at the GPU: clocks, power limit, temperature (nvidia-smi -q -d "
+    "CLOCK,POWER,TEMPERATURE,PERFORMANCE), and what else runs on it."
+)
+_UNSEEN_SIZES = "Sizes that a kernel's grid does not show may differ, such as lengths of sequences."
+
 PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
 
 def title(row: Mapping[str, Any], last_step: int | None) -> str:
     """One sentence on the lateness, and one on what mending it gains."""
-    late = f"{when(row, last_step)}{who(row)} {_needs(row)}:"
+    late = f"{when(row, last_step)}{who(row)} {_needs(row).removeprefix(' ')}:"
     if row["cause"] == "host" and row["name"] is None:
         late = f"{when(row, last_step)}{_late_hosts(row)}"
+    if _is_slow_gpu(row):
+        late = f"{when(row, last_step)}{_slow_gpus(row)}"
     return f"{late[0].upper()}{late[1:]} {_who_waits(row)}. {_gains(row)}".strip()
 
 
 def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
+    if _is_slow_gpu(row):
+        return _SLOW_GPU
     if row["name"] is None or row["cause"] not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
     made = _NAMED_ADVICE[row["cause"]].format(who=who(row), name=name(row))
@@ -61,6 +73,8 @@ def caveat(row: Mapping[str, Any]) -> str | None:
         said.append("No step that means are taken of has it, so that its gain is not known.")
     elif row["gain_is_bound"]:
         said.append("The gain is the most that can be won.")
+    if _is_slow_gpu(row):
+        said.append(_UNSEEN_SIZES)
     if row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key):
         said.append(PROFILED)
     return " ".join(said) or None
@@ -99,7 +113,7 @@ def _needs(row: Mapping[str, Any]) -> str:
     own, peers, more = (_ms(row[column]) for column in ("own_ns", "peers_ns", "excess_ns"))
     each = _each(row)
     called = f", most of it {name(row)}" if row["name"] else ""
-    turn = " in turn, each in other steps" if row["is_in_turn"] else ""
+    turn = f"{_IN_TURN}, " if row["is_in_turn"] else ""
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
     if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:
         share = 100 * (row["own_ns"] - row["peers_ns"]) / row["peers_ns"]
@@ -107,17 +121,37 @@ def _needs(row: Mapping[str, Any]) -> str:
         longer = f"{verb.removesuffix(' for')} {share:.0f} % longer{always}"
         return f"{longer} ({own}, {_peers(row)} {peers}){called}"
     if row["cause"] in ("compute", "copies"):
-        return f"{verb} {own}{each}{turn}, {_peers(row)} {peers}{called}"
+        same = (
+            "" if row["same_work_ratio"] is None else f", the same kernels {row['same_work_ratio']:.3g} times as long"
+        )
+        return f"{turn}{verb} {own}{each}, {_peers(row)} {peers}{called}{same}"
     if row["cause"] == "host" and row["name"] is not None:
-        return f"{_KEEPS[many]} {more}{each}{turn} longer than {_peers(row)} in {name(row)} before launching"
-    return f"{verb} {more}{each}{turn} longer than {_peers(row)}{called}"
+        return (
+            f"{turn}{_KEEPS[many]} {more}{each} longer than {_peers(row)} before launching, most of it in {name(row)}"
+        )
+    return f"{turn}{verb} {more}{each} longer than {_peers(row)}{called}"
+
+
+def _is_slow_gpu(row: Mapping[str, Any]) -> bool:
+    """The same kernels take longer on these ranks, and not on others in other steps: that is unequal work."""
+    return row["same_work_ratio"] is not None and not row["is_in_turn"]
+
+
+def _slow_gpus(row: Mapping[str, Any]) -> str:
+    """`rank 3's GPU is slower: the same kernels take 6.37 ms a step, on the others 4.9 ms (1.3 times as long);`."""
+    many = len(numbers(row["ranks"])) > 1
+    slow = f"the GPUs of {who(row)} are slower" if many else f"{who(row)}'s GPU is slower"
+    times = f"{row['same_work_ratio']:.3g} times as long as on {_peers(row)}"
+    return (
+        f"{slow}: the same kernels take {times} ({_ms(row['own_ns'])} of compute{_each(row)}, {_ms(row['peers_ns'])});"
+    )
 
 
 def _late_hosts(row: Mapping[str, Any]) -> str:
     """`rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms;`."""
     many = len(numbers(row["ranks"])) > 1
     late = f"the hosts of {who(row)} are late" if many else f"{who(row)}'s host is late"
-    late += " in turn, each in other steps" if row["is_in_turn"] else ""
+    late += _IN_TURN if row["is_in_turn"] else ""
     own, others = row["own_host_ns"], row["peers_host_ns"]
     if own is None or others is None or own < others:
         return f"{late}, by {_ms(row['excess_ns'])}{_each(row)}:"
@@ -169,7 +203,7 @@ def _gains(row: Mapping[str, Any]) -> str:
     most = "at most " if row["gain_is_bound"] else ""
     off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
     error = f" (± {milliseconds(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
-    of = "a mean step" if numbers(row["numbers"]) else "the capture"
+    of = "the capture" if row["gain_is_of_capture"] else "a mean step"
     return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter."
 
 

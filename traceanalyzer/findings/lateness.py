@@ -51,7 +51,12 @@ def is_said(row: Mapping[str, Any]) -> bool:
     """Whether the lateness is these ranks' own, and mending it worth anything."""
     if row["cause"] == "host" and row["name"] is None and not _is_slow_host(row):
         return False
-    return row["gain_ns"] is None or 100 * row["gain_ns"] >= LEAST_GAIN_PCT * row["step_ns"]
+    return row["gain_ns"] is None or 100 * row["gain_ns"] >= LEAST_GAIN_PCT * _whole_ns(row)
+
+
+def _whole_ns(row: Mapping[str, Any]) -> int:
+    """What the gain is a part of: a mean step, or the steps of a capture without a complete one."""
+    return int(row["step_ns"] * (row["steps"] if row["gain_is_of_capture"] else 1))
 
 
 def _is_slow_host(row: Mapping[str, Any]) -> bool:
@@ -73,7 +78,7 @@ def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
 
 def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None) -> Finding:
     gain = row["gain_ns"]
-    share = 100 * (row["cost_ns"] / row["steps"] if gain is None else gain) / row["step_ns"]
+    share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if gain is None else gain / _whole_ns(row))
     return Finding(
         rule="late_ranks",
         severity=lower(severity(share)) if gain is None else severity(share),

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from traceanalyzer.readers.base import Header, RankHint
 from traceanalyzer.readers.kineto.packed import PackedFile
 from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu, traces
 from traceanalyzer.readers.rocprof.records import Agent, Content, Extent, Handle, Process, Strings, Symbol, Timed
+from traceanalyzer.readers.rocprof.salvage import salvaged
 
 _KEY = b'"rocprofiler-sdk-tool"'
 
@@ -51,23 +53,28 @@ def ended_ns(path: Path) -> int | None:  # noqa: ARG001 - every reader is asked 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each GPU of the file's processes; see `Reader.read`."""
-    content = _decoded(path)
+    content, lost, is_cut = _decoded(path)
     processes = content.processes if isinstance(content.processes, list) else [content.processes]
     captures = [_capture(process) for process in processes]
     if not any(len(capture.kernels) + len(capture.copies) for capture in captures):
         raise NotATraceError(f"{path}: {NO_GPU_OPS}")
-    yield from traces(captures, path, hint, rules)
+    for trace in traces(captures, path, hint, rules):
+        meta = replace(trace.meta, is_truncated=is_cut, events_skipped=trace.meta.events_skipped + lost)
+        yield replace(trace, meta=meta)
 
 
-def _decoded(path: Path) -> Content:
+def _decoded(path: Path) -> tuple[Content, int, bool]:
+    """The content, how many records cannot be understood, and whether the file is cut off."""
     file = PackedFile.open(path)
     text = b"".join(iter(lambda: file.read(_BLOCK_BYTES), b""))
     file.close()
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return msgspec.json.decode(text, type=Content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(text, type=Content), 0, False
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if found := salvaged(text):
+            return found
         raise NotATraceError(
             f"{path}: rocprofv3's JSON cannot be read ({error}); it is written whole when the program ends"
         ) from error

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from traceanalyzer.callable_package import call_by_name
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.writers import WRITERS, Writer
+
+call_by_name(__name__, "writers.notebook")
 
 __all__ = ["FORMAT_VERSION", "WRITERS", "Report", "Writer"]
 

@@ -39,3 +39,6 @@ class Report:
     created: str | None = None
     version: str | None = None
     failures: tuple[Failure, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Report({self.label!r}, {len(self.results)} results, {len(self.findings)} findings)"

@@ -38,3 +38,15 @@ def test_nothing_to_draw_is_no_figure(name):
     results = run([rank_trace([])])
     if name in results:
         assert figure(name, results[name]) is None
+
+
+def test_in_a_notebook_the_page_may_save_files():
+    assert 'sandbox="allow-scripts allow-popups allow-downloads"' in report(sample("moe"))._repr_html_()
+
+
+def test_where_the_time_goes_is_the_first_figure():
+    made = report(sample("moe"))
+    name, drawn = next(iter(made.figures().items()))
+    assert name == "headline"
+    rows = made.results["headline"].to_frame()
+    assert sum(x for bar in drawn.data for x in bar.x) == pytest.approx(rows["window_ns"].sum() / 1e6, rel=1e-6)

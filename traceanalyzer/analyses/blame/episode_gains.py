@@ -1,8 +1,9 @@
-"""What mending an episode gains: the job replayed with its ranks' part as their peers'."""
+"""What mending an episode gains: the job replayed with its ranks' part as their peers', or a bound."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.replay.change import PEERS, Change
@@ -13,6 +14,7 @@ from traceanalyzer.vocabulary import IDLE_CAUSES, UNKNOWN
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",
     "exposed_copy_ns": "copy",
+    "transfer_ns": "comm",
     **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "host"),
 }
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
@@ -53,22 +55,58 @@ def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     return Change("compute", factor, frozenset(row["ranks"]), frozenset(row["numbers"]) or None)
 
 
-def _gain(row: Mapping[str, Any], replayed: Any) -> tuple[Any, Any, bool]:
+def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool]:
     if replayed is None:
         return row["bound_ns"], pd.NA, True
+    if replayed.is_lower_bound:  # waits whose partners are not known stay in a replay
+        return max(replayed.gain_ns, row["bound_ns"]), replayed.error_ns, True
     return replayed.gain_ns, replayed.error_ns, replayed.is_bound
 
 
 def _changes(row: Mapping[str, Any], found: pd.DataFrame) -> tuple[Change, ...]:
-    part = _PART_OF_REPLAY.get(row["part"])
-    if part is None:
-        return ()
+    """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
     own = cells_of(row, found)
-    if not row["numbers"]:
-        return (Change(part, PEERS, frozenset(row["ranks"])),)
+    names = {row["part"], *(part for parts in own["beside"] for part in parts)}
+    if row["part"] not in _PART_OF_REPLAY:
+        return ()
+    parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
+    return tuple(Change(part, PEERS, ranks, steps) for part in parts for ranks, steps in _where(row, own))
+
+
+def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:
+    """Ranks, and the steps in which they are late; of ranks in turn each by itself."""
     if not row["is_in_turn"]:
-        return (Change(part, PEERS, frozenset(row["ranks"]), frozenset(row["numbers"])),)
-    return tuple(
-        Change(part, PEERS, frozenset({int(rank)}), frozenset(map(int, steps)))
+        return [(frozenset(row["ranks"]), frozenset(row["numbers"]) or None)]
+    return [
+        (frozenset({int(rank)}), frozenset(map(int, steps)))
         for rank, steps in own.groupby("rank")["step"].unique().items()
-    )
+    ]
+
+
+def bounds(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]) -> pd.array:
+    """For each episode by how much the longest own step is shorter without its excess.
+
+    The mean over complete steps; without any the sum over the capture's.
+    """
+    numbers, count = (list(complete), len(complete)) if complete else (sorted(late["step"].unique()), 1)
+    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
+    waits = late.groupby("step")["exposed_wait_ns"].min()
+    bounds = [_bound(row, found, wide, waits, numbers, count) for row in table.to_dict("records")]
+    return pd.array(bounds, dtype="Int64")
+
+
+def _bound(
+    row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int], count: int
+) -> Any:
+    own = cells_of(row, found)
+    own = own[own["step"].isin(numbers)]
+    if own.empty:
+        return pd.NA
+    less = wide.copy()
+    for cell in own.itertuples():
+        less.loc[cell.step, cell.rank] -= cell.excess_ns
+    held = own["step"].unique()
+    shorter = (wide.max(axis=1) - less.max(axis=1).clip(lower=0)).loc[held]
+    # Where every rank waits, ranks are late at different times of the step: one hides no other.
+    gained = np.minimum(shorter + waits.reindex(held), own.groupby("step")["excess_ns"].max().reindex(held))
+    return round(float(gained.clip(lower=0).sum()) / count)

@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import PARTS
-from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.vocabulary import COPY, DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -13,6 +11,15 @@ LEAST_PCT = 2.0
 
 _LEAST_NS = 20_000
 _SIGMAS = 4.0
+
+_WITHIN_A_DEVIATION = 0.68
+"""Share of normal values that are no further than one deviation."""
+
+_DISTANCES_IN_A_DEVIATION = 2.7
+"""Of n normal values the median distance to the next is about 2.7 deviations / n."""
+
+_LEAST_RANKS = 4
+_STEADY_SIGMAS = 3.0
 _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
 """How much less surely a median is known than a mean, of normal errors."""
@@ -20,17 +27,13 @@ _MEDIAN_TO_MEAN = 1.25
 _SHARE_OF_OWN = 0.25
 """A part with less of a rank's excess than this goes to the largest."""
 
-_NAMED = 0.5
-"""A name is said when it explains this much of an excess."""
-
 _WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
 
-_WHOLE_PHASES = ("forward", "backward")
-
-CELLS = ("rank", "step", "part", "excess_ns", "what", "name")
+_BESIDE = 0.05
+"""A part with this much of a rank's excess is mended with the one that it goes to."""
 
 
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
@@ -98,32 +101,36 @@ def _leave_one_out(values: np.ndarray) -> np.ndarray:
     return mean
 
 
-def cells(late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """A row for each rank, step and part that makes the others wait: `CELLS`.
+def cells(late: pd.DataFrame) -> pd.DataFrame:
+    """A row for each rank, step and part that makes the others wait: `rank`, `step`, `part`, `excess_ns`, `beside`.
 
     A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
-    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion.
+    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion; `beside` are
+    the parts that are longer by too little to be told apart.
     """
     if late.empty:
-        return pd.DataFrame(columns=list(CELLS))
+        return pd.DataFrame(columns=["rank", "step", "part", "excess_ns", "beside"])
     chosen = late[_is_late(late)]
-    parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0).to_numpy()
-    total = parts.sum(axis=1, keepdims=True)
-    share = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
-    share = np.where(share >= _SHARE_OF_OWN, share, 0)
-    total = share.sum(axis=1, keepdims=True)
-    share = np.divide(share, total, out=np.zeros_like(share), where=total > 0)
-    row, column = np.nonzero(share)
-    table = pd.DataFrame(
+    share = _shares(chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0).to_numpy())
+    large = _shares(np.where(share >= _SHARE_OF_OWN, share, 0))
+    names = np.array(PARTS, dtype=object)
+    beside = [tuple(names[own]) for own in (share >= _BESIDE) & (large == 0)]
+    row, column = np.nonzero(large)
+    return pd.DataFrame(
         {
             "rank": chosen["rank"].to_numpy()[row],
             "step": chosen["step"].to_numpy()[row],
-            "part": np.array(PARTS, dtype=object)[column],
-            "excess_ns": np.round(chosen["excess_ns"].to_numpy()[row] * share[row, column]).astype(np.int64),
-            "peers": chosen["peers"].to_numpy()[row],
+            "part": names[column],
+            "excess_ns": np.round(chosen["excess_ns"].to_numpy()[row] * large[row, column]).astype(np.int64),
+            "beside": [beside[number] for number in row],
         }
     )
-    return _named(table, late, work)
+
+
+def _shares(parts: np.ndarray) -> np.ndarray:
+    total = parts.sum(axis=1, keepdims=True)
+    shares: np.ndarray = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
+    return shares
 
 
 def _waited(late: pd.DataFrame) -> pd.Series:
@@ -138,16 +145,22 @@ def _waited(late: pd.DataFrame) -> pd.Series:
 def _jitter(late: pd.DataFrame) -> float:
     """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
 
-    What is left of the excess without each rank's and each step's median: what is always slow is no jitter, and of what
-    is slow now and then the median knows nothing. One step alone tells it by the ranks that are not late.
+    What is left of the excess without each rank's and each step's median: what is always slow is no jitter; of what is
+    slow now and then, in less than a third of the cells, the quantile knows nothing. One step alone tells it by the
+    median distance from one rank to the next, from four ranks on.
     """
     wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
     if len(wide) < 2:
-        low, high = np.nanquantile(wide.to_numpy(), [0.1, 0.4])
-        return float(high - low)
+        ordered = np.sort(wide.to_numpy().ravel())
+        ordered = ordered[~np.isnan(ordered)]
+        if len(ordered) < _LEAST_RANKS:
+            return 0.0
+        return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
     left = wide.sub(wide.median(axis=0), axis=1)
     left = left.sub(left.median(axis=1), axis=0)
-    return float(np.nanmedian(left.abs().to_numpy())) * 1.48
+    # Few ranks and steps are near their own medians.
+    free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
+    return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
 
 
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
@@ -157,12 +170,15 @@ def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
     """
     excess = late.groupby("rank")["excess_ns"]
     count = excess.transform("size")
-    is_beyond: pd.Series = excess.transform("median") >= _SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
+    is_beyond: pd.Series = excess.transform("median") >= _STEADY_SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
     return is_beyond & (count >= _LEAST_STEPS)
 
 
 def _is_late(late: pd.DataFrame) -> pd.Series:
-    """Rows whose excess is far beyond jitter while another rank waits."""
+    """Rows whose excess is far beyond jitter while another rank waits.
+
+    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number.
+    """
     if late.empty:
         return pd.Series(dtype="bool")
     length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
@@ -171,48 +187,3 @@ def _is_late(late: pd.DataFrame) -> pd.Series:
     least = np.maximum(LEAST_PCT / 100 * length, np.maximum(_LEAST_NS, own))
     is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
     return is_late
-
-
-def _named(table: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """The name that is longer than on the peers by at least half of the excess, the most telling kind first."""
-    if table.empty or work.empty:
-        return table.assign(what=None, name=None)
-    held = work[work["part"].isin(table["part"]) & work["step"].isin(table["step"])]
-    ranks = late.groupby("step")["rank"].unique()
-    late_ranks = table.groupby("step")["rank"].unique()
-    peers = late.drop_duplicates("rank").set_index("rank")["peers"]
-    by_key = dict(iter(held.groupby(["step", "part"])))
-    found = [
-        _longest(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers, late_ranks[step]))
-        for rank, step, part, excess_ns in table[["rank", "step", "part", "excess_ns"]].itertuples(index=False)
-    ]
-    return table.assign(what=[what for what, _ in found], name=[name for _, name in found])
-
-
-def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
-    """The ranks that do the same and are not late, as far as there are any."""
-    alike = np.array([other for other in ranks if other != rank and peers[other] == peers[rank]])
-    others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
-    in_time = others[~np.isin(others, late)]
-    return in_time if len(in_time) else others
-
-
-def _longest(rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray) -> tuple[str | None, str | None]:
-    if rows is None:
-        return None, None
-    own = rows[rows["rank"] == rank]
-    for what in (OPERATOR, KERNEL, "copy", DOING, RANGE):
-        named = own[own["what"] == what]
-        if what == RANGE:  # a phase holds all that a host does
-            named = named[~named["name"].map(host_names.phase).isin(_WHOLE_PHASES)]
-        if named.empty:
-            continue
-        beside = rows[(rows["what"] == what) & rows["rank"].isin(others) & rows["name"].isin(named["name"])]
-        wide = beside.groupby(["name", "rank"])["total_ns"].sum().unstack("rank").reindex(columns=others).fillna(0)  # noqa: PD010
-        extra = named.set_index("name")["total_ns"] - wide.median(axis=1).reindex(named["name"]).fillna(0).to_numpy()
-        longest = extra.idxmax()
-        # A host that is slow at everything is not slow by what it does most.
-        is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * named.set_index("name")["total_ns"][longest]
-        if is_own and extra[longest] >= _NAMED * excess_ns:
-            return what, str(longest)
-    return None, None

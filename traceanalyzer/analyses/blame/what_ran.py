@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +23,9 @@ from traceanalyzer.vocabulary import DATA, HOST, SYNC
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
 
-COLUMNS = ("step", "part", "what", "name", "total_ns")
+COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
+
+_SUMS = ["total_ns", "calls", "blocks"]
 
 _MOST_NAMES = 30
 
@@ -45,6 +48,8 @@ class WhatRan(Result):
         ),
         "name": Column.text("Its name.", written=Written.KERNEL),
         "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
+        "calls": Column.count("How many operations; 0 of what hosts do."),
+        "blocks": Column.count("Thread blocks of all of them; 0 where the trace has no grids.", is_secondary=True),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -70,7 +75,7 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     table = table[table["step"].isin(windows["step"])]
     # Several threads may do the same.
     groups = Groups.of(table, ["step", "part", "what", "name"], by_appearance=True)
-    table = groups.table(total_ns=groups.sums(table["total_ns"].to_numpy()))
+    table = groups.table(**_sums(groups, table))
     lengths = table["total_ns"].to_numpy()
     order = np.argsort(-lengths, kind="stable")
     table = table.take(order[lengths[order] > 0])
@@ -87,6 +92,8 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
             "total_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
             "name": _by_letters(ops["name"]),
             "owner": tree.owner,
+            "calls": 1,
+            "blocks": _blocks(ops["grid"]),
         }
     )
     is_compute, is_copy = ((ops["kind"] == kind).to_numpy() for kind in ("compute", "copy"))
@@ -94,8 +101,16 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
     yield _summed(table[is_copy], "exposed_copy_ns", COPY)
     owned = table[is_compute & (tree.owner >= 0)]
     groups = Groups.of(owned, ["step", "owner"])
-    sums = groups.table(total_ns=groups.sums(owned["total_ns"].to_numpy()))
+    sums = groups.table(**_sums(groups, owned))
     yield _summed(sums.assign(name=_called(trace.host_ops, sums["owner"].to_numpy())), "compute_ns", OPERATOR)
+
+
+def _blocks(grid: pd.Series) -> np.ndarray:
+    """Thread blocks of each operation, from `24x1x1`; 0 where the trace has none."""
+    texts = map(str, grid.cat.categories)
+    counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else 0 for text in texts]
+    blocks: np.ndarray = np.array([*counts, 0], dtype=np.int64)[grid.cat.codes.to_numpy()]
+    return blocks
 
 
 def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
@@ -179,5 +194,11 @@ def _pairs(
 
 def _summed(rows: pd.DataFrame, part: str, what: str) -> pd.DataFrame:
     groups = Groups.of(rows, ["step", "name"])
-    sums = groups.table(total_ns=groups.sums(rows["total_ns"].to_numpy()))
+    sums = groups.table(**_sums(groups, rows))
     return sums.assign(name=sums["name"].astype("object"), part=part, what=what)
+
+
+def _sums(groups: Groups, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Of what hosts do there are neither calls nor blocks."""
+    return {name: groups.sums(rows[name].to_numpy()) if name in rows else groups.sums(np.zeros(len(rows), np.int64))
+            for name in _SUMS}  # fmt: skip

@@ -135,5 +135,7 @@ def _of_steps(steps: pd.DataFrame) -> list[Window]:
 
 
 def _by_phase_of(phase: np.ndarray, rows: np.ndarray, times: np.ndarray) -> np.ndarray:
-    # Weighted bincount works on floats: exact up to 2⁵³ ns, 104 days.
-    return np.bincount(phase[rows], weights=times, minlength=len(NAMES)).astype(np.int64)
+    # A weighted bincount works on floats, which are exact up to 2⁵³ ns, 104 days, only.
+    sums = np.zeros(len(NAMES), dtype=np.int64)
+    np.add.at(sums, phase[rows], times)
+    return sums

@@ -38,7 +38,7 @@ WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
         "data": {"ready": 0.0, "none": 0.0},
         "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
         "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},
-        "comm": {"free": 0.0, EVEN: EVEN, HIDDEN: HIDDEN},
+        "comm": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, HIDDEN: HIDDEN},
         "waits": {"none": 0.0},
         "sync": {"none": 0.0},
         **{part: {"free": 0.0} for part in NAMED},
@@ -54,9 +54,10 @@ class Change:
     Attributes:
         part: of `PARTS`.
         to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
-            same work of the ranks that do the same and are not changed themselves; `even`: its mean over all ranks that
-            do the same, of a pipeline's stages all of their work put together (of a transfer the median of those of the
-            same collective and size); `fastest` (hosts): the rank that needs least in a step; `hidden`
+            same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
+            that of others of the same collective and size; none where the others have no such); `even`: its mean over
+            all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
+            of those of the same collective and size); `fastest` (hosts): the rank that needs least in a step; `hidden`
             (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the same
             kernel and grid when no communication runs beside it.
         ranks: only these; `None` is all.

@@ -46,6 +46,11 @@ class Gain:
         """What is not known is more than 3 % of the step: the gain is a bound, no forecast."""
         return max(self.error_ns, self.unmatched_ns) > BOUND_PCT / 100 * self.before_ns
 
+    @property
+    def is_lower_bound(self) -> bool:
+        """Waits in calls whose partners are not known would be shorter, too: they are more than 3 % of the step."""
+        return self.unmatched_ns > BOUND_PCT / 100 * self.before_ns
+
 
 class Engine:
     """A job and what its replays are compared with."""

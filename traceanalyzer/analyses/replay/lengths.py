@@ -47,6 +47,8 @@ def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     for change in changes:
         if change.part == "comm" and change.to == EVEN:
             transfer = _even_transfers(job, transfer)
+        elif change.part == "comm" and change.to == PEERS:
+            transfer = np.where(_chosen_joins(job, change), _peers_transfers(job, transfer, change), transfer)
         elif change.part in ("comm", "collective") and not isinstance(change.to, str):
             transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
     return transfer
@@ -97,8 +99,10 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
     if change.part == "sync":
         blocking = job.nodes[rank].piece.segments["step"].to_numpy()
         return replace(timing, is_blocking=timing.is_blocking & ~_in_steps(blocking, change))
+    if change.part == "comm" and change.to == HIDDEN:
+        return replace(timing, is_hidden=True)
     if change.part == "comm" and isinstance(change.to, str):
-        return replace(timing, is_hidden=True) if change.to == HIDDEN else timing
+        return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
     if change.part not in ("host", "data"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", "data"):
@@ -145,7 +149,35 @@ def _even_transfers(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
     own = table["ns"].min()
     kind = [table["collective"].min(), table["size_bytes"].max(), table.size()]
     median = own.groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
-    factor = (median / own.where(own > 0)).fillna(1.0)
+    return _scaled(joins, transfer_ns, (median / own.where(own > 0)).fillna(1.0))
+
+
+def _peers_transfers(job: Job, transfer_ns: np.ndarray, change: Change) -> np.ndarray:
+    """Transfers between the changed ranks alone as long as the median of the others' of the same collective and size.
+
+    What the others have none of takes no time. Transfers that others take part in stay.
+    """
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns, is_own=joins["rank"].isin(change.ranks or job.nodes)).groupby("instance")
+    own, is_own = table["ns"].min(), table["is_own"].all()
+    kind = [values.to_numpy() for values in (table["collective"].min(), table["size_bytes"].max(), table.size())]
+    others = own.where(~is_own).groupby(kind, dropna=False).transform("median").fillna(0)
+    factor = (np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
+    return _scaled(joins, transfer_ns, factor)
+
+
+def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
+    """The rank's durations, where calls that wait for partners last as long as their changed transfers."""
+    after = transfers_after(job, (change,))
+    rows = np.flatnonzero((job.joins["rank"] == rank).to_numpy() & job.joins["waits"].to_numpy(dtype=bool))
+    longest = pd.Series(after[rows]).groupby(job.joins["op"].to_numpy()[rows]).max()
+    durations = timing.duration_ns.copy()
+    op = longest.index.to_numpy(dtype=np.int64)
+    durations[op] = np.minimum(durations[op], np.maximum(longest.to_numpy(), 0))
+    return durations
+
+
+def _scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
     scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
     return scaled
 

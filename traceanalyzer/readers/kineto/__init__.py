@@ -21,11 +21,9 @@ from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
-from traceanalyzer.readers.kineto.stream import EventText
+from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
-from traceanalyzer.schema import GPU_OPS, NONE, conform
-
-_UNNAMED = "(unnamed)"
+from traceanalyzer.schema import GPU_OPS, NONE, conform, named
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
@@ -124,8 +122,7 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     """The operations with what their names say: kind, and for copies direction and memories."""
     if ops.empty:
         return conform(ops, GPU_OPS)
-    if ops["name"].isna().any():
-        ops = ops.assign(name=ops["name"].cat.add_categories([_UNNAMED]).fillna(_UNNAMED))
+    ops = named(ops)
     pairs = ops[["name", "activity"]].drop_duplicates()
     facts = [
         (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
@@ -150,6 +147,12 @@ def _meta(
     notes = []
     if text.file.is_damaged:
         notes.append("The file's packed data are damaged: what could be unpacked is used.")
+    if text.is_truncated:
+        notes.append(f"The file is cut off: its {decoder.read:,} whole events are read.")
+    if text.oversized:
+        notes.append(f"Stretches of over {EVENT_BYTES_MOST >> 20} MiB without the end of an event are left out.")
+    if text.beyond:
+        notes.append(f"{text.beyond} events after the end of the list of events are left out.")
     if decoder.skipped:
         notes.append(f"{decoder.skipped} events could not be read and are left out.")
     return RankMeta(
@@ -164,7 +167,7 @@ def _meta(
         capture_start_ns=None if spans.empty else int(spans["start_ns"].min()),
         capture_end_ns=None if spans.empty else int(spans["end_ns"].max()),
         is_truncated=text.is_truncated,
-        events_skipped=decoder.skipped,
+        events_skipped=decoder.skipped + text.beyond + text.oversized,
         notes=tuple(notes),
     )
 

@@ -28,8 +28,8 @@ _AHEAD = 8
 _QUEUED_A_WORKER = 2
 """Batches that wait for each worker, the one that it is at among them."""
 
-Decoded = tuple[TableBuilder, int]
-"""The tables of a batch, and how many of its events could not be decoded."""
+Decoded = tuple[TableBuilder, int, int]
+"""The tables of a batch, how many of its events could be decoded, and how many not."""
 
 
 def decode_all(chunks: Iterable[bytes], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
@@ -85,10 +85,11 @@ class _Merger:
 
     def _merge(self, batch: tuple[bytes, ...], future: Future[Decoded]) -> None:
         try:
-            tables, skipped = future.result()
+            tables, read, skipped = future.result()
         except BrokenExecutor:  # the system ended a worker: what it had is done here
-            tables, skipped = self._here(batch).result()
+            tables, read, skipped = self._here(batch).result()
         self.builder.merge(tables)
+        self.decoder.read += read
         self.decoder.skipped += skipped
 
 
@@ -96,7 +97,7 @@ def _decoded(batch: tuple[bytes, ...], *, needs_exact: bool) -> Decoded:
     decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
     for chunk in batch:
         builder.add(decoder.decode(chunk))
-    return builder, decoder.skipped
+    return builder, decoder.read, decoder.skipped
 
 
 @contextmanager

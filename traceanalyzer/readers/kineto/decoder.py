@@ -27,9 +27,11 @@ class EventDecoder:
 
     Attributes:
         skipped: events that could not be decoded, so far.
+        read: those that could.
         needs_exact: whether this file's times need more than a float; `None` until a chunk has events that tell.
     """
 
+    read: int = 0
     skipped: int = 0
     needs_exact: bool | None = None
 
@@ -37,6 +39,7 @@ class EventDecoder:
         """Events of a chunk (text of whole events without brackets)."""
         skipped = self.skipped
         events = self._decoded(chunk)
+        self.read += len(events)
         if self.needs_exact is None:
             self.needs_exact = _is_beyond_float(events)
             if self.needs_exact:

@@ -74,7 +74,9 @@ class PackedFile:
             missing -= len(part)
             self._given_bytes += len(part)
         if self._given_bytes > packing.FREE_BYTES and packing.is_bomb(self.file.tell(), self._given_bytes):
-            raise NotATraceError(f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; not read on")
+            raise NotATraceError(
+                f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; if that is meant, unpack it first"
+            )
         return b"".join(parts)
 
     @property
@@ -98,7 +100,8 @@ class PackedFile:
                 return self.file.read(size_bytes)
             if not self.is_damaged:
                 return self._unpacked(size_bytes)
-        except OSError:
+        except OSError:  # the disk's, or the network's
+            self.is_damaged = True
             return b""
         except _BadGzip:
             self.is_damaged = True

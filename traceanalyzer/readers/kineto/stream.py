@@ -3,6 +3,7 @@
 The file is never in memory whole. Events are not parsed here; a chunk ends where one event ends and the next begins.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ HEAD_BYTES = 1 << 20
 
 HEAD_BYTES_MOST = 16 << 20
 
+EVENT_BYTES_MOST = 64 << 20
+"""No event is so long: what goes on for longer without one's end is damage, or meant to fill the memory."""
+
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY_REACH = 256
 _BARE_ARRAY = re.compile(rb"\s*\[(?=\s*\{[^\0]*?\"ph\"|\s*\])")
@@ -29,6 +33,8 @@ _END_REACH = 64 << 10
 
 # What is no object may end the array (a null), and is no event.
 _END = re.compile(rb"[^{}\]]*\]")
+
+_COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
 
 _UTF_8_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -42,13 +48,17 @@ class EventText:
         head: text before the events, without the opening bracket of their array.
         tail: text after the events' closing bracket.
         is_truncated: the file ended before the events did.
+        beyond: events after the end of their array, which are not read.
+        oversized: stretches without an event's end that were let go, for no event is so long.
     """
 
     path: Path
-    file: PackedFile
+    file: "PackedFile | WideText"
     head: bytes = b""
     tail: bytes = b""
     is_truncated: bool = False
+    beyond: int = 0
+    oversized: int = 0
     _rest: bytes = b""
 
     @classmethod
@@ -58,8 +68,12 @@ class EventText:
         Raises:
             NotATraceError: it cannot be read, or has no array of events.
         """
-        text = cls(path, PackedFile.open(path))
+        packed = PackedFile.open(path)
+        text = cls(path, packed)
         start = text.file.read(HEAD_BYTES).removeprefix(_UTF_8_MARK)
+        if encoding := _wide_encoding(start):
+            text.file = WideText(packed, encoding, start)
+            start = text.file.read(HEAD_BYTES)
         match = _EVENTS_KEY.search(start) or _BARE_ARRAY.match(start)
         is_json = start.lstrip()[:1] in (b"{", b"[")
         while match is None and is_json and len(start) < HEAD_BYTES_MOST and (more := text.file.read(HEAD_BYTES)):
@@ -103,6 +117,9 @@ class EventText:
                 if cut:
                     chunk, self._rest = self._rest + block[: cut[0]], block[cut[1] :]
                     yield chunk
+                elif len(block) > EVENT_BYTES_MOST:
+                    self.oversized += 1
+                    self._rest = b""
                 else:
                     self._rest = block
         finally:
@@ -121,12 +138,54 @@ class EventText:
                 return
             end = following
         self.tail = self._rest[closing.end() :]
+        self.beyond = len(_COMPLETE.findall(self.tail))
         yield self._rest[:end]
+
+
+class WideText:
+    """A UTF-16 file's text as UTF-8, as it is read."""
+
+    def __init__(self, file: PackedFile, encoding: str, start: bytes) -> None:
+        self._file, self._rest = file, b""
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._rest = self._utf_8(start)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Of the file as it is packed."""
+        return self._file.is_damaged
+
+    @property
+    def expected_bytes(self) -> int:
+        """How much text there may be, as `PackedFile` guesses it."""
+        return self._file.expected_bytes
+
+    def read(self, size_bytes: int) -> bytes:
+        """Up to `size_bytes`; fewer only at the end of what can be read."""
+        while len(self._rest) < size_bytes and (block := self._file.read(size_bytes)):
+            self._rest += self._utf_8(block)
+        part, self._rest = self._rest[:size_bytes], self._rest[size_bytes:]
+        return part
+
+    def close(self) -> None:
+        """Close it; reading is over."""
+        self._file.close()
+
+    def _utf_8(self, block: bytes) -> bytes:
+        return self._decoder.decode(block).encode(errors="replace").removeprefix(_UTF_8_MARK)
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """UTF-16, where a file begins with its mark or as JSON does in it."""
+    if start.startswith(_UTF_16_MARKS):
+        return "utf-16"
+    first = start[:2]
+    return {b"{\0": "utf-16-le", b"[\0": "utf-16-le", b"\0{": "utf-16-be", b"\0[": "utf-16-be"}.get(first)
 
 
 def _why_no_events(start: bytes) -> str:
     if not start:
         return "the file is empty"
-    if start.startswith(_UTF_16_MARKS) or b"\0" in start[:4]:
-        return "not UTF-8 text (UTF-16?); save it as UTF-8"
+    if b"\0" in start[:4]:
+        return "not text: it begins with bytes that are none"
     return "not a PyTorch-profiler trace: it has no traceEvents"

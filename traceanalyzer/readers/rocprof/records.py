@@ -1,26 +1,31 @@
 """The fields of rocprofv3's JSON that are used, with their types; the machine's name and command line are not."""
 
+from typing import Annotated, TypeAlias
+
 import msgspec
+
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+"""What a table can hold, and sums of two."""
 
 
 class Handle(msgspec.Struct, gc=False):
     """An id that the profiler wraps."""
 
-    handle: int = 0
+    handle: Int = 0
 
 
 class Correlation(msgspec.Struct, gc=False):
     """Which host call an operation comes from."""
 
-    internal: int = 0
+    internal: Int = 0
 
 
 class Extent(msgspec.Struct, gc=False):
     """Work-items in each dimension."""
 
-    x: int = 1
-    y: int = 1
-    z: int = 1
+    x: Int = 1
+    y: Int = 1
+    z: Int = 1
 
 
 class Dispatch(msgspec.Struct):
@@ -28,7 +33,7 @@ class Dispatch(msgspec.Struct):
 
     agent_id: Handle
     queue_id: Handle
-    kernel_id: int
+    kernel_id: Int
     workgroup_size: Extent
     grid_size: Extent
 
@@ -36,11 +41,11 @@ class Dispatch(msgspec.Struct):
 class Timed(msgspec.Struct, kw_only=True):
     """What every record has."""
 
-    start_timestamp: int
-    end_timestamp: int
-    kind: int = 0
-    operation: int = 0
-    thread_id: int = 0
+    start_timestamp: Int
+    end_timestamp: Int
+    kind: Int = 0
+    operation: Int = 0
+    thread_id: Int = 0
     correlation_id: Correlation
 
 
@@ -56,7 +61,7 @@ class Copy(Timed, kw_only=True):
 
     src_agent_id: Handle
     dst_agent_id: Handle
-    size_bytes: int | None = msgspec.field(default=None, name="bytes")
+    size_bytes: Int | None = msgspec.field(default=None, name="bytes")
     stream_id: Handle | None = None
 
 
@@ -74,10 +79,10 @@ class Agent(msgspec.Struct):
     """A processor; `type` 2 is a GPU, `logical_node_type_id` its number among them."""
 
     id: Handle
-    type: int = 0
+    type: Int = 0
     product_name: str = ""
     name: str = ""
-    logical_node_type_id: int = 0
+    logical_node_type_id: Int = 0
 
 
 class Operations(msgspec.Struct):
@@ -90,7 +95,7 @@ class Operations(msgspec.Struct):
 class Message(msgspec.Struct):
     """The text of a marker, by its correlation id."""
 
-    key: int
+    key: Int
     value: str
 
 
@@ -104,7 +109,7 @@ class Strings(msgspec.Struct):
 class Symbol(msgspec.Struct):
     """A kernel's names."""
 
-    kernel_id: int
+    kernel_id: Int
     formatted_kernel_name: str = ""
     kernel_name: str = ""
 
@@ -112,9 +117,9 @@ class Symbol(msgspec.Struct):
 class Metadata(msgspec.Struct):
     """The process; of what the file says besides (host, command line, configuration) nothing is read."""
 
-    pid: int | None = None
-    init_time: int | None = None
-    fini_time: int | None = None
+    pid: Int | None = None
+    init_time: Int | None = None
+    fini_time: Int | None = None
 
 
 class Process(msgspec.Struct):

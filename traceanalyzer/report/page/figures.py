@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.report.page.breakdown_bars import breakdown_bars
 from traceanalyzer.report.page.call_scatter import call_scatter
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.queue_lines import queue_lines
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyType(
-    {"calls": call_scatter, "queue_depth": queue_lines, "efficiency": roofline, "operator_kernels": icicle}
+    {
+        "headline": breakdown_bars,
+        "breakdown": breakdown_bars,
+        "calls": call_scatter,
+        "queue_depth": queue_lines,
+        "efficiency": roofline,
+        "operator_kernels": icicle,
+    }
 )
 """By the Result that each is of."""
 

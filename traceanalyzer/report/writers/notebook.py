@@ -1,16 +1,25 @@
-"""The report inside a notebook: the same page in a frame, Results as tables, figures as plotly objects."""
+"""The report for who works in Python: the same page in a frame, Results as tables, figures as plotly objects."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analyses import run
+from traceanalyzer.analyses import Result
+from traceanalyzer.errors import UsageError
+from traceanalyzer.findings import Findings
+from traceanalyzer.functions import analyse
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page.figures import FIGURES, figure
-from traceanalyzer.report.writers import html
+from traceanalyzer.report.words import verdict
+from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.writers import WRITERS, html
+from traceanalyzer.report.writers.write import write
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -18,11 +27,21 @@ if TYPE_CHECKING:
 HEIGHT_PX = 800
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NotebookReport:
     """A report that a notebook shows as a page; its Results are tables and its figures plotly's."""
 
     report: Report
+
+    @property
+    def results(self) -> Mapping[str, Result]:
+        """Every Result, by its analysis."""
+        return self.report.results
+
+    @property
+    def findings(self) -> Findings:
+        """What to change, most to gain first."""
+        return Findings(self.report.findings)
 
     @cached_property
     def page(self) -> str:
@@ -30,9 +49,30 @@ class NotebookReport:
         return html.page(self.report)
 
     def figures(self) -> "dict[str, go.Figure]":
-        """Every figure of which the traces have data, by Result."""
+        """Every figure of which the traces have data, by Result; where each rank's time goes comes first."""
         made = {name: figure(name, self.report.results[name]) for name in FIGURES if name in self.report.results}
         return {name: drawn for name, drawn in made.items() if drawn is not None}
+
+    def save(self, folder: str | PathLike[str], formats: Sequence[str] = ("html", "csv", "json")) -> list[Path]:
+        """Write it as `analyze-traces` does; returns the files.
+
+        Args:
+            folder: it is made.
+            formats: of `html`, `csv`, `json`, `parquet`, `md`, `xlsx`.
+
+        Raises:
+            UsageError: a format is unknown.
+        """
+        for name in formats:
+            if name not in WRITERS:
+                raise UsageError(f"no format is called {name!r}; there are {', '.join(WRITERS)}")
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        return write(self.report, target, formats)
+
+    def __repr__(self) -> str:
+        said = verdict.sentences(self.report, split(self.report.results))
+        return "\n".join([f"Report of {self.report.label}", *(f"- {one}" for one in said)])
 
     def _repr_html_(self) -> str:
         # In a frame of its own neither the notebook's style nor its scripts meet the page's.
@@ -44,10 +84,14 @@ class NotebookReport:
 
 
 def report(traces: TraceSet, **thresholds: Any) -> NotebookReport:
-    """The report of traces in memory, to show in a notebook."""
+    """The whole report of traces in memory.
+
+    Raises:
+        UsageError: a threshold is unknown, or `traces` are not loaded.
+    """
     from traceanalyzer import __version__  # noqa: PLC0415 - the package imports this module lazily
 
-    results = run(traces.ranks, **thresholds)
+    results = analyse(traces, **thresholds)
     return NotebookReport(
         Report(traces.label, results, findings_of(results), traces.skipped, traces.notes, version=__version__)
     )

@@ -1,0 +1,97 @@
+"""A job with a fault and the truth about it: who, when, by what, and what mending it would gain."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulator.capture import Capture
+from tests.simulator.engine import Run, run
+from tests.simulator.faults import Fault, Faults
+from tests.simulator.program import Job
+
+MS = 1_000_000
+
+LOADER = "DataLoader"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a report of the job has to say first, and what it must not.
+
+    Attributes:
+        ranks: those at fault; none where nobody is.
+        cause: the kind of time that they need more of.
+        what: text that names the operation.
+        steps: in which it happens; `None` for all.
+        says: text of the first line, where nobody is at fault.
+        has_gain: whether the gain can be told (not of a step that no mean holds, nor without all files).
+        is_small: it may go unsaid.
+        others: further ranks at fault.
+    """
+
+    ranks: tuple[int, ...] = ()
+    cause: str | None = None
+    what: str = ""
+    steps: tuple[int, ...] | None = None
+    says: str = ""
+    has_gain: bool = True
+    is_small: bool = False
+    others: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job that can be run with its fault and without; `first` is the first step that is recorded.
+
+    `left` are the faults that stay when what the truth says first is mended.
+    """
+
+    name: str
+    job: Callable[[Faults], Job]
+    faults: Faults
+    truth: Truth
+    how: Capture = field(default_factory=Capture)
+    first: int = 0
+    left: Faults = ()
+
+    def gain_ns(self) -> int:
+        """By how much a mean recorded complete step is longer than without the first fault: both are run."""
+        with_fault, without = (self._step_ns(run(self.job(faults))) for faults in (self.faults, self.left))
+        return round(with_fault - without)
+
+    def _step_ns(self, truth: Run) -> float:
+        """Mean over the late ranks and complete steps of the GPU step: first operation to the next step's first."""
+        lengths = []
+        for rank in self.truth.ranks:
+            ops, begins = truth.ops[rank], _begins(truth, rank)
+            if not begins:
+                return max(op.end_ns for op in ops) - ops[0].start_ns
+            firsts = [min(op.start_ns for op in ops if op.launch_start_ns >= begin) for begin in begins]
+            lengths.append((firsts[-1] - firsts[self.first]) / (len(firsts) - 1 - self.first))
+        return sum(lengths) / len(lengths)
+
+
+def recorded(case: Case, truth: Run) -> Capture:
+    """How the case is captured: from its first recorded step on, where not from the start."""
+    if not case.first:
+        return case.how
+    starts = {rank: _begins(truth, rank)[case.first] - 1 for rank in truth.host}
+    return Capture(start_ns=starts, offset_ns=case.how.offset_ns, clock_step=case.how.clock_step,
+                   missing=case.how.missing, cut=case.how.cut)  # fmt: skip
+
+
+def _begins(truth: Run, rank: int) -> list[int]:
+    return sorted(event.start_ns for event in truth.host[rank] if event.name.startswith("ProfilerStep#"))
+
+
+def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, first: int = 0,
+          how: Capture | None = None, says_ranks: tuple[int, ...] | None = None, cause: str | None = None,
+          has_gain: bool = True, is_small: bool = False, others: tuple[int, ...] = (),
+          left: Faults = (), **options: object) -> Case:  # fmt: skip
+    """A case of one fault, and others that are `left` when it is mended; `options` are the job's."""
+    known = {"eval": "compute", "throttle": "compute", "copy": "copies", "link": "transfer",
+             **dict.fromkeys(("gc", "free", "malloc", "save", "item"), "host")}  # fmt: skip
+    truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
+                  has_gain=has_gain, is_small=is_small, others=others)  # fmt: skip
+    return Case(
+        name, lambda faults: job(faults=faults, **options), (fault, *left), truth, how or Capture(), first, left
+    )

@@ -1,0 +1,86 @@
+"""One episode's figures: what its ranks need more, what the others wait, and how late their hosts are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
+"""What a part is called, unless by its own name."""
+
+
+def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
+    """The columns of `Episodes` for some cells of one part; `late` are all steps of their job."""
+    part = str(group["part"].iloc[0])
+    numbers = sorted(group["step"].unique())
+    ranks = sorted(group["rank"].unique())
+    every = late["step"].nunique()
+    is_late = pd.MultiIndex.from_frame(late[["rank", "step"]]).isin(pd.MultiIndex.from_frame(group[["rank", "step"]]))
+    own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
+    peers = others[others["peers"].isin(own["peers"])]
+    peers = peers if len(peers) else others
+    others = others if len(others) else own
+    excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
+    waited = others[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
+    cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
+    return {
+        "ranks": tuple(map(int, ranks)),
+        "is_in_turn": bool(group["is_in_turn"].iloc[0]),
+        "numbers": tuple(int(number) for number in numbers if number >= 0),
+        "steps": every,
+        "is_in_every_step": len(numbers) == every,
+        "cause": CAUSES.get(part, part.removesuffix("_ns")),
+        "part": part,
+        "what": _known(group["what"].iloc[0]),
+        "name": _known(group["name"].iloc[0]),
+        "same_work_ratio": _times(group),
+        "excess_ns": excess_ns,
+        "own_ns": _mean_step(own[part], own["step"], complete),
+        "peers_ns": _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA,
+        "cost_ns": cost_ns,
+        "waiting_ranks": others["rank"].nunique(),
+        "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
+        "collective": _collective(calls, numbers, set(others["rank"])),
+        "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
+        "own_host_ns": _of_hosts(own, "min"),
+        "peers_host_ns": _of_hosts(others, "max"),
+        "total_ns": cost_ns * len(numbers),
+    }
+
+
+def _times(group: pd.DataFrame) -> object:
+    """How many times as long the same kernels take; absent where they do not make most of the excess."""
+    same = group[group["same_ns"].notna()]
+    if 2 * same["excess_ns"].sum() < group["excess_ns"].sum() or not same["peers_same_ns"].sum():
+        return pd.NA
+    return float(same["same_ns"].sum() / same["peers_same_ns"].sum())
+
+
+def _known(name: object) -> str | None:
+    return name if isinstance(name, str) else None
+
+
+def _of_hosts(rows: pd.DataFrame, which: str) -> object:
+    """The least or the most of the ranks' median host time for a step."""
+    known = rows[rows["needed_host_ns"].notna()]
+    if known.empty:
+        return pd.NA
+    return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).median().agg(which)))
+
+
+def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:
+    """Where these ranks wait most."""
+    held = calls[calls["rank"].isin(ranks)] if len(calls) else calls
+    held = held[held["step"].isin(numbers)] if len(held) and max(numbers) >= 0 else held
+    if held.empty:
+        return None
+    waited = held["wait_ns"].fillna(held["end_ns"] - held["start_ns"]).astype("int64")
+    waited = waited.groupby(held["collective"].astype("object")).sum()
+    return str(waited.idxmax()) if len(waited) else None
+
+
+def _mean_step(values: pd.Series, step: pd.Series, complete: Sequence[int]) -> int:
+    """Mean over the complete steps, or over all without one, of the median over ranks."""
+    each = values.astype("float64").groupby(step).median()
+    held = each[each.index.isin(complete)]
+    return round(float((held if len(held) else each).mean()))

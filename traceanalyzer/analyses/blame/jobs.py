@@ -1,0 +1,44 @@
+"""Which ranks are of one job: those that communicate with each other, directly or through others."""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+
+def jobs_of(members: pd.DataFrame, ranks: Iterable[int]) -> Mapping[int, int]:
+    """For each rank the lowest rank of its job; all are one where a call tells neither its group nor its partners."""
+    job = {int(rank): int(rank) for rank in ranks}
+    if members.empty or not job:
+        return job
+    every = min(job.values())
+    texts = members["group_ranks"].astype("object").where(members["group_ranks"].notna(), None)
+    groups = {text: _numbers(text) for text in texts.dropna().unique()}
+    if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
+        return dict.fromkeys(job, every)
+    matched = members[members["instance"].notna()].groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
+    of_messages = [(int(low), int(high)) for low, high in matched.itertuples(index=False)]
+    roots: dict[int, int] = {}
+    for linked in (*groups.values(), *of_messages):
+        _join(roots, linked)
+    found = {rank: _root(roots, rank) for rank in job}
+    lowest: dict[int, int] = {}
+    for rank in sorted(job):
+        lowest.setdefault(found[rank], rank)
+    return {rank: lowest[root] for rank, root in found.items()}
+
+
+def _join(roots: dict[int, int], linked: tuple[int, ...]) -> None:
+    first = _root(roots, linked[0])
+    for rank in linked[1:]:
+        roots[_root(roots, rank)] = first
+
+
+def _root(roots: dict[int, int], rank: int) -> int:
+    while roots.setdefault(rank, rank) != rank:
+        rank = roots[rank]
+    return rank
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = str(text).split(",")
+    return tuple(int(part) for part in parts) if all(part.strip().isdigit() for part in parts) else ()

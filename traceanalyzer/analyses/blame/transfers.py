@@ -1,0 +1,38 @@
+"""What each rank's communication moves in a step, by collective and group: to say which transfer takes longer."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.rank_sets import listed
+
+COLLECTIVE = "collective"
+
+_PART = "transfer_ns"
+
+_LONGEST = 30
+"""Characters of a list of ranks."""
+
+
+def transfers(members: pd.DataFrame) -> pd.DataFrame:
+    """Rows as `what_ran` has them, of part `transfer_ns`: by collective and group the summed transfers."""
+    held = members[members["transfer_ns"].notna()] if len(members) else members
+    if held.empty:
+        return pd.DataFrame(columns=["rank", "step", "part", "what", "name", "total_ns"])
+    once = held.drop_duplicates(["rank", "call"])
+    # A call whose arguments the trace does not hold has no group.
+    texts = {"collective": once["collective"], "group": once["group_ranks"]}
+    names = pd.DataFrame({column: values.astype("str").fillna("") for column, values in texts.items()})
+    known = {pair: _name(*pair) for pair in names.drop_duplicates().itertuples(index=False)}
+    name = [known[pair] for pair in names.itertuples(index=False)]
+    step = once["step"].astype("Int64").fillna(-1).astype("int64")
+    sums = once["transfer_ns"].astype("int64").groupby([once["rank"], step, pd.Series(name, once.index, name="name")])
+    return sums.sum().rename("total_ns").reset_index().assign(part=_PART, what=COLLECTIVE)
+
+
+def _name(collective: str, ranks: str) -> str:
+    """`all-gather among ranks 4 to 7`."""
+    called = collective.replace("_", "-") or "communication"
+    numbers = ranks.split(",")
+    if not all(number.strip().isdigit() for number in numbers):
+        return called
+    named = listed([int(number) for number in numbers])
+    return f"{called} among {f'ranks {named}' if len(named) <= _LONGEST else f'{len(numbers)} ranks'}"

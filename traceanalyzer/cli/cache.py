@@ -1,0 +1,47 @@
+"""`analyze-traces cache`: what is kept of large traces that were read."""
+
+from pathlib import Path
+
+import click
+
+from traceanalyzer.errors import UsageError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cache() -> None:
+    """Large traces that were read, kept so that the next run need not decode them again.
+
+    They lie in $XDG_CACHE_HOME/traceanalyzer, else ~/.cache/traceanalyzer, 4 GiB at most; --no-cache does without.
+
+    \b
+    Examples:
+      analyze-traces cache info
+      analyze-traces cache clear
+    """  # noqa: D301 - click wants the character itself
+
+
+@cache.command(context_settings={"help_option_names": ["-h", "--help"]})
+def info() -> None:
+    """Say where it is and how much it holds."""
+    from traceanalyzer import cache as kept
+
+    held = kept.contents(_folder())
+    click.echo(f"{held.folder}: {held.entries} traces, {held.size_bytes / 1e6:,.1f} MB")
+
+
+@cache.command(context_settings={"help_option_names": ["-h", "--help"]})
+def clear() -> None:
+    """Remove all of it."""
+    from traceanalyzer import cache as kept
+
+    held = kept.clear(_folder())
+    click.echo(f"Removed {held.entries} traces, {held.size_bytes / 1e6:,.1f} MB, from {held.folder}")
+
+
+def _folder() -> Path:
+    from traceanalyzer.cache import default_folder
+
+    folder = default_folder()
+    if folder is None:
+        raise UsageError("there is no cache: neither XDG_CACHE_HOME nor HOME names a folder")
+    return folder

@@ -1,0 +1,105 @@
+"""Compute that differs between ranks from step to step: no rank is late, but each step lasts as long as its longest."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import is_said
+
+UNEVEN_PCT = 5.0
+"""Of a step, by which the longest compute of a step exceeds the mean, on average over steps."""
+
+LEAST_GAIN_PCT = 3.0
+"""Of a step."""
+
+IMBALANCE_PCT = 10.0
+"""A rank that computes longer than the mean by this share of a step is worth a finding."""
+
+_LASTING = 0.75
+_HALF = 0.5
+
+
+def uneven_steps(
+    headline: Result, steps: Result, step_needs: StepNeeds, episodes: Episodes, pipeline: Result, replay: Replay
+) -> list[Finding]:
+    """Ranks compute unevenly, each longest in other steps, and even compute gains over 3 % of a step.
+
+    A rank that is longest throughout, ranks late by compute in some steps, and stages of a pipeline are told otherwise.
+    """
+    if not len(headline) or len(pipeline) or any(row["cause"] == "compute" and is_said(row) for row in episodes.rows()):
+        return []
+    basis = Basis.of(headline, steps)
+    wide = compute_by_step(step_needs, basis)
+    if wide.shape[0] < 2 or wide.shape[1] < 2:
+        return []
+    longest = wide.max(axis=1)
+    beyond_ns = float((longest - wide.mean(axis=1)).mean())
+    step_ns = float(basis.window_ns.mean()) / basis.per
+    if 100 * beyond_ns < UNEVEN_PCT * step_ns or _is_one_ranks(wide, step_ns):
+        return []
+    gain = gain_of(replay, Change("compute", EVEN))
+    if gain is None or 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns:
+        return []
+    spread = (longest - wide.min(axis=1)).mean()
+    most = "at most " if gain.is_bound else ""
+    rows = pd.DataFrame(
+        {
+            "step": wide.index,
+            "shortest_ns": wide.min(axis=1),
+            "mean_ns": wide.mean(axis=1).round(),
+            "longest_ns": longest,
+            "longest_rank": wide.idxmax(axis=1),
+        }
+    )
+    return [
+        Finding(
+            rule="uneven_steps",
+            severity=severity(100 * gain.gain_ns / gain.before_ns),
+            title=f"Ranks compute unevenly, another one longest from step to step: in the same step "
+            f"{milliseconds(spread)} lie between the shortest and the longest ({milliseconds(float(longest.mean()))}), "
+            f"for which the others wait. Evened, a mean step is {most}{milliseconds(gain.gain_ns)} shorter.",
+            evidence=plain(rows),
+            recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
+            "as many tokens a batch, balanced experts.",
+            caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
+            gain_ns=gain.gain_ns,
+            gain_error_ns=gain.error_ns,
+            gain_is_bound=gain.is_bound,
+            table="step_needs",
+        )
+    ]
+
+
+def _is_one_ranks(wide: pd.DataFrame, step_ns: float) -> bool:
+    """Whether one rank is longest throughout, by so much that it is said of it, or in all steps."""
+    rank = int(wide.mean().idxmax())
+    is_said = 100 * (wide[rank].mean() - wide.mean(axis=1).mean()) >= IMBALANCE_PCT * step_ns
+    return bool((wide.idxmax(axis=1) == rank).all()) or (is_said and is_lasting(wide, rank))
+
+
+def compute_by_step(step_needs: StepNeeds, basis: Basis) -> pd.DataFrame:
+    """Compute of the basis' steps: a row for each step, a column for each rank."""
+    held = basis.within(step_needs.table) if len(step_needs) else pd.DataFrame()
+    held = held[held["step"].notna()] if len(held) else held
+    if held.empty:
+        return pd.DataFrame()
+    wide = held.astype({"step": "int64"}).pivot_table(index="step", columns="rank", values="compute_ns")
+    return wide.dropna().astype("float64")
+
+
+def is_lasting(wide: pd.DataFrame, rank: int) -> bool:
+    """Whether the rank computes longer than the mean in most steps, by half of its mean excess or more.
+
+    And that is at least half of what the longest of each step has beyond the mean: else the others' turns cost more.
+    """
+    if rank not in wide or wide.empty:
+        return True
+    mean = wide.mean(axis=1)
+    excess = wide[rank] - mean
+    is_steady = (excess >= _HALF * excess.mean()).mean() >= _LASTING
+    return bool(is_steady and excess.mean() >= _HALF * (wide.max(axis=1) - mean).mean())

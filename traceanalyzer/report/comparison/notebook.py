@@ -1,0 +1,86 @@
+"""A comparison for who works in Python: short when printed, a page in a notebook, written at a word."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from os import PathLike
+from pathlib import Path
+
+from traceanalyzer import __version__
+from traceanalyzer.diff import Comparison
+from traceanalyzer.diff import compare as compare_sides
+from traceanalyzer.diff.captures import Side
+from traceanalyzer.diff.in_memory import side_of
+from traceanalyzer.diff.sources import SourceOptions, named_apart, read_side
+from traceanalyzer.errors import UsageError
+from traceanalyzer.model import TraceSet
+from traceanalyzer.report.comparison import DIFF_WRITERS, DiffReport, figures, verdict
+
+Run = str | PathLike[str] | TraceSet
+"""A folder of traces, a summary.json, `baseline:NAME`, or traces in memory."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NotebookComparison(Comparison):
+    """Runs beside each other; `metrics` and `tables` are pandas tables."""
+
+    def save(self, folder: str | PathLike[str], formats: Sequence[str] = ("html", "csv", "json", "md")) -> list[Path]:
+        """Write it as `analyze-traces diff` does; returns the files.
+
+        Raises:
+            UsageError: a format is unknown.
+        """
+        for name in formats:
+            if name not in DIFF_WRITERS:
+                raise UsageError(f"no format is called {name!r}; there are {', '.join(DIFF_WRITERS)}")
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        report = DiffReport(self, version=__version__)
+        return [path for name in formats for path in DIFF_WRITERS[name](report, target)]
+
+    def __repr__(self) -> str:
+        return "\n".join([" against ".join(reversed(self.runs)), *(f"- {one}" for one in verdict.sentences(self))])
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f"<th>{escape(run)}</th>" + ("<th>change</th>" if run != self.runs[0] else "") for run in self.runs
+        )
+        said = "".join(f"<li>{escape(one)}</li>" for one in verdict.sentences(self))
+        rows = "".join(_row(row) for row in figures.rows(self))
+        return (
+            f"<p><b>{escape(self.different)}</b></p><ul>{said}</ul>"
+            f"<table><thead><tr><th>figure</th><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool = False) -> NotebookComparison:
+    """Runs beside each other, per optimizer step; the first is the base.
+
+    A list is several captures of one run: their spread tells noise from difference.
+
+    Raises:
+        UsageError: fewer than two runs, or they did not do the same work and `force` is not set.
+        InputError: a run cannot be read.
+    """
+    sides = named_apart([_side(one) for one in (base, *others)])
+    made = compare_sides(sides, force=force)
+    return NotebookComparison(**{field.name: getattr(made, field.name) for field in fields(made)})
+
+
+def _side(run: Run | Sequence[Run]) -> Side:
+    several = [run] if isinstance(run, str | PathLike | TraceSet) else list(run)
+    if not several:
+        raise UsageError("compare: a list of captures is empty")
+    sides = [side_of([one]) if isinstance(one, TraceSet) else read_side(str(one), SourceOptions()) for one in several]
+    return Side(sides[0].label, tuple(capture for side in sides for capture in side.captures))
+
+
+def _row(row: figures.Row) -> str:
+    cells = []
+    for place, value in enumerate(row.cells):
+        cells.append(f"<td>{escape(value.text)}</td>")
+        if place:
+            significance = f" {value.significance}" if value.significance else ""
+            cells.append(f"<td>{escape(f'{value.change} {value.change_unit}'.strip() + significance)}</td>")
+    name = f'<td title="{escape(row.definition)}">{escape(row.label)}</td>'
+    return f"<tr>{name}<td>{escape(row.unit)}</td>{''.join(cells)}</tr>"

@@ -1,0 +1,37 @@
+"""The kernels and operators that take most GPU time, printed: `--top`."""
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from traceanalyzer.names import short_name
+from traceanalyzer.quantities import is_known
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import top
+
+
+def show(report: Report, count: int, console: Console) -> None:
+    """Print the kernels and the operators that take most GPU time."""
+    held = top.kernels(report.results["kernels"], count)
+    if not held.empty:
+        console.print(_top("Kernels and copies, a mean rank", held, "name", "kind", console.width))
+    held = top.operators(report.results["operators"], count)
+    if not held.empty:
+        console.print(_top("Operators, by what they launch themselves", held, "operator", "autograd", console.width))
+    else:
+        console.print("No operators were recorded (Nsight Systems needs --pytorch=autograd-nvtx).", highlight=False)
+
+
+def _top(title: str, rows: pd.DataFrame, name: str, beside: str, width: int) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table.add_column("Name", overflow="ellipsis", no_wrap=True, max_width=max(24, width - 56))
+    table.add_column(beside.capitalize(), no_wrap=True)
+    for heading in ("Calls", "Total ms", "Mean µs", "Share %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows.to_dict("records"):
+        figures = (f"{row['calls']:,.0f}", f"{row['total_ns'] / 1e6:,.2f}", f"{row['mean_ns'] / 1e3:,.1f}")
+        told = "" if not is_known(row[beside]) else str(row[beside])
+        table.add_row(escape(short_name(str(row[name]))), escape(told), *figures, f"{row['share_pct']:.1f}")
+    return table
