@@ -80,9 +80,23 @@ def _of_a_step(column: str) -> str:
     return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"
 
 
+_LEAST_SECOND_NS = 999.5e6
+_HUNDREDS = 999.5
+
+
 def milliseconds(time_ns: float) -> str:
-    """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one."""
+    """`45.9 ms`, three significant digits; `1.07 s` from a second on, `0.83 µs` below a thousandth of a millisecond."""
+    if time_ns >= _LEAST_SECOND_NS:
+        seconds = time_ns / 1e9
+        return f"{seconds:.3g} s" if seconds < _HUNDREDS else f"{seconds:,.0f} s"
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
+
+
+def span(least_ns: float, most_ns: float) -> str:
+    """`53.1 to 62.5 ms`, `0.9 ms to 1.2 s`, or one of them where they read alike."""
+    low, high = milliseconds(least_ns), milliseconds(most_ns)
+    unit = high.rpartition(" ")[2]
+    return high if low == high else f"{low.removesuffix(f' {unit}')} to {high}"
 
 
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:
