@@ -311,10 +311,10 @@ def _inspector(rng: random.Random, folder: Path) -> Look:
 
 def _grammars(rng: random.Random, _folder: Path) -> Look:
     import pandas as pd
-    from traceanalyzer.agents.filters import chosen
 
     from traceanalyzer import gate
     from traceanalyzer.analyses.replay.written import read_change
+    from traceanalyzer.filters import chosen
     from traceanalyzer.loading import parse_ranks
     from traceanalyzer.selection import Selection
 

@@ -9,6 +9,11 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
+
+_A_SECOND = 999_500_000
+"""From here on three digits of milliseconds would be written as 1.29e+04."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +85,10 @@ def _of_a_step(column: str) -> str:
     return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"
 
 
-_LEAST_SECOND_NS = 999.5e6
-_HUNDREDS = 999.5
-
-
 def milliseconds(time_ns: float) -> str:
-    """`45.9 ms`, three significant digits; `1.07 s` from a second on, `0.83 µs` below a thousandth of a millisecond."""
-    if time_ns >= _LEAST_SECOND_NS:
-        seconds = time_ns / 1e9
-        return f"{seconds:.3g} s" if seconds < _HUNDREDS else f"{seconds:,.0f} s"
+    """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one, `12.9 s` from a second on."""
+    if time_ns >= _A_SECOND:
+        return text(float(time_ns), Unit.NS).replace("\u202f", " ")
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
 
 

@@ -13,6 +13,7 @@ from traceanalyzer.findings.hosts import HOST_PCT, HOSTS
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, longest, worst_rank
 from traceanalyzer.names import short_name
+from traceanalyzer.quantities import digits
 from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
@@ -130,7 +131,8 @@ def _synchronising_call(row: pd.Series, basis: Basis, episodes: Episodes) -> Fin
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks rank {rank}'s host while its GPU idles for "
-        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} (calls: {row['calls'] / basis.per:.3g}).",
+        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
+        f"(calls: {digits(row['calls'] / basis.per)}).",
         evidence=plain(per_step(row.to_frame().T, _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
