@@ -81,9 +81,14 @@ def caveat(row: Mapping[str, Any]) -> str | None:
         said.append("The gain is the most that can be won.")
     if _is_slow_gpu(row):
         said.append(_UNSEEN_SIZES)
-    if row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key):
+    if is_of_hosts(row):
         said.append(PROFILED)
     return " ".join(said) or None
+
+
+def is_of_hosts(row: Mapping[str, Any]) -> bool:
+    """Whether it is hosts that are late by what a profiler makes slower."""
+    return row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key)
 
 
 def who(row: Mapping[str, Any]) -> str:
