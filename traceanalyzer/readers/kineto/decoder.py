@@ -86,7 +86,7 @@ def _is_beyond_float(events: list[Any]) -> bool | None:
 
 
 def _objects(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Where the text's objects begin, and their texts; one that is not closed ends where the next in an array begins."""
+    """Beginnings and texts of the text's objects; one that is not closed ends where the next in an array begins."""
     position = 0
     while (start := text.find(b"{", position)) >= 0:
         position = end_of_object(text, start)
