@@ -61,6 +61,7 @@ from traceanalyzer.analyses.operators import (
     mfu,
     modules,
     operator_kernels,
+    operator_launches,
     operator_shapes,
     operators,
 )
@@ -165,6 +166,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "operators": Analysis(operators.across, operators.per_rank),
         "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank),
         "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank),
+        "operator_launches": Analysis(operator_launches.across, operator_launches.per_rank),
         "matrix_products": Analysis(matrix_products.across, matrix_products.per_rank),
         "efficiency": Analysis(efficiency.across, efficiency.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
