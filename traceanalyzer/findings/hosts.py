@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity
+from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
@@ -111,11 +111,10 @@ def _title(
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
     each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
-    low, high = milliseconds(needed.min()), milliseconds(needed.max())
-    span = low if low == high else f"{low.removesuffix(' ms')} to {high}"
+    between = span(needed.min(), needed.max())
     if name:
-        return f"{each} hosts need {span} for a step: {gpu}{most}."
-    return f"{each} hosts need {span} to launch a step: {gpu}."
+        return f"{each} hosts need {between} for a step: {gpu}{most}."
+    return f"{each} hosts need {between} to launch a step: {gpu}."
 
 
 def _late(rank: int, idle: pd.DataFrame) -> str:
