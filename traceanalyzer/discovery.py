@@ -19,10 +19,12 @@ from traceanalyzer.clustering import (
     runs_of,
 )
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
+from traceanalyzer.expressions import Expression
 from traceanalyzer.graph_operators import is_capture
-from traceanalyzer.model import Skipped, printable
+from traceanalyzer.model import Skipped
 from traceanalyzer.readers import Header, RankHint, reader_of
 from traceanalyzer.remote import named, url_of
+from traceanalyzer.schema import printable
 
 EXPECTED = (
     ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
@@ -141,6 +143,7 @@ def _members(
 def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
     if text is None:
         return None
+    Expression.parse(text, f"--rank-regex {text!r}")  # what it refuses may take for ever
     try:
         pattern = re.compile(text)
     except re.error as error:
@@ -204,7 +207,7 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
     Else, and where it does not, `rank_3`, `rank3`, `worker_3` in the file's name, else in the nearest folder's.
     """
     below = path.relative_to(top).as_posix() if path.is_relative_to(top) else str(path)
-    match = in_path.search(below) if in_path else None
+    match = in_path.search(below) if in_path and Expression(in_path.pattern).search(below) else None
     found = match["rank" if match and "rank" in match.re.groupindex else 1] if match else None
     if found and found.isdecimal():
         return RankHint(int(found), "--rank-regex")

@@ -14,9 +14,10 @@ from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
+from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, Reader, reader_of
 from traceanalyzer.remote import named
+from traceanalyzer.schema import printable
 from traceanalyzer.selection import Selection, select
 
 

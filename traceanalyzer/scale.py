@@ -22,8 +22,9 @@ from traceanalyzer.discovery import Found
 from traceanalyzer.errors import InputError, TraceAnalyzerError
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
-from traceanalyzer.model import RankMeta, RankTrace, Skipped, printable
+from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
+from traceanalyzer.schema import printable
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""

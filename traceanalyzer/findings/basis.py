@@ -92,6 +92,13 @@ def milliseconds(time_ns: float) -> str:
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
 
 
+def span(least_ns: float, most_ns: float) -> str:
+    """`53.1 to 62.5 ms`, `0.9 ms to 1.2 s`, or one of them where they read alike."""
+    low, high = milliseconds(least_ns), milliseconds(most_ns)
+    unit = high.rpartition(" ")[2]
+    return high if low == high else f"{low.removesuffix(f' {unit}')} to {high}"
+
+
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:
     """What to look at to understand a stretch: the rank's step that it begins in, or itself outside any."""
     if "start_ns" not in steps:
