@@ -83,6 +83,28 @@ class Groups:
         smallest: np.ndarray = self._over(np.minimum, values)
         return smallest
 
+    def medians(self, values: np.ndarray) -> np.ndarray:
+        """For each group the median of its rows' integers, as floats."""
+        counts = self.counts()
+        ordered = values[self._order]
+        ordered = ordered[np.lexsort((ordered, np.repeat(np.arange(len(self)), counts)))].astype(np.float64)
+        low, high = self._starts + (counts - 1) // 2, self._starts + counts // 2
+        medians: np.ndarray = (ordered[low] + ordered[high]) / 2
+        return medians
+
+    def any(self, mask: np.ndarray) -> np.ndarray:
+        """For each group whether one of its rows is in the mask."""
+        found: np.ndarray = self.largest(mask.astype(np.int8)).astype(bool)
+        return found
+
+    def first_known(self, column: pd.Series) -> Any:
+        """For each group the first value of its rows that is known; absent where none is."""
+        is_known = column.notna().to_numpy()[self._order]
+        place = np.where(is_known, np.arange(len(self._order)), len(self._order))
+        first = np.minimum.reduceat(place, self._starts) if len(self._starts) else self._starts
+        ends = self._starts + self.counts()
+        return column.array.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
+
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
         return pd.DataFrame({**self.keys, **columns}, copy=False)
@@ -117,6 +139,13 @@ def first_of_each(groups: np.ndarray, most: int) -> np.ndarray:
     held = np.empty(len(groups), dtype=bool)
     held[order] = place < most
     return held
+
+
+def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
+    """Positions of each distinct value, in order of values; those of one as they come."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []
 
 
 def _codes(column: pd.Series) -> tuple[np.ndarray, int]:

@@ -18,7 +18,8 @@ def transfers(members: pd.DataFrame) -> pd.DataFrame:
     if held.empty:
         return pd.DataFrame(columns=["rank", "step", "part", "what", "name", "total_ns"])
     once = held.drop_duplicates(["rank", "call"])
-    names = pd.DataFrame({"collective": once["collective"].astype("str"), "group": once["group_ranks"].astype("str")})
+    ranks = once["group_ranks"].astype("str").fillna("")  # a group that the trace does not say
+    names = pd.DataFrame({"collective": once["collective"].astype("str"), "group": ranks})
     known = {pair: _name(*pair) for pair in names.drop_duplicates().itertuples(index=False)}
     name = [known[pair] for pair in names.itertuples(index=False)]
     step = once["step"].astype("Int64").fillna(-1).astype("int64")
