@@ -58,3 +58,8 @@ def test_shared_containers_are_looked_at_once():
         made = [made, made]
     found = safe_pickle.loads(pickle.dumps(made), "file")
     assert found[0] is found[1]
+
+
+def test_a_few_bytes_cannot_ask_for_all_memory():
+    with pytest.raises(InputError, match="MemoryError"):
+        safe_pickle.loads(b"\x80\x02]r\xff\xff\xff\xf0.", "bomb")

@@ -19,6 +19,7 @@ from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
+from traceanalyzer.export.hta import to_hta as to_hta
 from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings

@@ -49,6 +49,12 @@ def test_every_part_has_a_look_and_every_pattern_is_drawn():
 def test_a_page_has_every_look_as_a_variable():
     style = assets.style()
     used = set(
-        re.findall(r"var\(--([\w-]+)\)", style + assets.read("styles/diff.css") + assets.read("styles/doctor.css"))
+        re.findall(
+            r"var\(--([\w-]+)\)",
+            style
+            + assets.read("styles/diff.css")
+            + assets.read("styles/doctor.css")
+            + assets.read("styles/memory.css"),
+        )
     )
     assert used - set(re.findall(r"--([\w-]+):", style)) == set()

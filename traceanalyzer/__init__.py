@@ -32,6 +32,7 @@ _PLACES = {
     "load": "loading",
     "report": "report.writers.notebook",
     "sample": "samples",
+    "to_hta": "export.hta",
     "what_if": "functions",
 }
 """Modules of the public names, imported when they are asked for."""

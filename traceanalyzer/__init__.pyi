@@ -45,12 +45,14 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency as _Efficienc
 from traceanalyzer.analyses.operators.mfu import Mfu as _Mfu
 from traceanalyzer.analyses.operators.modules import Modules as _Modules
 from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels as _OperatorKernels
+from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches as _OperatorLaunches
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes as _OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators as _Operators
 from traceanalyzer.analyses.phases.call_phases import CallPhases as _CallPhases
 from traceanalyzer.analyses.phases.comm_phases import CommPhases as _CommPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls as _ExposedCalls
 from traceanalyzer.analyses.phases.iterations import Iterations as _Iterations
+from traceanalyzer.analyses.phases.matrix_products import MatrixProducts as _MatrixProducts
 from traceanalyzer.analyses.phases.micro_steps import MicroSteps as _MicroSteps
 from traceanalyzer.analyses.phases.phases import Phases as _Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
@@ -77,6 +79,8 @@ from traceanalyzer.analyses.time.gpu_utilization import GpuUtilization as _GpuUt
 from traceanalyzer.analyses.time.headline import Headline as _Headline
 from traceanalyzer.analyses.time.overlap import Overlap as _Overlap
 from traceanalyzer.analyses.time.steps import Steps as _Steps
+from traceanalyzer.analyses.timeline.counter_series import CounterSeries as _CounterSeries
+from traceanalyzer.analyses.timeline.host_events import HostEvents as _HostEvents
 from traceanalyzer.analyses.timeline.timeline import Timeline as _Timeline
 from traceanalyzer.analyses.trace.gpu_metrics import GpuMetrics as _GpuMetrics
 from traceanalyzer.analyses.trace.gpu_ranges import GpuRanges as _GpuRanges
@@ -85,6 +89,7 @@ from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
+from traceanalyzer.export.hta import to_hta as to_hta
 from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
@@ -158,6 +163,8 @@ def graphs(traces: TraceSet) -> _Graphs: ...
 def operators(traces: TraceSet) -> _Operators: ...
 def operator_shapes(traces: TraceSet) -> _OperatorShapes: ...
 def operator_kernels(traces: TraceSet) -> _OperatorKernels: ...
+def operator_launches(traces: TraceSet) -> _OperatorLaunches: ...
+def matrix_products(traces: TraceSet) -> _MatrixProducts: ...
 def efficiency(traces: TraceSet) -> _Efficiency: ...
 def calls(traces: TraceSet) -> _Calls: ...
 def call_phases(traces: TraceSet) -> _CallPhases: ...
@@ -178,6 +185,8 @@ def pipeline_schedule(
 ) -> _PipelineSchedule: ...
 def gpu_ranges(traces: TraceSet) -> _GpuRanges: ...
 def timeline(traces: TraceSet) -> _Timeline: ...
+def host_events(traces: TraceSet, *, most_host_events: int = 16000) -> _HostEvents: ...
+def counter_series(traces: TraceSet, *, counter_bins: int = 300) -> _CounterSeries: ...
 def exposed_comm(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _ExposedComm: ...
 def episodes(
     traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None, most_replayed: int = 8000000

@@ -2,13 +2,15 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 from traceanalyzer.readers import FILE_ORDER, Header, RankHint
+from traceanalyzer.remote import fetched
 
 RUN_INFO = "run.json"
 
@@ -32,12 +34,27 @@ class Capture:
     end_ns: int | None = None
     """When it ended; `None` where that is not known, or was not asked because the file says which rank it is."""
     shown: Path | None = None
-    """Where people find it: a member of an archive lies elsewhere for reading."""
+    """Where people find it: members of archives and remote files lie elsewhere for reading."""
+    url: str | None = None
+    """Where the file is to be fetched from, when `path` has its head only."""
 
     @property
     def place(self) -> Path:
         """The path by which people know it."""
         return self.shown or self.path
+
+    @contextmanager
+    def whole(self) -> Iterator[Path]:
+        """The whole file on this machine; a remote one is fetched for as long as the context lasts.
+
+        Raises:
+            InputError: it cannot be fetched.
+        """
+        if self.url is None:
+            yield self.path
+        else:
+            with fetched(self.url, self.path.name) as path:
+                yield path
 
     @property
     def is_numbered_by_order(self) -> bool:

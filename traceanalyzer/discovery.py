@@ -1,31 +1,30 @@
 """Which files of a folder are traces, and which rank each may be."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceanalyzer import packing
 from traceanalyzer.archives import is_archive, unpack, without_suffix
+from traceanalyzer.candidates import Candidate, at_url, files_below, is_wanted, named_files, packed_by
 from traceanalyzer.clustering import (
-    RUN_INFO,
     SAME_RUN_NS,
     Capture,
     Run,
     merged,
-    natural,
     numbered,
     process,
     run_of,
     runs_of,
 )
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
+from traceanalyzer.expressions import Expression
 from traceanalyzer.graph_operators import is_capture
-from traceanalyzer.model import Skipped, printable
-from traceanalyzer.packing import is_json
+from traceanalyzer.model import Skipped
 from traceanalyzer.readers import Header, RankHint, reader_of
+from traceanalyzer.remote import named, url_of
+from traceanalyzer.schema import printable
 
 EXPECTED = (
     ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
@@ -33,12 +32,6 @@ EXPECTED = (
     ".zip or .tar archives of these"
 )
 """What a trace may be, for people."""
-
-OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
-"""Files that the runners and this program write; no traces."""
-
-_OF_OTHERS = (".sqlite", ".db", ".nsys-rep", ".xplane.pb", ".parquet")
-"""Ends of names of traces that are no JSON."""
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
 
@@ -65,16 +58,20 @@ def discover(folder: Path, rank_regex: str | None = None) -> Found:
         InputError: the folder does not exist or holds no trace.
         UsageError: the expression makes no sense.
     """
-    named = _rank_pattern(rank_regex)
-    if not folder.exists():
+    in_path = _rank_pattern(rank_regex)
+    url = url_of(folder)
+    if url is None and not folder.exists():
         raise InputError(f"{folder}: no such folder; name the folder that holds the traces")
-    if not folder.is_dir() or reader_of(folder):
+    if url is None and (not folder.is_dir() or reader_of(folder)):
         return of_files([folder], rank_regex)
-    captures, skipped = _peeked(_candidates(folder), folder, named)
+    candidates = list(files_below(folder) if url is None else at_url(url))
+    if any(one.shown == folder for one in candidates):  # the URL is a file's
+        folder = folder.parent
+    captures, skipped = _peeked(candidates, folder, in_path)
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}
-    for capture in captures if named else _told_apart(captures, folder):
+    for capture in captures if in_path else _told_apart(captures, folder):
         by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
     runs = [
         run
@@ -98,93 +95,55 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
         UsageError: `rank_regex` makes no sense; see `discover`.
     """
     for path in paths:
-        if not path.exists():
+        if not path.exists() and url_of(path) is None:
             raise InputError(f"{path}: no such file")
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise InputError(f"{path}: named {times} times; name each rank's own file once")
-    captures, skipped = _peeked((_Candidate(path) for path in paths), Path(), _rank_pattern(rank_regex))
+    captures, skipped = _peeked(named_files(paths), Path(), _rank_pattern(rank_regex))
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
     return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A file to look into, and by which path people know it, where that is another."""
-
-    path: Path
-    shown: Path | None = None
-
-
-def _candidates(folder: Path) -> Iterator[_Candidate]:
-    """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole."""
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
-        for name in list(folders):
-            if _may_be_trace(Path(place, name)):
-                folders.remove(name)
-                yield _Candidate(Path(place, name))
-        for name in sorted(files, key=natural):
-            path = Path(place, name)
-            if name not in OURS and (_may_be_trace(path) or is_archive(path) or _packed_by(path)):
-                yield _Candidate(path)
-
-
-def _packed_by(path: Path) -> str | None:
-    """What packed it, where that is not unpacked here, and it may be a trace by the rest of its name."""
-    return packing.NOT_UNPACKED.get(path.suffix) if is_json(path.stem) or path.suffix in (".7z", ".rar") else None
-
-
-def _may_be_trace(path: Path) -> bool:
-    """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
-    try:
-        is_broken = path.suffix == ".sqlite" and not path.is_dir()
-        is_broken |= path.is_symlink() and not path.exists() and (is_json(path.name) or path.suffix == ".nsys-rep")
-        return is_broken or reader_of(path) is not None
-    except OSError:
-        return True
-
-
 def _peeked(
-    candidates: Iterable[_Candidate], top: Path, named: re.Pattern[str] | None
+    candidates: Iterable[Candidate], top: Path, in_path: re.Pattern[str] | None
 ) -> tuple[list[Capture], list[Skipped]]:
     captures: list[Capture] = []
     skipped: list[Skipped] = []
     for one in candidates:
-        if one.shown is None and is_archive(one.path):
-            captures += _members(one.path, top, named, skipped)
-            continue
         place = one.shown or one.path
+        if is_archive(one.path):
+            captures += _members(one.path, place, top, in_path, skipped)
+            continue
         try:
-            captures.append(Capture(one.path, _peek(one.path), _hint(place, top, named), shown=one.shown))
+            header = _peek(one.path)
+            captures.append(Capture(one.path, header, _hint(place, top, in_path), shown=one.shown, url=one.url))
         except NotATraceError as error:
-            skipped.append(Skipped(printable(str(place)), _without_path(str(error), one.path)))
+            skipped.append(Skipped(printable(named(place)), _without_path(str(error), one.path)))
     return captures, skipped
 
 
-def _members(archive: Path, top: Path, named: re.Pattern[str] | None, skipped: list[Skipped]) -> list[Capture]:
+def _members(
+    archive: Path, place: Path, top: Path, in_path: re.Pattern[str] | None, skipped: list[Skipped]
+) -> list[Capture]:
     """The traces of an archive, as if it were unpacked beside itself."""
-    made = unpack(archive, _is_wanted)
+    made, called = unpack(archive, is_wanted), named(place)
     for name, why in made.skipped:
-        skipped.append(Skipped(printable(f"{archive}/{name}" if name else str(archive)), why))
-    beside = without_suffix(archive)
-    inside = [_Candidate(one.path, beside / one.path.relative_to(made.folder)) for one in _candidates(made.folder)]
-    captures, more = _peeked(inside, top, named)
+        skipped.append(Skipped(printable(f"{called}/{name}" if name else called), why))
+    beside = without_suffix(place)
+    inside = [Candidate(one.path, beside / one.path.relative_to(made.folder)) for one in files_below(made.folder)]
+    captures, more = _peeked(inside, top, in_path)
     skipped += more
     if not inside and not made.skipped:
-        skipped.append(Skipped(printable(str(archive)), f"holds no trace ({made.others} files of other names)"))
+        skipped.append(Skipped(printable(called), f"holds no trace ({made.others} files of other names)"))
     return captures
-
-
-def _is_wanted(name: str) -> bool:
-    """Whether a member of an archive may be a trace, or is the run's own record."""
-    return name == RUN_INFO or (name not in OURS and (is_json(name) or name.endswith(_OF_OTHERS)))
 
 
 def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
     if text is None:
         return None
+    Expression.parse(text, f"--rank-regex {text!r}")  # what it refuses may take for ever
     try:
         pattern = re.compile(text)
     except re.error as error:
@@ -199,7 +158,7 @@ def _with_ends(captures: list[Capture]) -> list[Capture]:
     unnamed = [capture for capture in captures if capture.is_numbered_by_order]
     asked = {c.path for c in unnamed} if len(unnamed) > 1 else set()
     asked |= {one.path for one, two in _near_claims(captures) if one.header.ranks is None or two.header.ranks is None}
-    return [replace(c, end_ns=_end_ns(c.path)) if c.path in asked else c for c in captures]
+    return [replace(c, end_ns=_end_ns(c)) if c.path in asked else c for c in captures]
 
 
 def _near_claims(captures: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
@@ -214,9 +173,10 @@ def _near_claims(captures: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
             last[rank] = capture
 
 
-def _end_ns(path: Path) -> int | None:
-    reader = reader_of(path)
-    return reader.ended_ns(path) if reader else None
+def _end_ns(capture: Capture) -> int | None:
+    with capture.whole() as path:
+        reader = reader_of(path)
+        return reader.ended_ns(path) if reader else None
 
 
 def _peek(path: Path) -> Header:
@@ -232,7 +192,7 @@ def _peek(path: Path) -> Header:
 def _why_none(path: Path) -> str:
     if not path.exists():
         return "a link to a file that is not there"
-    if packed := _packed_by(path):
+    if packed := packed_by(path):
         return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
     return (
         "not an SQLite database; export the report again"
@@ -241,13 +201,13 @@ def _why_none(path: Path) -> str:
     )
 
 
-def _hint(path: Path, top: Path, named: re.Pattern[str] | None) -> RankHint | None:
+def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | None:
     """The rank in a path: as the user's expression finds it, where there is one.
 
     Else, and where it does not, `rank_3`, `rank3`, `worker_3` in the file's name, else in the nearest folder's.
     """
     below = path.relative_to(top).as_posix() if path.is_relative_to(top) else str(path)
-    match = named.search(below) if named else None
+    match = in_path.search(below) if in_path and Expression(in_path.pattern).search(below) else None
     found = match["rank" if match and "rank" in match.re.groupindex else 1] if match else None
     if found and found.isdecimal():
         return RankHint(int(found), "--rank-regex")
@@ -293,7 +253,7 @@ def _name_below(place: Path, top: Path) -> str:
 
 def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     if not skipped:
-        return f"{folder}: no traces here; expected {EXPECTED}"
+        return f"{named(folder)}: no traces here; expected {EXPECTED}"
     first = skipped[0]
     more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
     return f"{first.what}: {first.why}{more}"

@@ -14,8 +14,10 @@ from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet, printable
+from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, Reader, reader_of
+from traceanalyzer.remote import named
+from traceanalyzer.schema import printable
 from traceanalyzer.selection import Selection, select
 
 
@@ -114,16 +116,17 @@ def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped])
         return
     try:
         hint = capture.hint or RankHint(0, FILE_ORDER)
-        # An archive's members lie in a folder of this process, and no other run finds them there.
+        # Members of archives and remote files lie in a folder of this process, and no other run finds them there.
         kept_in = options.cache if capture.place == capture.path else None
         ways = (hint, *((kind, rule.pattern, rule.flags) for kind, rule in options.rules.extra))
-        read = _reader(capture.path).read(capture.path, hint, options.rules)
-        for trace in through(kept_in, capture.path, ways, read):
-            if options.ranks is None or trace.rank in options.ranks:
-                whole = _with_captured_graphs(_with_rules(trace, options.rules), capture.path, options.rules)
-                yield from _selected(whole, options.selection, skipped)
+        with capture.whole() as path:
+            for trace in through(kept_in, path, ways, _reader(path).read(path, hint, options.rules)):
+                if options.ranks is None or trace.rank in options.ranks:
+                    whole = _with_captured_graphs(_with_rules(trace, options.rules), path, options.rules)
+                    yield from _selected(whole, options.selection, skipped)
     except InputError as error:
-        skipped.append(Skipped(printable(str(capture.place)), str(error).removeprefix(f"{capture.path}: ")))
+        why = re.sub(r"^\S*" + re.escape(capture.path.name) + ": ", "", str(error))
+        skipped.append(Skipped(printable(named(capture.place)), why))
 
 
 def _reader(path: Path) -> Reader:
@@ -183,7 +186,7 @@ def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skippe
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
     why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
-    skipped.append(Skipped(printable(str(capture.place)), why))
+    skipped.append(Skipped(printable(named(capture.place)), why))
     return None
 
 

@@ -12,12 +12,7 @@ from traceanalyzer.copy_engine import with_copied_collectives
 from traceanalyzer.errors import UsageError
 from traceanalyzer.event_times import possible
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.schema import NONE, STEPS, TABLES, conform, named
-
-
-def printable(text: str) -> str:
-    """`text` with what a terminal or a file of UTF-8 would choke on (control characters, lone bytes) replaced."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+from traceanalyzer.schema import NONE, STEPS, TABLES, conform, legible, named, printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +233,9 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         tables: event tables by their names in `TABLES`.
     """
     found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
-    frames = {name: named(frame) if "name" in frame else frame for name, frame in found.frames.items()}
+    frames = {name: legible(frame) for name, frame in found.frames.items()}
+    frames = {name: named(frame) if "name" in frame else frame for name, frame in frames.items()}
+    meta = _legible(meta)
     if found.left_out or found.backwards:
         skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
@@ -266,6 +263,20 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         op_step=np.full(len(frames["gpu_ops"]), NONE, dtype=np.int64),
         window=whole_capture(frames["gpu_ops"]),
         **frames,
+    )
+
+
+def _legible(meta: RankMeta) -> RankMeta:
+    """What the trace says of itself, in printable texts."""
+    return replace(
+        meta,
+        host=meta.host and printable(meta.host),
+        device_name=meta.device_name and printable(meta.device_name),
+        trace_id=meta.trace_id and printable(meta.trace_id),
+        versions={printable(name): printable(version) for name, version in meta.versions.items()},
+        groups=tuple(
+            ProcessGroup(printable(group.name), printable(group.description), group.ranks) for group in meta.groups
+        ),
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class Pool(ProcessPoolExecutor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         """As of any executor; processes start here."""
-        with _without_interrupts():
+        with signals_wait():
             return super().submit(fn, *args, **kwargs)
 
 
@@ -73,18 +74,29 @@ def quiet_pool(processes: int, set_up: Callable[[], None] | None = None, files_a
 def _begin(set_up: Callable[[], None] | None, files_at_once: int) -> None:
     # Ctrl-C reaches every process of the terminal; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Thread(target=_end_with_parent, daemon=True).start()
     if files_at_once:
         CORES_A_FILE.set(cores_for_a_file(files_at_once, None))
     if set_up:
         set_up()
 
 
+def _end_with_parent() -> None:
+    """No orphan: a process that is killed cannot tell those that it started."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def signals_wait() -> Iterator[None]:
+    """Ctrl-C and the signals that end a process come when this is over."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ import msgspec
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.model_state import Model
+from traceanalyzer.schema import printable
 
 KNOWN_VERSION = 1
 
@@ -80,9 +81,20 @@ def read(path: Path) -> RunInfo:
         InputError: it cannot be read, is no JSON object, or a field that is used has another type than it should.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunInfo)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.convert(_legible(msgspec.json.decode(path.read_bytes())), RunInfo)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a run.json that can be used ({error})") from error
+
+
+def _legible(value: Any) -> Any:
+    """The same with printable texts, but for a topology, which is a text of lines."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_legible(one) for one in value]
+    if isinstance(value, dict):
+        return {printable(name): one if name == "topology" else _legible(one) for name, one in value.items()}
+    return value
 
 
 def read_or_note(path: Path | None) -> tuple[RunInfo | None, tuple[str, ...]]:

@@ -19,6 +19,13 @@ MOST_DEPTH = 64
 MOST_BYTES = 16 << 30
 """Of a pickle when it is unpacked."""
 
+_ROOM = 1 << 30
+
+_TIMES = 128
+"""Bytes in memory for one of a pickle: an empty set has 216, and takes two."""
+
+_MOST_PACKED = 64
+
 _AT_ONCE = 1 << 18
 """Bytes that are asked of the file in one go."""
 
@@ -63,7 +70,7 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
     bounded = _Bounded(unpacked(file))
     source = io.BufferedReader(bounded, _AT_ONCE)
     try:
-        with without_collection():
+        with without_collection(), _memory_for(_size(file)):
             found = PlainUnpickler(source).load()
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
@@ -85,6 +92,38 @@ def without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def _memory_for(size: int) -> Iterator[None]:
+    """Room for what a pickle of this size can hold, where the system can bound it.
+
+    Eight bytes of a pickle can ask for a table of thirty gigabytes: that is refused here, as what does not fit.
+    """
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = used + _ROOM + _TIMES * size
+    if soft != resource.RLIM_INFINITY and soft <= wanted:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _size(file: IO[bytes]) -> int:
+    """Bytes of a pickle; what a packed one may have is not known."""
+    head, at = file.read(2), file.seek(0, 2)
+    file.seek(0)
+    return min(MOST_BYTES, at * _MOST_PACKED) if head == _GZIP else at
 
 
 def is_pickle(head: bytes) -> bool:

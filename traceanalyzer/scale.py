@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -18,11 +19,12 @@ from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.clustering import Capture, Run
 from traceanalyzer.dask_cluster import Cluster
 from traceanalyzer.discovery import Found
-from traceanalyzer.errors import InputError
+from traceanalyzer.errors import InputError, TraceAnalyzerError
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
-from traceanalyzer.model import RankMeta, RankTrace, Skipped, printable
-from traceanalyzer.processes import CORES_A_FILE, cores_for_a_file, processes_for, quiet_pool
+from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
+from traceanalyzer.schema import printable
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
@@ -197,6 +199,9 @@ def _without_graphs(done_files: Iterator[_Done], most: int) -> Iterator[_Done]:
         yield done
 
 
+_NO_MEMORY = "needs more memory than there is: give fewer --jobs, some --ranks, or a shorter capture"
+
+
 def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
     if "breakdown" not in tables:
@@ -214,10 +219,21 @@ def _reduce_capture(
 ) -> _Done:
     skipped: list[Skipped] = []
     failures: list[Failure] = []
-    ranks = [
-        (trace.meta, reduce_rank(trace, names, failures if is_guarded else None, **thresholds))
-        for trace in read_capture(capture, options, skipped)
-    ]
+    ranks: list[tuple[RankMeta, dict[str, pd.DataFrame]]] = []
+    name = printable(str(capture.place))
+    try:
+        for trace in read_capture(capture, options, skipped):
+            tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
+            ranks += [(trace.meta, tables)]
+    except MemoryError:
+        skipped.append(Skipped(name, _NO_MEMORY))
+    except TraceAnalyzerError:
+        raise
+    except Exception as error:  # the other files may be good
+        if not is_guarded:
+            raise
+        failures.append(Failure.of("reader", f"File {name}", error))
+        skipped.append(Skipped(name, failures[-1].sentence))
     lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
     skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
     return _Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
@@ -250,10 +266,32 @@ def _each(
             report(number, len(captures))
         return
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [pool.submit(work, capture) for capture in captures]
-        for number, future in enumerate(futures, 1):
-            yield future.result()
+        futures = [_submitted(pool, work, capture) for capture in captures]
+        for number, (capture, future) in enumerate(zip(captures, futures, strict=True), 1):
+            try:
+                made = future.result()
+            except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
+                made = _alone(work, capture, lost or _refused)
+            yield made
             report(number, len(captures))
+
+
+def _submitted(pool: Pool, work: Callable[[Capture], T], capture: Capture) -> Future[T]:
+    try:
+        return pool.submit(work, capture)
+    except BrokenExecutor as error:
+        broken: Future[T] = Future()
+        broken.set_exception(error)
+        return broken
+
+
+def _alone(work: Callable[[Capture], T], capture: Capture, lost: Callable[[Capture, str], T]) -> T:
+    """What `work` gives in a process of its own; what ends that one too is given to `lost`."""
+    try:
+        with quiet_pool(1, set_up_process) as pool:
+            return pool.submit(work, capture).result()
+    except BrokenExecutor:
+        return lost(capture, f"the system ended the process that read it: it probably {_NO_MEMORY}")
 
 
 @dataclass(frozen=True, slots=True)

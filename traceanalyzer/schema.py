@@ -165,6 +165,30 @@ UNNAMED = "(unnamed)"
 """Stands for a name that a trace does not give: analyses meet texts only."""
 
 
+def printable(text: str) -> str:
+    """`text` with what a terminal, a page or a file of UTF-8 would choke on replaced.
+
+    Control characters, halves of characters and those that turn the direction of writing become a mark, blanks of
+    every kind a blank.
+    """
+    if text.isprintable():
+        return text
+    mark = "\N{REPLACEMENT CHARACTER}"
+    return "".join(one if one.isprintable() else " " if one.isspace() else mark for one in text)
+
+
+def legible(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with printable texts; almost always the table itself."""
+    found = {}
+    for name, column in frame.items():
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            texts = column.cat.categories
+            if not all(map(str.isprintable, texts)):
+                plain = {text: printable(text) for text in texts}
+                found[name] = column.astype("object").map(plain).astype("category")
+    return frame.assign(**found) if found else frame
+
+
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """The table with `UNNAMED` where it has no name."""
     names = frame["name"]

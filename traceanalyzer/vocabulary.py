@@ -16,7 +16,7 @@ class Look:
     Attributes:
         colour: on white paper.
         dark: on dark paper, where it is another.
-        pattern: `hatch`, `stripes`, `dots` or `lines` on it, for who does not see colours.
+        pattern: `hatch`, `stripes`, `dots`, `lines`, `slant` or `bars` on it, for who does not see colours.
         text: colour of words on it; `text_dark` on dark paper.
         viewer: the nearest of the fixed colours of trace-event viewers; one that ignores them colours by name.
     """
@@ -177,7 +177,7 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         COMPUTE.kind: Look("#0072B2", text="#fff", viewer="rail_response"),
         COMM.kind: _COMM,
         TRANSFER.kind: _COMM,
-        UNMATCHED.kind: replace(_COMM, pattern="dots"),
+        UNMATCHED.kind: Look("#E6C229", pattern="dots", viewer="thread_state_runnable"),
         "both": replace(_COMM, pattern="stripes"),
         WAIT.kind: Look("#D55E00", pattern="hatch", viewer="thread_state_iowait"),
         COPY.kind: Look("#009E73", viewer="rail_load"),
@@ -186,9 +186,9 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         SYNC.part.kind: Look("#8C8C8C", dark="#c3c8cd", pattern="lines"),
         DATA.part.kind: Look("#A6A6A6", dark="#abb1b7", pattern="dots"),
         HOST.part.kind: Look("#BBBBBB", dark="#8f959b"),
-        LAUNCH.part.kind: Look("#CDCDCD", dark="#767c82"),
+        LAUNCH.part.kind: Look("#E2E2E2", dark="#8a9097", pattern="slant"),
         UNKNOWN.part.kind: _UNKNOWN,
-        BETWEEN_KERNELS.part.kind: Look("#DCDCDC", dark="#5f646a", text_dark="#fff"),
+        BETWEEN_KERNELS.part.kind: Look("#F0F0F0", dark="#50555b", pattern="bars", text_dark="#fff"),
     }
 )
 """By kind of part: colours that people who see few of them tell apart, the patterns for who sees none."""

@@ -1,5 +1,5 @@
 "use strict";
-// Charts: plotly's script is unpacked, and each chart drawn, when the first of them scrolls into view.
+// Charts are drawn when they scroll into view: by the page itself, or by plotly, whose script is unpacked for the first of those.
 (async () => {
   const figures = [...document.querySelectorAll("script.figure")];
   if (!figures.length) return;
@@ -44,6 +44,7 @@
     label.className = "chart-tools"; label.append(`${what} `, select); holder.before(label);
   };
   const draw = async (holder, figure) => {
+    if (holder.dataset.own) { globalThis.TA.ownChart(holder, figure); return; }
     try { await load(); } catch { holder.textContent = "The chart's script could not be loaded; the table has its figures."; return; }
     if (!holder.dataset.drawn) holder.replaceChildren();  // the note that the chart is loading
     await globalThis.Plotly.react(holder, figure.data.filter((trace) => trace.visible !== false), themed(figure), { responsive: true, displayModeBar: false });
@@ -54,6 +55,8 @@
     const content = JSON.parse(source.textContent);
     return typeof content === "string" ? JSON.parse(new TextDecoder().decode(await globalThis.TA.inflate(content))) : content;
   };
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth === width) return; width = innerWidth; all.filter(([holder]) => holder.dataset.drawn && holder.dataset.own).forEach((pair) => draw(...pair)); });
   const all = await Promise.all(figures.map(async (source) => [document.getElementById(source.dataset.for), await figureOf(source)]));
   const watch = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
     watch.unobserve(entry.target); draw(...all.find(([holder]) => holder === entry.target));

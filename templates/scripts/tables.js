@@ -24,7 +24,23 @@
       body.append(row);
     }
     table.tBodies[0].append(body); holder.querySelector(".later-rows").remove();
+    linked(table, holder.dataset.name);
     table.dispatchEvent(new Event("sorted"));
+  };
+
+  // A row that is of a rank leads to it in the timeline: to its stretch, its step, or the rank alone.
+  const hasTimeline = document.getElementById("timeline-data") !== null;
+  const linked = (table, name) => {
+    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column), at = Object.fromEntries(["rank", "step", "start_ns", "length_ns"].map((each) => [each, heads.indexOf(each)]));
+    if (!hasTimeline || at.rank < 0) return;
+    for (const row of table.tBodies[0].rows) {
+      const cell = row.cells[at.rank], rank = text(row, at.rank), of = (each) => (at[each] < 0 ? "" : text(row, at[each]));
+      if (cell.firstElementChild || !/^\d+$/.test(rank)) continue;
+      // Evidence has moments as recorded; other tables count from the first operation.
+      const place = of("start_ns") && !name.startsWith("evidence") ? `&at=${of("start_ns")}&for=${of("length_ns") || 2e6}` : /^\d+$/.test(of("step")) ? `&step=${of("step")}` : "";
+      const link = Object.assign(document.createElement("a"), { href: `#timeline?rank=${rank}${place}`, textContent: cell.textContent, title: "Show in the timeline" });
+      cell.replaceChildren(link);
+    }
   };
 
   const sort = (table, column, head) => {
@@ -111,7 +127,7 @@
       const button = document.createElement("button"); button.type = "button"; button.append(...head.childNodes); head.append(button);
       button.addEventListener("click", async () => { await unpack(holder, table); sort(table, column, head); });
     });
-    tools(holder, table);
+    tools(holder, table); linked(table, holder.dataset.name);
     holder.closest("details")?.addEventListener("toggle", () => unpack(holder, table));
   });
   // A table that scrolls sideways can be reached and scrolled by keyboard.

@@ -2,39 +2,20 @@
 // How the timeline is drawn: every operation where there is room, else each pixel as full as its time is busy.
 (() => {
   const TA = (globalThis.TA ??= {});
-  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, unknown: 22, idle: 14 }, PAD = 8, FOLDED = 18;
-  TA.AXIS = AXIS;
-
-  TA.gutter = (width) => (width < 560 ? 58 : 104);
-
-  // y of every row of the page: [{rank, part, y, height}], and the whole height.
-  TA.layout = (data, folded) => {
-    const rows = [];
-    let y = 4;
-    for (const rank of data.ranks) {
-      const add = (part, height) => { rows.push({ rank, part, y, height }); y += height; };
-      if (folded.has(rank.rank)) { add("folded", FOLDED); y += 3; continue; }
-      if (rank.steps.length) add("steps", BAND);
-      const deepest = rank.bands.reduce((most, band) => Math.max(most, band[4]), -1);
-      for (let depth = 0; depth <= deepest; depth++) add(`band${depth}`, BAND);
-      for (const lane of rank.lanes) if (lane.ops.length || lane.kind === "compute") { y += 1; add(lane.kind, LANES[lane.kind] + (lane.rows > 2 ? 8 * (lane.rows - 2) : 0)); }
-      y += 1; add("idle", LANES.idle);
-      y += PAD;
-    }
-    return { rows, height: y };
-  };
+  const AXIS = 24;
 
   TA.colours = () => {
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(`--${name}`).trim();
-    const c = Object.fromEntries(["compute", "transfer", "wait", "copy", "idle", "unknown", "paper", "ink", "quiet", "rule", "soft", "link"].map((n) => [n, of(n)]));
+    const c = Object.fromEntries(["compute", "transfer", "wait", "copy", "idle", "unknown", "paper", "ink", "quiet", "rule", "soft", "link", "care"].map((n) => [n, of(n)]));
     const causes = Object.fromEntries(Object.entries(TA.words.causes).map(([cause, { kind }]) => [cause, of(kind)]));
-    return { ...c, comm: c.transfer, causes };
+    const host = Object.fromEntries(["range", "operator", "call", "sync", "frame"].map((what) => [what, of(`host-${what}`)]));
+    return { ...c, comm: c.transfer, causes, host, counter: of("counter"), path: of("path"), unmatched: of("unmatched") };
   };
 
   // The page's patterns, on a canvas: what waits, what is not told apart, and two causes of idling.
   const tiled = (ctx, size, base, draw) => {
-    const tile = new OffscreenCanvas(size, size), pen = tile.getContext("2d");
+    const tile = Object.assign(document.createElement("canvas"), { width: size, height: size }), pen = tile.getContext("2d");
     pen.fillStyle = base; pen.fillRect(0, 0, size, size);
     draw(pen);
     return ctx.createPattern(tile, "repeat");
@@ -46,11 +27,17 @@
     for (const d of [-6, 0, 6]) { pen.moveTo(d, 6); pen.lineTo(d + 6, 0); }
     pen.stroke();
   });
-  const PATTERNS = { hatch, dots, lines };
+  const slant = (ctx, base) => tiled(ctx, 6, base, (pen) => {
+    pen.strokeStyle = "rgba(0,0,0,.42)"; pen.lineWidth = 1; pen.beginPath();
+    for (const d of [-6, 0, 6]) { pen.moveTo(d, 0); pen.lineTo(d + 6, 6); }
+    pen.stroke();
+  });
+  const bars = (ctx, base) => tiled(ctx, 4, base, (pen) => { pen.fillStyle = "rgba(0,0,0,.3)"; pen.fillRect(0, 0, 1, 4); });
+  const PATTERNS = { hatch, dots, lines, slant, bars };
   const patterned = (ctx, kind, base) => PATTERNS[TA.words.patterns[kind]]?.(ctx, base) ?? base;
   const fills = (ctx, c) => {
     const causes = Object.entries(TA.words.causes).map(([cause, { kind }]) => [cause, patterned(ctx, kind, c.causes[cause])]);
-    return { ...c, wait: patterned(ctx, "wait", c.wait), unsplit: patterned(ctx, "unmatched", c.comm), causes: Object.fromEntries(causes) };
+    return { ...c, wait: patterned(ctx, "wait", c.wait), unsplit: patterned(ctx, "unmatched", c.unmatched), causes: Object.fromEntries(causes) };
   };
 
   TA.draw = (ctx, view) => {
@@ -63,34 +50,25 @@
     for (const row of view.layout.rows) {
       const y = row.y + AXIS - view.scroll;
       if (y + row.height < AXIS || y > height) continue;
-      if (row.part === "steps" || row.part.startsWith("band")) drawBand(ctx, view, row, y);
+      if (row.part === "group") TA.drawGroup(ctx, view, row, y);
+      else if (row.part === "host") TA.drawHost(ctx, view, row, y);
+      else if (row.part === "counter") TA.drawCounter(ctx, view, row, y);
+      else if (row.part === "steps" || row.part.startsWith("band")) drawBand(ctx, view, row, y);
       else if (row.part === "idle") drawIdle(ctx, view, row, y);
       else if (row.part === "folded") drawFolded(ctx, view, row, y);
       else drawLane(ctx, view, row, y);
-      drawLabel(ctx, view, row, y);
     }
+    view.places = TA.places(view);
+    TA.drawMarks(ctx, view);
+    TA.drawLabels(ctx, view);
     ctx.restore();
-    drawAxis(ctx, view);
+    TA.drawAxis(ctx, view);
     if (view.drag) { const [a, b] = view.drag; ctx.fillStyle = c.link; ctx.globalAlpha = 0.22; ctx.fillRect(Math.min(a, b), AXIS, Math.abs(b - a), height); ctx.globalAlpha = 1; }
   };
 
-  const x = (view, t) => view.left + (t - view.t0) * (view.width - view.left) / (view.t1 - view.t0);
-  const clipped = (view, t0, t1) => [Math.max(view.left, x(view, t0)), Math.min(view.width, x(view, t1))];
+  const x = TA.xOf = (view, t) => view.left + (t - view.t0) * (view.width - view.left) / (view.t1 - view.t0);
+  const clipped = TA.clipped = (view, t0, t1) => [Math.max(view.left, x(view, t0)), Math.min(view.width, x(view, t1))];
   TA.timeAt = (view, px) => view.t0 + (px - view.left) * (view.t1 - view.t0) / (view.width - view.left);
-
-  const drawLabel = (ctx, view, row, y) => {
-    ctx.fillStyle = view.colours.paper; ctx.fillRect(0, y, view.left - 1, row.height);
-    const first = row.part === "steps" || row.part === "folded" || (row.part === "compute" && !row.rank.steps.length);
-    ctx.textBaseline = "middle"; ctx.textAlign = "left";
-    if (first) {
-      ctx.font = "600 12px system-ui, sans-serif"; ctx.fillStyle = view.colours.ink;
-      ctx.fillText(`${row.part === "folded" ? "▸" : "▾"} rank ${row.rank.rank}`, 2, y + Math.min(row.height, 18) / 2);
-    } else if (["compute", "comm", "copy", "unknown"].includes(row.part) || row.part === "idle") {
-      ctx.font = "11px system-ui, sans-serif"; ctx.fillStyle = view.colours.quiet;
-      const kind = TA.words.kinds[row.part] ?? { label: row.part, short: row.part };
-      ctx.fillText(view.left > 80 ? kind.label : kind.short, view.left > 80 ? 14 : 6, y + row.height / 2);
-    }
-  };
 
   const drawBand = (ctx, view, row, y) => {
     const isStep = row.part === "steps", depth = isStep ? 0 : Number(row.part.slice(4));
@@ -109,9 +87,9 @@
     }
   };
 
-  const label = (ctx, text, from, to, middle, colour, halo) => {
+  const label = TA.label = (ctx, text, from, to, middle, colour, halo, each = 6.1) => {
     const room = to - from - 3;
-    const fits = Math.floor(room / 6.1);
+    const fits = Math.floor(room / each);
     if (fits < Math.min(4, text.length)) return;
     const shown = text.length <= fits ? text : `${text.slice(0, Math.max(1, fits - 1))}…`;
     if (halo) { ctx.save(); ctx.beginPath(); ctx.rect(from - 4, middle - 20, to - from + 4, 40); ctx.clip(); ctx.strokeStyle = halo; ctx.lineWidth = 4; ctx.strokeText(shown, from, middle); ctx.restore(); }
@@ -119,7 +97,7 @@
   };
 
   // Level of detail: a pixel is as opaque as its share of time that the union covers.
-  const drawShare = (ctx, view, u, fill, y, height) => {
+  const drawShare = TA.drawShare = (ctx, view, u, fill, y, height) => {
     const from = Math.floor(view.left), to = Math.ceil(view.width), dt = (view.t1 - view.t0) / (view.width - view.left);
     ctx.fillStyle = fill;
     let last = TA.coveredBefore(u, TA.timeAt(view, from)), run = from, share = -1;
@@ -168,6 +146,7 @@
       ctx.globalAlpha = view.found ? (isDim ? 0.2 * Math.min(1, Math.max(0.3, b - a)) : 1) : Math.min(1, Math.max(0.3, b - a));
       const wait = fillOperation(ctx, view, rank, op, lane.kind, a, width, top, each);
       if (width > 3) { ctx.fillStyle = c.paper; ctx.fillRect(a, top, 0.6, each); }
+      if (lane.kind === "comm" && view.data.instances && b - a > 1.5 && TA.isLast(view.data, rank, op)) TA.drawArrival(ctx, view, x(view, rank.start[op]), top);
       if (width > 26 && each >= 10 && !isDim) label(ctx, nameOf(view.data, rank, op, lane.kind), a + 4, b, top + each / 2 + 0.5, lane.kind === "compute" ? "#fff" : "#000", wait > 1 ? c.wait : "");
     }
     ctx.globalAlpha = 1;
@@ -223,19 +202,4 @@
     for (const step of rank.steps) { const at = x(view, step[2]); if (at >= view.left && at < view.width) ctx.fillRect(at, y, 1, row.height); }
   };
 
-  const drawAxis = (ctx, view) => {
-    const c = view.colours, span = view.t1 - view.t0, wanted = Math.max(2, (view.width - view.left) / 110);
-    const power = 10 ** Math.floor(Math.log10(span / wanted)), step = [1, 2, 5, 10].find((m) => m * power >= span / wanted) * power;
-    const [size, unit] = view.t1 >= 1e9 && step >= 1e7 ? [1e9, "s"] : step >= 1e3 || view.t1 >= 1e6 ? [1e6, "ms"] : [1e3, "µs"];
-    const decimals = Math.max(0, -Math.floor(Math.log10(step / size) + 1e-9));
-    ctx.fillStyle = c.paper; ctx.fillRect(0, 0, view.width, AXIS);
-    ctx.strokeStyle = c.rule; ctx.lineWidth = 1; ctx.beginPath(); ctx.moveTo(0, AXIS - 0.5); ctx.lineTo(view.width, AXIS - 0.5);
-    ctx.font = "11px system-ui, sans-serif"; ctx.fillStyle = c.quiet; ctx.textBaseline = "middle"; ctx.textAlign = "left";
-    for (let t = Math.ceil(view.t0 / step) * step; t <= view.t1; t += step) {
-      const at = Math.round(x(view, t)) + 0.5;
-      ctx.moveTo(at, AXIS - 6); ctx.lineTo(at, AXIS);
-      if (at + 60 < view.width) ctx.fillText(`${(t / size).toFixed(decimals)} ${unit}`, at + 3, AXIS / 2 - 2);
-    }
-    ctx.stroke();
-  };
 })();

@@ -16,7 +16,7 @@
   };
 
   // Reads runs of unsigned LEB128 numbers.
-  const reader = (bytes) => {
+  TA.reader = (bytes) => {
     let at = 0;
     return (count, make = Float64Array) => {
       const out = new make(count);
@@ -118,7 +118,9 @@
     const u = Object.fromEntries(Object.entries(pairs).map(([name, list]) => [name, union(list)]));
     const exposed = minus(u.comm, u.compute), known = minus(minus(u.wait, u.compute), u.transfer);
     rank.idle = causes.map((cause, id) => [cause, union([...rank.gap.start].flatMap((start, i) => (rank.gap.cause[i] === id ? [[start, start + rank.gap.length[i]]] : [])))]);
-    rank.lanes = KINDS.map((kind) => lane(rank, kind, names));
+    // Lanes are made when a rank is first expanded: of hundreds few are.
+    let lanes = null;
+    Object.defineProperty(rank, "lanes", { get: () => (lanes ??= KINDS.map((kind) => lane(rank, kind, names))) });
     rank.u = u;
     rank.parts = { compute: u.compute, transfer: minus(u.transfer, u.compute), wait: known,
       comm: minus(minus(exposed, u.transfer), u.wait), copy: minus(minus(u.copy, u.compute), u.comm) };
@@ -139,23 +141,33 @@
     return { window, ...parts, idle: window - TA.covered(rank.busy, from, to) };
   };
 
+  const grouped = (list) => { const made = new Map(); for (const item of list) (made.get(item[0]) ?? made.set(item[0], []).get(item[0])).push(item); return made; };
+
   TA.loadTimeline = async () => {
     const source = document.getElementById("timeline-data");
     if (!source) return null;
     const packed = JSON.parse(source.textContent);
+    source.remove();
     const [meta, bytes] = await Promise.all([TA.inflate(packed.meta), TA.inflate(packed.operations)]);
     const data = JSON.parse(new TextDecoder().decode(meta));
-    const read = reader(bytes);
+    const read = TA.reader(bytes);
     data.ranks = data.ranks.map((entry) => decodeRank(entry, read, data.names));
+    const [steps, bands] = [data.steps, data.bands].map((list) => grouped(list));
     data.ranks.forEach((rank) => {
       addUnions(rank, data.names, data.causes);
-      const mine = (list) => list.filter((item) => item[0] === rank.rank);
-      rank.steps = mine(data.steps).sort((a, b) => a[2] - b[2]);
-      rank.bands = mine(data.bands).sort((a, b) => a[2] - b[2]);
+      rank.steps = (steps.get(rank.rank) ?? []).sort((a, b) => a[2] - b[2]);
+      rank.bands = (bands.get(rank.rank) ?? []).sort((a, b) => a[2] - b[2]);
     });
     data.hasWaits = data.ranks.some((rank) => rank.u.wait.s.length || rank.u.transfer.s.length);
-    data.end = Math.max(...data.ranks.map((rank) => rank.last));
+    data.end = data.ranks.reduce((most, rank) => Math.max(most, rank.last), 0);
+    data.rankOf = new Map(data.ranks.map((rank) => [rank.rank, rank]));
+    data.packed = packed.more;
     return data;
+  };
+  // A part that is read after the first picture: what it says of itself, and its numbers.
+  TA.unpacked = async (pair) => {
+    const [meta, bytes] = await Promise.all(pair.map(TA.inflate));
+    return [JSON.parse(new TextDecoder().decode(meta)), TA.reader(bytes)];
   };
 
   // Three significant digits and a unit, as the tables write them.

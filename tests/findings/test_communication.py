@@ -44,8 +44,16 @@ def test_groups_that_are_slow_alike_are_one_finding():
 
 
 def test_many_small_collectives():
-    _, results = analysed(scenarios.ddp(2, buckets=60, elements=1_000), "call_waits")
+    _, results = analysed(scenarios.ddp(2, buckets=60, elements=1_000), "call_waits", "headline", "steps")
     (found,) = many_small_collectives(**results)
     assert "runs 60 all-reduces of at most 1 MiB a step" in found.title
-    _, results = analysed(scenarios.ddp(2, buckets=60), "call_waits")
+    _, results = analysed(scenarios.ddp(2, buckets=60), "call_waits", "headline", "steps")
+    assert many_small_collectives(**results) == []
+
+
+def test_small_collectives_that_take_next_to_nothing_of_a_step_are_no_news():
+    _, results = analysed(
+        scenarios.ddp(2, buckets=60, elements=1_000, slow_compute_ns={0: 20_000_000, 1: 20_000_000}),
+        "call_waits", "headline", "steps",
+    )  # fmt: skip
     assert many_small_collectives(**results) == []

@@ -4,11 +4,13 @@ import re
 
 import pytest
 
+from tests.simulator import workloads
 from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
 from tests.simulator.program import Group, Job, Program
 from traceanalyzer.findings.drained import drained_queues
 
-NEEDED = ("headline", "steps", "sync_calls", "replay")
+NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay")
 
 
 def job(*, synced, host_us=300, kernel_us=1000):
@@ -55,3 +57,9 @@ def test_calls_that_drain_the_queue_are_named_with_what_the_job_gains_without_th
 )
 def test_nothing_is_said_where_they_cost_nothing(made):
     assert told(**made) == []
+
+
+def test_what_the_host_does_after_waiting_is_named_by_the_rule_about_hosts():
+    faults = (Fault("gc", 10_000_000, (0, 1, 2, 3), (2,)),)
+    _, results = analysed(workloads.ddp(4, 6, faults, layers=6), *NEEDED)
+    assert drained_queues(**results) == []

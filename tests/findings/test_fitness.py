@@ -54,6 +54,11 @@ def test_a_late_rank_is_no_clock():
     assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs", "calls")) == []
 
 
+def test_a_rank_that_is_late_once_in_the_first_step_is_no_warm_up():
+    faults = (Fault("host", 90 * MS, (2,), (0,)),)
+    assert told(rules.warm_up, faults=faults, needed=("step_needs", "steps")) == []
+
+
 @pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), (0, False)])
 def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
     faults = (Fault("host", first_ms * MS, (0, 1, 2, 3), (0,)),) if first_ms else ()

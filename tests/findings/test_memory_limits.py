@@ -46,7 +46,7 @@ def stepped(calls):
     steps = [(f"ProfilerStep#{number}", 100 * number, 100 * number + 99) for number in range(3)]
     launches = [("cudaLaunchKernel", 100 * number + 5, 100 * number + 6) for number in range(3)]
     ops = [("gemm", 100 * number + 10, 100 * number + 90, number + 1) for number in range(3)]
-    return run([host_trace(ops, [*launches, *calls], ranges=steps)], ["memory_calls", "headline", "steps"])
+    return run([host_trace(ops, [*launches, *calls], ranges=steps)], ["memory_calls", "headline", "steps", "episodes"])
 
 
 def test_memory_taken_anew_in_every_step():

@@ -81,7 +81,11 @@ def _operation(event: dict[str, Any], base: int) -> tuple[int, int, str] | None:
     if abs(start) > _MOST_US or not -_MOST_US <= length <= _LONGEST_US or "\ud800" in name:
         return _CANNOT_BE_TOLD
     begin = _rounded(start)
-    return base + begin, base + begin + max(0, _rounded(length)), name or "(unnamed)"
+    return base + begin, base + begin + max(0, _rounded(length)), _plain(name) or "(unnamed)"
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in name)
 
 
 def _is_number(value: Any) -> bool:

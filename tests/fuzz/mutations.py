@@ -105,7 +105,7 @@ def _nudged(rng: random.Random, parent: Any) -> None:
     key = rng.choice(numbers)
     old = parent[key]
     parent[key] = rng.choice(
-        (-old, old + 1, old - 1, old * 1000, old / 3, old + rng.choice((-50, 50, 0.0004)), str(old), 0, 1)
+        (-old, old + 1, old - 1, old * 1000, old // 3, old + rng.choice((-50, 50)), 0.0004, str(old), 0, 1)
     )
     return None
 

@@ -240,7 +240,7 @@ def _pickles(rng: random.Random, _folder: Path) -> Look:
     content = rng.choice((seeds.snapshot(), seeds.flight_recorder(rng)[0]))
     data = bytes_mutated(rng, bytes_mutated(rng, pickle.dumps(content, protocol=rng.choice((0, 1, 2, 3, 4, 5)))))
     if rng.random() < 0.3:
-        place = rng.randrange(len(data))
+        place = rng.randrange(len(data) + 1)
         data = (
             data[:place]
             + rng.choice(
@@ -311,10 +311,10 @@ def _inspector(rng: random.Random, folder: Path) -> Look:
 
 def _grammars(rng: random.Random, _folder: Path) -> Look:
     import pandas as pd
-    from traceanalyzer.agents.filters import chosen
 
     from traceanalyzer import gate
     from traceanalyzer.analyses.replay.written import read_change
+    from traceanalyzer.filters import chosen
     from traceanalyzer.loading import parse_ranks
     from traceanalyzer.selection import Selection
 
@@ -339,6 +339,8 @@ def _grammars(rng: random.Random, _folder: Path) -> Look:
             text[:place] + text[place + 1 :], text[:place] + rng.choice("0123456789 .,:=<>~%@-+?[]()*|\\^$éx\n\0") + text[place:],
             text[:place], text[place:] + text[:place], text_mutated(rng, text),
         ))  # fmt: skip
+
+    text = text[:300]  # a message repeats it
 
     def look() -> bool:
         read(text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.simulator.capture import Capture
 from tests.simulator.engine import Run, run
 from tests.simulator.faults import Fault, Faults
-from tests.simulator.program import Job
+from tests.simulator.program import COMPUTE_STREAM, Job
 
 MS = 1_000_000
 
@@ -65,7 +65,9 @@ class Case:
             ops, begins = truth.ops[rank], _begins(truth, rank)
             if not begins:
                 return max(op.end_ns for op in ops) - ops[0].start_ns
-            firsts = [min(op.start_ns for op in ops if op.launch_start_ns >= begin) for begin in begins]
+            # Communication may run ahead of the step that it belongs to.
+            own = [op for op in ops if op.instruction.stream == COMPUTE_STREAM]
+            firsts = [min(op.start_ns for op in own if op.launch_start_ns >= begin) for begin in begins]
             lengths.append((firsts[-1] - firsts[self.first]) / (len(firsts) - 1 - self.first))
         return sum(lengths) / len(lengths)
 

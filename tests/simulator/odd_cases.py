@@ -15,6 +15,10 @@ def _ddp(faults: Faults) -> Job:
     return usual.ddp(4, 6, faults, layers=6)
 
 
+def _ddp_of_8(faults: Faults) -> Job:
+    return usual.ddp(4, 8, faults, layers=6)
+
+
 def _nobody(name: str, says: str, job: object, *faults: Fault, how: Capture | None = None) -> Case:
     return Case(name, job, faults, Truth(says=says), how or Capture())  # type: ignore[arg-type]
 
@@ -71,12 +75,13 @@ ODD_CASES: tuple[Case, ...] = (
          Truth((0, 1, 2, 3), "host", "gc.collect", (1, 2, 3, 4, 5, 6, 7), has_gain=True)),
     case_of("an exchange of two ranks", odd.beside, Fault("link", 3 * MS, (1, 2)), "all-gather among ranks 1 and 2"),
     case_of("slow links of a row", odd.links, Fault("link", 2 * MS, (4, 5, 6, 7)), "all-gather among ranks 4 to 7"),
-    _nobody("all collect garbage at once", "gc.collect", _ddp, Fault("gc", 10 * MS, _EVERY, (2,))),
+    _nobody("all collect garbage at once", "In step 2 .*gc.collect", _ddp, Fault("gc", 10 * MS, _EVERY, (2,))),
     _nobody("all collect garbage always", "gc.collect", _ddp, Fault("gc", 10 * MS, _EVERY)),
     _nobody("all wait for data", "data", _ddp, Fault("data", 6 * MS, _EVERY)),
+    _nobody("all wait for data now and then", "In steps 1 and 4: .*data", _ddp_of_8, Fault("data", 6 * MS, _EVERY, (1, 4))),
     _nobody("all read their loss", "print_loss|cudaStreamSynchronize|.item", _ddp, Fault("item", 5 * MS, _EVERY)),
     _nobody("allocation stalls all", "cudaMalloc", _ddp, Fault("malloc", 15 * MS, _EVERY)),
-    _nobody("all save once", _HEALTHY + "|save", _ddp, Fault("save", 20 * MS, _EVERY, (3,))),
+    _nobody("all save once", "In step 3 .*save", _ddp, Fault("save", 20 * MS, _EVERY, (3,))),
     _nobody("random lengths", "compute unevenly", lambda faults: odd.lengths(faults=faults)),
     _nobody("random lengths, few steps", "compute unevenly|Rank 1 computes", lambda faults: odd.lengths(4, 3, faults, seed=8)),
     _nobody("noisy", _HEALTHY, lambda faults: usual.ddp(8, 6, faults, jitter=0.08)),

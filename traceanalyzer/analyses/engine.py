@@ -164,6 +164,8 @@ class _Care:
         except _LeftOutError:
             self.left_out.add(name)
             raise
+        except MemoryError:  # the machine's, and no bug
+            raise
         except Exception as error:
             if self.failures is None:
                 raise

@@ -61,6 +61,7 @@ from traceanalyzer.analyses.operators import (
     mfu,
     modules,
     operator_kernels,
+    operator_launches,
     operator_shapes,
     operators,
 )
@@ -72,6 +73,7 @@ from traceanalyzer.analyses.phases import (
     comm_phases,
     exposed_calls,
     iterations,
+    matrix_products,
     micro_steps,
     phase_parts,
     phases,
@@ -89,7 +91,7 @@ from traceanalyzer.analyses.time import (
     overlap,
     steps,
 )
-from traceanalyzer.analyses.timeline import timeline
+from traceanalyzer.analyses.timeline import counter_series, host_events, timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
 from traceanalyzer.columns import Column
 
@@ -112,6 +114,7 @@ class Analysis:
 
 _MATCHED = "calls are matched between ranks over the whole capture"
 _REPLAYED = "the job is replayed from its beginning"
+_ON_THE_HOST = "what the host did before a step explains it"
 _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
@@ -163,6 +166,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "operators": Analysis(operators.across, operators.per_rank),
         "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank),
         "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank),
+        "operator_launches": Analysis(operator_launches.across, operator_launches.per_rank),
+        "matrix_products": Analysis(matrix_products.across, matrix_products.per_rank),
         "efficiency": Analysis(efficiency.across, efficiency.per_rank),
         "calls": Analysis(calls.across, calls.per_rank),
         "call_phases": Analysis(call_phases.across, call_phases.per_rank),
@@ -177,6 +182,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
+        "host_events": Analysis(host_events.across, host_events.per_rank, sees_all=_ON_THE_HOST),
+        "counter_series": Analysis(counter_series.across, counter_series.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
         "episodes": Analysis(episodes.across),
         "what_ran": Analysis(what_ran.across, what_ran.per_rank, sees_all=_ON_THE_GPU),

@@ -1,12 +1,13 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
 Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
-failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted. A reader of the output that
-leaves before its end (`| head`) changes none of them.
+failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted; 143 ended by a signal. A
+reader of the output that leaves before its end (`| head`) changes none of them.
 """
 
 import difflib
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -19,13 +20,16 @@ from traceanalyzer import __version__
 from traceanalyzer.cli import ask
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.cache import cache
-from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, USAGE_OR_INPUT
+from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
+from traceanalyzer.cli.crosscheck import crosscheck
 from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.output import lenient
 from traceanalyzer.cli.report import report
+from traceanalyzer.cli.reproduce import reproduce
+from traceanalyzer.cli.tree_diff import tree_diff
 from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import PartFailedWarning
@@ -84,9 +88,12 @@ def cli() -> None:
 
 cli.add_command(report)
 cli.add_command(demo)
+cli.add_command(crosscheck)
 cli.add_command(diff)
 cli.add_command(baseline)
+cli.add_command(tree_diff)
 cli.add_command(export)
+cli.add_command(reproduce)
 cli.add_command(what_if)
 cli.add_command(doctor)
 cli.add_command(cache)
@@ -102,10 +109,21 @@ def main(arguments: list[str] | None = None) -> None:
         from traceanalyzer.scale import set_up_process
 
         set_up_process()
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:  # nohup ignores one
+            signal.signal(getattr(signal, name), _terminate)
     sys.exit(run(given))
 
 
-def run(arguments: list[str]) -> int:
+class _TerminatedError(BaseException):
+    """A signal that ends the process: drafts are removed on the way out, as after Ctrl-C."""
+
+
+def _terminate(*_: object) -> None:
+    raise _TerminatedError
+
+
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
     """Run one command; every error is a line on standard error and a code, never a traceback."""
     # Said in the report and on standard error; where warnings are errors, as in tests, that comes first.
     warnings.simplefilter("ignore", PartFailedWarning, append=True)
@@ -117,6 +135,11 @@ def run(arguments: list[str]) -> int:
     except (TraceAnalyzerError, OSError) as error:
         what = f"{error.filename or 'output'}: {error.strerror}" if isinstance(error, OSError) else error
         click.echo(f"Error: {what}", err=True)
+        return USAGE_OR_INPUT
+    except _TerminatedError:
+        return TERMINATED
+    except MemoryError:
+        click.echo("Error: not enough memory; give fewer --jobs, some --ranks, or a shorter capture", err=True)
         return USAGE_OR_INPUT
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import PLACE, STEPS, part_options, talk_options
+from traceanalyzer.cli.options import FORCE, PLACE, STEPS, part_options, talk_options
 from traceanalyzer.errors import InputError
 
 
@@ -69,6 +69,7 @@ def list_(as_json: bool) -> None:
               help="Figure to follow, such as step_ns; repeatable (default: the main ones).")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, default=Path("reports", "trend"), show_default=True, metavar="FOLDER",
               help="Where to write.")  # fmt: skip
+@FORCE
 @talk_options
 def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **options: Any) -> None:
     """Show how figures went over the baselines of this folder (or those named), by the date that they were saved.
@@ -88,7 +89,7 @@ def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **opt
         raise InputError("a trend takes two baselines or more; analyze-traces baseline list shows those of this folder")
     table = trend(found, metrics or FIGURES)
     content = folder.fingerprint(__version__, table.to_json(), names)
-    with folder.whole(output, "baselines", content) as draft:
+    with folder.whole(output, "baselines", content, force=options["force"]) as draft:
         written = draft.final(page.write(table, doubts(found), draft.path))
     terminal.show_trend(table, doubts(found), console)
     for one in found:

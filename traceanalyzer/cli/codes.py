@@ -17,3 +17,6 @@ BUG = 70
 """Nothing was written, because of a bug of ours."""
 
 INTERRUPTED = 130
+
+TERMINATED = 143
+"""Ended by SIGTERM or SIGHUP, as a scheduler does: nothing half-written is left."""

@@ -38,7 +38,11 @@ FORMATS = ("html", "csv", "json", "md")
               help="Where to write (default: reports/diff_<base>_<other>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: all).")  # fmt: skip
-@click.option("--force", is_flag=True, help="Compare runs that did not do the same work; the report says so.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Compare runs that did not do the same work (the report says so), and replace files that no report wrote.",
+)
 @click.option("--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
               help="Which of several runs in a folder; all takes each as a repeat.")  # fmt: skip
 @click.option("--steps", default="complete", show_default=True, metavar="WHICH",
@@ -85,7 +89,9 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
         datetime.now(UTC).isoformat(timespec="seconds"), __version__,
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
-    with folder.whole(target, " and ".join((base, *others)), _content(comparison, outcomes)) as draft:
+    with folder.whole(
+        target, " and ".join((base, *others)), _content(comparison, outcomes), force=options["force"]
+    ) as draft:
         formats = dict.fromkeys(options["formats"] or FORMATS)
         files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
         if outcomes:

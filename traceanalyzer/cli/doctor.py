@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import PLACE
+from traceanalyzer.cli.options import FORCE, PLACE
 from traceanalyzer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _SECONDS = 30
     "--xpu-timer", type=PLACE, metavar="FILE", help="Saved metrics of xpu_timer (its port 18889), or a folder of them."
 )
 @click.option("--run", "is_run", is_flag=True, help="Call `nvidia-smi topo -m` on this machine.")
+@FORCE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--out", "--output", "-o", "out", type=PLACE, metavar="FOLDER", help="Write doctor.html and doctor.json there."
@@ -39,7 +40,7 @@ _SECONDS = 30
 def doctor(
     topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None, inspector: Path | None,
     xpu_timer: Path | None, *,
-    is_run: bool, as_json: bool, out: Path | None,
+    is_run: bool, as_json: bool, out: Path | None, force: bool,
 ) -> None:  # fmt: skip
     """Say what topology, NCCL logs and flight-recorder dumps tell: hangs, wrong paths, wrong settings.
 
@@ -72,7 +73,7 @@ def doctor(
     )
     given = (topo, *nccl_logs, flight_recorder, inspector, xpu_timer)
     places = [place for place in given if place not in (None, _STDIN)]
-    page = None if out is None else _write(examination, out, " and ".join(map(str, places)) or "this machine")
+    page = None if out is None else _write(examination, out, " and ".join(map(str, places)) or "this machine", force)
     if as_json:
         click.echo(json_writer.text(examination))
         return
@@ -108,12 +109,12 @@ def _nvidia_smi() -> tuple[str, str]:
     return "nvidia-smi topo -m", done.stdout
 
 
-def _write(examination: "Examination", folder: Path, source: str) -> Path:
+def _write(examination: "Examination", folder: Path, source: str, force: bool) -> Path:
     from traceanalyzer import __version__
     from traceanalyzer.report.examination import as_json, page
     from traceanalyzer.report.writers.folder import fingerprint, whole
 
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
-    with whole(folder, source, fingerprint(__version__, examination.diagnoses)) as draft:
+    with whole(folder, source, fingerprint(__version__, examination.diagnoses), force=force) as draft:
         files = page.write(examination, draft.path, command) + as_json.write(examination, draft.path)
         return draft.final(files)[0]

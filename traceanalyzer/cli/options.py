@@ -29,6 +29,8 @@ class _Place(click.Path):
 PLACE = _Place(path_type=Path)
 """The type of options and arguments that name a file or folder."""
 
+FORCE = click.option("--force", is_flag=True, help="Replace files in the output folder that no report wrote.")
+
 STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,4, or FIRST:LAST such as 2:4"
 """What `--steps` takes."""
 

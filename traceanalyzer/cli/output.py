@@ -1,6 +1,7 @@
 """Standard output that outlives its reader (`| head`) and its encoding."""
 
 import io
+import sys
 from typing import Any, TextIO
 
 
@@ -20,8 +21,15 @@ def lenient(stream: TextIO) -> TextIO:
 
 
 class _PipeThatMayClose(io.FileIO):
+    _is_said = False
+
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:
+            return memoryview(data).nbytes
+        except OSError as error:  # a full disk under a log: the report itself may be elsewhere
+            if not self._is_said:
+                sys.stderr.write(f"Standard output cannot be written ({error.strerror}); the work goes on.\n")
+                self._is_said = True
             return memoryview(data).nbytes

@@ -15,6 +15,7 @@ from traceanalyzer import __version__
 from traceanalyzer.cli import surroundings
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.options import (
+    FORCE,
     PLACE,
     find_traces,
     gate_options,
@@ -60,6 +61,7 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @surroundings.model_option
 @surroundings.surroundings_options
+@FORCE
 @gate_options
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
@@ -112,6 +114,9 @@ def _workers(scheduler: str | None, jobs: int | None) -> Any:
     return connected(scheduler, jobs)
 
 
+_CHANGED = "Files changed while they were read: figures may be of two states of them; run it again."
+
+
 def _hosts(path: Path | None) -> dict[str, Any]:
     """What `--hosts` says, as analyses take it; nothing without it."""
     from traceanalyzer.hosts import read_hosts
@@ -123,7 +128,7 @@ def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], c
     """The report of a folder that has memory snapshots and no traces."""
     if options["gates"]:
         raise UsageError(f"{place} has memory snapshots and no traces: --fail-on has nothing to look at")
-    page = report_alone(snapshots, place, options["output"], console)
+    page = report_alone(snapshots, place, options["output"], console, force=options["force"])
     if options["open_page"]:
         click.launch(str(page))
     return 0
@@ -151,13 +156,15 @@ def _one(
     from traceanalyzer import gate
     from traceanalyzer.report.writers import folder
 
-    with folder.whole(target, _source(run), _content(run, load, label, options["hosts_file"])) as draft:
+    content = _content(run, load, label, options["hosts_file"])
+    with folder.whole(target, _source(run), content, force=options["force"]) as draft:
         outcomes, files, failures, examination = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
         memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
         written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
-    for note in draft.notes:
+    changed = content != _content(run, load, label, options["hosts_file"])
+    for note in (*draft.notes, *([_CHANGED] if changed else [])):
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)

@@ -21,7 +21,7 @@ def snapshots_in(*places: Path | None) -> list[Path]:
     return find_snapshots(named[0]) if len(named) == 1 and named[0].exists() else []
 
 
-def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, console: "Console") -> Path:
+def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, console: "Console", *, force: bool) -> Path:
     """Write and print the memory report of a folder that has snapshots only; returns the page."""
     from traceanalyzer import __version__
     from traceanalyzer.loading import label_of
@@ -32,7 +32,7 @@ def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, cons
     label = label_of(place)
     examined = examine_snapshots(paths)
     target = output or Path("reports", label)
-    with folder.whole(target, str(place.resolve()), folder.fingerprint(__version__, files=paths)) as draft:
+    with folder.whole(target, str(place.resolve()), folder.fingerprint(__version__, files=paths), force=force) as draft:
         page = draft.final(write(examined, draft.path, label))[0]
     terminal.show(examined, console)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)

@@ -23,7 +23,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "Nsight Systems": RECORDING,
         **dict.fromkeys(
             ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
-             "activation checkpointing", "micro-steps a step"), SETTING),
+             "activation checkpointing", "micro-steps a step", "communication a step"), SETTING),
         **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), WORK),
     }
 )  # fmt: skip

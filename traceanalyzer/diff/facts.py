@@ -114,6 +114,8 @@ def _captured(capture: Capture) -> str:
     return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
 
 
+MICRO_STEPS = "micro-steps a step"
+
 MODEL_FLOPS = "model FLOPs a step"
 
 DIMENSIONS = "size of matrix products"
@@ -142,7 +144,7 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ),
     ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
     ("tokens a step", WORK, "a step is another amount of work.", _tokens),
-    ("micro-steps a step", WORK, "a step is another number of forward and backward passes.", micro_steps),
+    (MICRO_STEPS, WORK, "a step is another number of forward and backward passes.", micro_steps),
     (MODEL_FLOPS, WORK, "a step is another amount of work.", model_flops.told),
     (
         "bytes of all-reduce and reduce-scatter a step",
@@ -157,6 +159,7 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
     ("strategy", NOTE, "what is compared.", _of_info("strategy")),
     ("parallel sizes", NOTE, "ranks share the work in another way.", surroundings.parallel),
+    ("communication a step", NOTE, "the exchange is cut in another way.", surroundings.communication),
     *(
         (name, NOTE, "versions decide which kernels run.", surroundings.version_of(name))
         for name in surroundings.PACKAGES

@@ -12,6 +12,7 @@ from traceanalyzer.diff.facts import (
     DIMENSIONS,
     FACTS,
     IS_CLOSE,
+    MICRO_STEPS,
     MODEL_FLOPS,
     NOTE,
     OF_SHAPES,
@@ -80,7 +81,7 @@ def judge(sides: Sequence[Side]) -> Fairness:
     )
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
-    scale, more, notes = _scale(sides, work)
+    scale, more, notes = _scale(sides, work, _has_same_flops(facts))
     warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
     return Fairness(
         facts,
@@ -90,7 +91,12 @@ def judge(sides: Sequence[Side]) -> Fairness:
     )
 
 
-def _scale(sides: Sequence[Side], work: list[Fact]) -> tuple[Scale, list[str], list[str]]:
+def _has_same_flops(facts: Sequence[Fact]) -> bool:
+    """Whether every run's traces tell a step's model FLOPs, and they are the same."""
+    return any(fact.name == MODEL_FLOPS and fact.state == SAME for fact in facts)
+
+
+def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tuple[Scale, list[str], list[str]]:
     captures = [capture for side in sides for capture in side.captures]
     with_steps = [bool(capture.steps) for capture in captures]
     if not any(with_steps):
@@ -107,6 +113,8 @@ def _scale(sides: Sequence[Side], work: list[Fact]) -> tuple[Scale, list[str], l
             for fact in work
         ]
         return STEP, [], told
+    if has_same_flops and {fact.name for fact in work} == {MICRO_STEPS} and _exchange_alike(sides):
+        return STEP, [], [f"{_refusal(work[0])} A step's model FLOPs are the same, so steps are compared."]
     if None not in tokens and None not in [world_size(capture) for capture in captures]:
         names = ", ".join(fact.name for fact in work)
         return TOKEN, [], [f"A step is not the same work in every run ({names}): figures are per {TOKEN.name}."]
@@ -115,6 +123,15 @@ def _scale(sides: Sequence[Side], work: list[Fact]) -> tuple[Scale, list[str], l
         [f"{_refusal(fact)} Tokens a step are not known for every run, so nothing can be normalised." for fact in work],
         [],
     )
+
+
+def _exchange_alike(sides: Sequence[Side]) -> bool:
+    """Whether gradients are exchanged as often in a step of every run."""
+    frames = [side.first.table("micro_steps") for side in sides]
+    if any(frame is None for frame in frames):
+        return False
+    done = [frame["synchronising_micro_steps"].dropna().unique() for frame in frames if frame is not None]
+    return len({tuple(sorted(own)) for own in done}) == 1 and bool(len(done[0]))
 
 
 def _is_same(values: list[int | None]) -> bool:

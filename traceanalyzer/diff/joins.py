@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.columns import Column, Unit
-from traceanalyzer.diff import variants
+from traceanalyzer.diff import moved, variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.instance_numbers import PATHS, without_instances
 from traceanalyzer.diff.scales import Scale
@@ -31,8 +31,8 @@ the runs does not matter), or its calls or bytes differ at all."""
 
 
 def joined_by(result: type[Result]) -> tuple[str, ...]:
-    """Columns by which two runs' rows of a Result are joined, beside the rank."""
-    return tuple(key for key in (result.joined_by or result.keys) if key != "rank")
+    """Columns by which two runs' rows of a Result are joined, beside the rank and the step: rows are per step."""
+    return tuple(key for key in (result.joined_by or result.keys) if key not in ("rank", "step"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +74,21 @@ def tables(base: Capture, other: Capture, scale: Scale, *, by_rank: bool = False
 
 def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
     known = result_class(name)
-    if known is None or known.is_of_one_run or "step" in known.keys:
+    if known is None or known.is_of_one_run:
         return None
     keys, columns = joined_by(known), compared(known.columns)
-    if not keys or any(_is_position(capture.tables[name], keys, known.columns) for capture in (base, other)):
+    frames = [_of_compared_steps(capture, name) for capture in (base, other)]
+    if not keys or any(_is_position(frame, keys, known.columns) for frame in frames):
         return None
-    if base.tables[name].empty and other.tables[name].empty:
+    if all(frame.empty for frame in frames):
         return None
-    keys = _told_by_both(keys, base.tables[name], other.tables[name])
+    keys = _told_by_both(keys, *frames)
     numbered = (*PATHS, "name") if name == "nvtx_projection" else PATHS
     sides = summed_sides(
-        [(capture, with_rank(without_instances(capture.tables[name], numbered))) for capture in (base, other)],
+        [
+            (capture, with_rank(without_instances(frame, numbered)))
+            for capture, frame in zip((base, other), frames, strict=True)
+        ],
         keys,
         columns,
         scale,
@@ -97,6 +101,16 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     return _split_names(_joined(name, known.title, keys, columns, _with_variants(sides[0], sides[1], columns)))
 
 
+def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:
+    """The rows of the compared steps; of a whole capture those without a step. Slack is by operation."""
+    frame = capture.tables[name]
+    if name == "slack" and len(frame):
+        return frame.assign(name=[variants.operation(str(text)) for text in frame["name"]])
+    if "step" not in frame:
+        return frame
+    return frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
+
+
 def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame) -> tuple[str, ...]:
     """The keys without those that one run's format never tells (Nsight no element types) and the other's does."""
     if base.empty or other.empty:
@@ -107,7 +121,9 @@ def _told_by_both(keys: tuple[str, ...], base: pd.DataFrame, other: pd.DataFrame
 def _is_position(frame: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column]) -> bool:
     """Whether a key is a moment or a number of one capture, or absent: it names nothing that another run has."""
     missing = not set(keys) <= set(frame)
-    return missing or any(columns[key].unit is Unit.ID and not columns[key].is_of_all_runs for key in keys)
+    return missing or any(
+        columns[key].is_moment or (columns[key].unit is Unit.ID and not columns[key].is_of_all_runs) for key in keys
+    )
 
 
 _BETWEEN = "\x1f"
@@ -159,9 +175,9 @@ def _renamed(frame: pd.DataFrame, joint: Mapping[str, str], columns: Mapping[str
 def _joined(
     name: str, title: str, keys: tuple[str, ...], known: Mapping[str, Column], sides: list[pd.DataFrame]
 ) -> TableDiff:
-    base, other = sides
-    sums = [column for column in base if column not in keys and column in other]
     base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
+    base, other = moved.brought_together(base, other, keys)
+    sums = [column for column in base if column not in (*keys, moved.WHY) and column in other]
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()
     side = frame["_merge"].astype("str")
@@ -180,7 +196,11 @@ def _joined(
             columns[f"change_{column}_pct"] = _pct(columns[f"change_{column}"], columns[f"base_{column}"])
     if time:
         columns |= _means_and_shares(columns, time)
-    joined = joined.assign(status=_statuses(side, columns, held, time), **columns)
+    statuses = _statuses(side, columns, held, time)
+    if f"{moved.WHY}_base" in frame:
+        joined[moved.WHY] = frame[f"{moved.WHY}_base"]
+        statuses = np.where(joined[moved.WHY].notna(), CHANGED, statuses)
+    joined = joined.assign(status=statuses, **columns)
     return TableDiff(name, title, keys, time, _ordered(joined, time, keys))
 
 

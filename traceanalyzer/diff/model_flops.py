@@ -24,9 +24,16 @@ def model_flops(capture: Capture) -> float | None:
 
 
 def told(capture: Capture) -> str | None:
-    """The same for people."""
+    """The same for people, and of one rank that does more than `TOLERANCE_PCT` more than each other one its part."""
     flops = model_flops(capture)
-    return None if flops is None else f"{flops / 1e12:,.4g} TFLOP"
+    if flops is None:
+        return None
+    frame = capture.tables["mfu"]
+    own = frame[frame["step"].isin(capture.steps)].groupby("rank")["model_flops"].sum() / len(capture.steps)
+    most = own.nlargest(2).astype("float64")
+    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - TOLERANCE_PCT / 100)
+    whose = f", {most.iloc[0] / 1e12:,.4g} of them on rank {most.index[0]}" if is_uneven else ""
+    return f"{flops / 1e12:,.4g} TFLOP{whose}"
 
 
 def is_close(captures: Sequence[Capture]) -> bool:

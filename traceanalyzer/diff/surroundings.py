@@ -7,6 +7,7 @@ from types import MappingProxyType
 from traceanalyzer.analyses.communication.mesh import mesh_of
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import world_size
+from traceanalyzer.quantities import digits
 
 _ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -90,6 +91,19 @@ def parallel_sizes(capture: Capture) -> dict[str, int]:
     """Sizes by axis (`dp`, `tp`, `pp`) as run.json has them; empty where it does not."""
     stated = (capture.info.parallel or {}) if capture.info else {}
     return {key: value for key, _ in _PARALLEL if isinstance(value := stated.get(key), int)}
+
+
+def communication(capture: Capture) -> str | None:
+    """`26 all-gather, 13 reduce-scatter`: calls of a rank in a step, mean over ranks; `none` for none."""
+    frame, ranks = capture.table("nccl"), capture.table("breakdown")
+    if ranks is None or not capture.is_exact or (frame is None and "nccl" not in capture.tables):
+        return None
+    if frame is None:
+        return "none"
+    number = len(ranks["rank"].unique()) * capture.per
+    calls = frame.groupby("collective", dropna=False)["calls"].sum() / number
+    ordered = sorted(calls.items(), key=lambda pair: (-pair[1], str(pair[0])))
+    return ", ".join(f"{digits(float(count))} {str(name).replace('_', '-')}" for name, count in ordered)
 
 
 def kernels_made(capture: Capture) -> str | None:

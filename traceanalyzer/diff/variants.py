@@ -23,9 +23,9 @@ _FAMILIES = (
 _WRAPPER = re.compile(r"(?:vectorized_|unrolled_|legacy_)*elementwise_kernel(?:_manual_unroll|_with_index)?")
 _TYPE = re.compile(
     r"const|void|unsigned|signed|float|double|half|int|long|short|char|bool|u?int\d+_t|BFloat16|Half|Float8_\w+|complex"
-    r"|__nv_bfloat16|__half|T\d+|array|lambda|instance|operator|true|false"
+    r"|__nv_bfloat16|__half|T\d+|array|lambda|instance|operator|true|false|[AB]UnaryFunctor|BinaryFunctor"
 )
-"""Words of a C++ name that tell element types, widths and positions, not what is computed."""
+"""Words of a C++ name that tell element types, widths, positions or which operand is a number, not what is done."""
 
 _NAMELESS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 

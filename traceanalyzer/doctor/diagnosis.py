@@ -1,6 +1,8 @@
 """What the doctor says: one diagnosis, with what it was seen by, what to do, and when it may not hold."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from traceanalyzer.schema import printable
 
 SEVERITIES = ("high", "medium", "low", "info")
 
@@ -26,6 +28,17 @@ class Diagnosis:
     recommendation: str | None = None
     caveat: str | None = None
     ranks: tuple[int, ...] = field(default=())
+
+    @property
+    def legible(self) -> "Diagnosis":
+        """The same in printable texts: logs and dumps hold what programs wrote into them."""
+        return replace(
+            self,
+            diagnosis=printable(self.diagnosis),
+            signal=printable(self.signal),
+            recommendation=self.recommendation and printable(self.recommendation),
+            caveat=self.caveat and printable(self.caveat),
+        )
 
 
 def ranks_in_words(ranks: "list[int] | tuple[int, ...]", most: int = 12) -> str:

@@ -15,6 +15,7 @@ from traceanalyzer.doctor.rules import diagnose
 from traceanalyzer.doctor.topology import parse_topology
 from traceanalyzer.doctor.xpu_timer import read_xpu_timer
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.schema import printable
 
 MOST_TEXT_BYTES = 4 << 30
 
@@ -95,7 +96,8 @@ def examine_texts(
     metrics = None if xpu_timer is None else read_xpu_timer(xpu_timer)
     case = Case(topology, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics)
     notes = [note for part in (topology, recorder, records, metrics) if part is not None for note in part.notes]
-    return Examination(case, diagnose(case), tuple(notes))
+    diagnoses = tuple(one.legible for one in diagnose(case))
+    return Examination(case, diagnoses, tuple(map(printable, notes)))
 
 
 def read_text(path: Path) -> str:

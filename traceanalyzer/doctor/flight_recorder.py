@@ -182,8 +182,8 @@ def _groups(dump: Mapping[str, Any], rank: int, groups: dict[str, Group]) -> dic
         ranks = _ranks(told.get("ranks"))
         if ranks is not None and rank not in ranks:
             continue
-        group = Group(str(name), str(told.get("desc", "")), ranks)
-        keys[str(name)] = _key(group, groups)
+        group = Group(_text(name), _text(told.get("desc", "")), ranks)
+        keys[_text(name)] = _key(group, groups)
     return keys
 
 
@@ -222,9 +222,9 @@ def _entries(
         "group": [keys.get(name, name) for name, _ in named],
         "seq": [_seq(entry, p2p) for entry, p2p in zip(entries, is_p2p, strict=True)],
         "is_p2p": is_p2p,
-        "operation": [_GLOO_AND_THE_LIKE.sub("", str(entry.get("profiling_name", ""))) for entry in entries],
-        "state": [str(entry.get("state", "")) for entry in entries],
-        "sizes": [f"{entry.get('input_sizes', '')} → {entry.get('output_sizes', '')}" for entry in entries],
+        "operation": [_GLOO_AND_THE_LIKE.sub("", _text(entry.get("profiling_name", ""))) for entry in entries],
+        "state": [_text(entry.get("state", "")) for entry in entries],
+        "sizes": [_text(f"{entry.get('input_sizes', '')} → {entry.get('output_sizes', '')}") for entry in entries],
         "dtypes": [_dtypes(entry) for entry in entries],
         "created_ns": [_created_ns(entry) for entry in entries],
         "timeout_ms": [_whole(entry.get("timeout_ms")) for entry in entries],
@@ -232,11 +232,16 @@ def _entries(
     }
 
 
+def _text(value: Any) -> str:
+    """A text that can be written: a pickle may hold halves of characters."""
+    return str(value).encode(errors="replace").decode()
+
+
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
     told = entry.get("process_group")
     if isinstance(told, (tuple, list)) and len(told) == 2:
-        return str(told[0]), str(told[1])
-    return str(entry.get("pg_name", entry.get("pg_id", 0))), ""
+        return _text(told[0]), _text(told[1])
+    return _text(entry.get("pg_name", entry.get("pg_id", 0))), ""
 
 
 def _is_p2p(entry: Mapping[str, Any]) -> bool:
@@ -256,7 +261,7 @@ def _seq(entry: Mapping[str, Any], is_p2p: bool) -> int:
 
 def _dtypes(entry: Mapping[str, Any]) -> str:
     told = [entry.get("input_dtypes"), entry.get("output_dtypes")]
-    return " → ".join(", ".join(dict.fromkeys(map(str, one))) for one in told if isinstance(one, (list, tuple)))
+    return " → ".join(", ".join(dict.fromkeys(map(_text, one))) for one in told if isinstance(one, (list, tuple)))
 
 
 def _created_ns(entry: Mapping[str, Any]) -> int | None:

@@ -63,7 +63,7 @@ def _objects(path: Path) -> Iterator[Any]:
             block = "\n".join(lines[start : number + 1]).strip().rstrip(",")
             try:
                 yield decoder.decode(block)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue  # a closing brace inside an object: it goes on
             start = number + 1
 

@@ -73,7 +73,8 @@ def cut(capture: Capture, options: LoadOptions, folder: Path) -> list[Path]:
         raise InputError(f"{capture.path}: --kineto cuts traces of the PyTorch profiler; this is none")
     if not traces:
         return []
-    text = _text(capture.path)
+    with capture.whole() as whole:
+        text = _text(whole)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank_{traces[0].rank}.pt.trace.json.gz"
     draft = path.with_name(f".writing-{path.name}")

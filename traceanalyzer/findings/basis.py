@@ -9,6 +9,11 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
+
+_A_SECOND = 999_500_000
+"""From here on three digits of milliseconds would be written as 1.29e+04."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,17 @@ def _of_a_step(column: str) -> str:
 
 
 def milliseconds(time_ns: float) -> str:
-    """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one."""
+    """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one, `12.9 s` from a second on."""
+    if time_ns >= _A_SECOND:
+        return text(float(time_ns), Unit.NS).replace("\u202f", " ")
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
+
+
+def span(least_ns: float, most_ns: float) -> str:
+    """`53.1 to 62.5 ms`, `0.9 ms to 1.2 s`, or one of them where they read alike."""
+    low, high = milliseconds(least_ns), milliseconds(most_ns)
+    unit = high.rpartition(" ")[2]
+    return high if low == high else f"{low.removesuffix(f' {unit}')} to {high}"
 
 
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.wiring import taken
 
@@ -24,6 +25,9 @@ LOW_PEAK_PCT = 30.0
 SMALL_BYTES = 1 << 20
 MANY_CALLS = 50
 """Small collectives a step from which bucketing pays."""
+
+SMALL_PCT = 1.0
+"""Of a step; less is not worth the work."""
 
 _LARGE = SIZE_CLASSES[3:5]
 
@@ -92,29 +96,31 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["group"]), str(row["group_ranks"]), str(row["collective"])
 
 
-def many_small_collectives(call_waits: CallWaits) -> list[Finding]:
-    """Fifty collectives of at most 1 MiB a step or more: their latency adds up."""
+def many_small_collectives(call_waits: CallWaits, headline: Result, steps: Result) -> list[Finding]:
+    """Fifty collectives of at most 1 MiB a step or more: their latency adds up, to 1 % of a step at least."""
     calls = call_waits.table
-    if calls.empty:
+    if calls.empty or not len(headline):
         return []
     is_small = (calls["size_bytes"] <= SMALL_BYTES).fillna(value=False) & calls["collective"].isin(_BUCKETED)
     small = calls[is_small & calls["step"].notna()]
     duration = small["end_ns"] - small["start_ns"]
     shortest = duration.groupby(small["instance"]).transform("min")
     moved = small["transfer_ns"].fillna(shortest).fillna(duration)
-    steps = moved.groupby([small["collective"], small["rank"], small["step"]]).agg(["size", "sum"])
-    means = steps.groupby(["collective", "rank"]).mean()
+    by_step = moved.groupby([small["collective"], small["rank"], small["step"]]).agg(["size", "sum"])
+    means = by_step.groupby(["collective", "rank"]).mean()
     many = (
         means[means["size"] >= MANY_CALLS].reset_index().sort_values("size").drop_duplicates("collective", keep="last")
     )
-    return [_many_small(row) for row in many.to_dict("records")]
+    basis = Basis.of(headline, steps)
+    rows = [(row, 100 * row["sum"] / basis.mean_ns(row["rank"])) for row in many.to_dict("records")]
+    return [_many_small(row, share_pct) for row, share_pct in rows if share_pct >= SMALL_PCT]
 
 
-def _many_small(row: dict[str, float]) -> Finding:
+def _many_small(row: dict[str, float], share_pct: float) -> Finding:
     name = str(row["collective"]).replace("_", "-")
     return Finding(
         rule="many_small_collectives",
-        severity="medium",
+        severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB a step, "
         f"{milliseconds(round(row['sum']))} altogether.",
         evidence=(

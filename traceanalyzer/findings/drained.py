@@ -3,13 +3,18 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts import HOSTS
+from traceanalyzer.findings.hosts import HOSTS, longest_name
+from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.names import short_name
+from traceanalyzer.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
 """Of a step; what synchronising less gains below that is not worth a finding."""
@@ -17,14 +22,26 @@ LEAST_PCT = 2.0
 _OF_HOSTS = 0.5
 """Of what hosts that take no time would gain: the queues that run dry are then what is wrong with the hosts."""
 
+_LAUNCHING = (host_names.is_launch, host_names.is_autograd_node, lambda name: "::" in name)
+
 _SURE = 3
 """Times the replay's error."""
 
 
-def drained_queues(headline: Result, steps: Result, sync_calls: Result, replay: Replay) -> list[Finding]:
+def drained_queues(
+    headline: Result,
+    steps: Result,
+    sync_calls: Result,
+    idle: Result,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    replay: Replay,
+) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
-    The GPU idles after such a call until its host has launched again, however short the call itself.
+    The GPU idles after such a call until its host has launched again, however short the call itself. Where the host
+    does something else first for most of that time, that is to be named: the rules about hosts and data do. Of a rank
+    that is late by its host it is a part of what is said of it.
     """
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
@@ -38,8 +55,10 @@ def drained_queues(headline: Result, steps: Result, sync_calls: Result, replay: 
     calls = calls[calls["idle_ns"] > 0]
     if calls.empty:
         return []
-    idle = calls.groupby("rank")["idle_ns"].sum() / basis.per
-    worst = int(idle.idxmax())
+    idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
+    worst = int(idles.idxmax())
+    if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
+        return []
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     count = f"{float(own['calls'].sum()) / basis.per:.3g} times {'a step' if basis.steps is not None else 'in all'}"
     of = "the capture" if basis.steps is None else "a mean step"
@@ -47,8 +66,8 @@ def drained_queues(headline: Result, steps: Result, sync_calls: Result, replay: 
         Finding(
             rule="drained_queues",
             severity=severity(share),
-            title=f"{_who(idle, len(headline))} {count} ({_where(own)}), and then the GPU idles until its host has "
-            f"launched again, rank {worst}'s for {milliseconds(idle[worst])} {basis.of_a_step}. Without these waits "
+            title=f"{_who(idles, len(headline))} {count} ({_where(own)}), and then the GPU idles until its host has "
+            f"launched again, rank {worst}'s for {milliseconds(idles[worst])} {basis.of_a_step}. Without these waits "
             f"the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} shorter.",
             evidence=plain(_by_place(own)),
             recommendation=f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
@@ -58,8 +77,18 @@ def drained_queues(headline: Result, steps: Result, sync_calls: Result, replay: 
             gain_error_ns=gain.error_ns,
             table="sync_calls",
             about=HOSTS,
+            part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key),
         )
     ]
+
+
+def _does_something_else(idle: Result, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
+    """Whether one thing keeps the host for most of the GPU's idle time that is neither an operator nor a launch."""
+    means = mean_steps(idle, basis, [HOST.column, DATA.column]).reindex([rank]).fillna(0.0).loc[rank]
+    if 2 * means[DATA.column] >= idle_ns:
+        return True
+    name = longest_name(what_ran.table, rank, float(means[HOST.column]), basis)
+    return name is not None and not any(is_launching(name[0]) for is_launching in _LAUNCHING)
 
 
 def _who(idle: pd.Series, ranks: int) -> str:

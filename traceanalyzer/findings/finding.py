@@ -27,6 +27,7 @@ class Finding:
         gain_is_bound: the gain is the most that can be won, not what will be.
         is_of_ideal: it is a distance from what nobody has (hosts that take no time, the GPU's peak): of the same
             severity it comes after causes that can be mended.
+        is_of_hosts: it stands on the time of hosts, which are slower under a profiler.
         ranks: those that are late by it, in order; none where the finding holds nobody to be late.
         steps: in which they are; `None` for every step that is looked at.
         is_about_capture: it says what the capture cannot tell: such findings come before advice.
@@ -49,6 +50,7 @@ class Finding:
     gain_error_ns: int | None = None
     gain_is_bound: bool = True
     is_of_ideal: bool = False
+    is_of_hosts: bool = False
     ranks: tuple[int, ...] = ()
     steps: tuple[int, ...] | None = None
     cause: str | None = None

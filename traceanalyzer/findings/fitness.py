@@ -1,7 +1,6 @@
 """Whether a capture is fit for advice: what it cannot tell, and how to record it again."""
 
 import numpy as np
-import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
@@ -119,9 +118,12 @@ def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
         return []
     lengths = (table["end_ns"] - table["begin_ns"]).groupby(table["step"]).median()
     first, later = int(lengths.index[0]), lengths.iloc[1:]
-    call_ns = table.loc[table["step"] == first, "longest_call_ns"].max()
-    call_ns = 0 if pd.isna(call_ns) else int(call_ns)
-    is_long = len(later) > 0 and lengths.iloc[0] >= WARM_UP * later.median()
+    calls_ns = table.loc[table["step"] == first, "longest_call_ns"].dropna()
+    call_ns = int(calls_ns.quantile(interpolation="lower")) if len(calls_ns) else 0
+    # All ranks warm up: where others wait for one of them, it is late.
+    needed = table["end_ns"] - table["begin_ns"] - table["exposed_wait_ns"] - table["exposed_unmatched_ns"]
+    own = needed.groupby(table["step"]).quantile(interpolation="lower")
+    is_long = len(later) > 0 and own.iloc[0] >= WARM_UP * own.iloc[1:].median()
     is_one_call = call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
     if not (is_long or is_one_call):
         return []

@@ -59,6 +59,7 @@ def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes) -> Finding:
         recommendation=_OPTIMIZER if host_names.phase(name) == "optimizer" else _OTHER,
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(idle_ns),
+        is_of_hosts=True,
         table="host_work",
         part_of=late_by(episodes, rank, HOST.key) or HOSTS,
     )

@@ -1,17 +1,20 @@
 """Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity
+from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.findings.worst import by_activity, longest, worst_rank
+from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
@@ -51,14 +54,16 @@ def host_bound(
     rank, cost_ns, share, basis = worst
     own = basis.within(gaps.to_frame())
     own = own[(own["rank"] == rank) & (own["cause"] == "host")]
-    name = _longest_name(what_ran.table, rank, cost_ns, basis)
+    few = few_steps(step_needs, basis, rank, "host_ns")
+    known = longest_name(what_ran.table, rank, cost_ns, basis)
+    name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
     return [
         Finding(
             rule="host_bound",
             severity=severity(share),
             title=_title(
-                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name
+                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name, few
             ),
             evidence=by_activity(own, basis),
             recommendation=_advice(name),
@@ -66,6 +71,7 @@ def host_bound(
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             is_of_ideal=True,
+            is_of_hosts=True,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
@@ -75,8 +81,24 @@ def host_bound(
 
 
 def _title(
-    rank: int, cost_ns: float, share: float, basis: Basis, idle: pd.DataFrame, step_needs: StepNeeds, name: str | None
+    rank: int,
+    cost_ns: float,
+    share: float,
+    basis: Basis,
+    idle: pd.DataFrame,
+    step_needs: StepNeeds,
+    name: str | None,
+    few: Sequence[int],
 ) -> str:
+    if few:
+        late = _late(rank, idle)
+        most = f", most of it while its host is in {name}" if name else ""
+        each = " a step" if len(few) > 1 else ""
+        return (
+            f"In step{'' if len(few) == 1 else 's'} {listed(few)} {late[0].lower()}{late[1:]}: rank {rank}'s GPU idles "
+            f"{milliseconds(cost_ns * basis.per / len(few))}{each} before work that has not been launched yet{most}; "
+            f"{share:.0f} % of a mean step."
+        )
     gpu = f"rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
     gpu += "been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
@@ -89,11 +111,10 @@ def _title(
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
     each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
-    low, high = milliseconds(needed.min()), milliseconds(needed.max())
-    span = low if low == high else f"{low.removesuffix(' ms')} to {high}"
+    between = span(needed.min(), needed.max())
     if name:
-        return f"{each} hosts need {span} for a step: {gpu}{most}."
-    return f"{each} hosts need {span} to launch a step: {gpu}."
+        return f"{each} hosts need {between} for a step: {gpu}{most}."
+    return f"{each} hosts need {between} to launch a step: {gpu}."
 
 
 def _late(rank: int, idle: pd.DataFrame) -> str:
@@ -103,14 +124,17 @@ def _late(rank: int, idle: pd.DataFrame) -> str:
     return f"Rank {rank}'s host is late"
 
 
-def _longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> str | None:
-    """What the rank's host did in most of the idle time: innermost, else the user's range around it."""
+def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
+    """What the rank's host did in most of the idle time, and for how long in a mean step.
+
+    Innermost, else the user's range around it.
+    """
     own = basis.within(work)
     own = own[(own["rank"] == rank) & (own["part"] == "host_ns")] if len(own) else own
     for what in (DOING, RANGE):
         sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns and not str(sums.idxmax()).startswith("("):
-            return f"{sums.idxmax()} ({milliseconds(sums.max())})"
+            return str(sums.idxmax()), float(sums.max())
     return None
 
 

@@ -4,6 +4,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -11,8 +13,9 @@ from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_st
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import HOST_PCT, HOSTS
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.findings.worst import by_activity, longest, worst_rank
+from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 from traceanalyzer.names import short_name
+from traceanalyzer.quantities import digits
 from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
@@ -56,6 +59,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
             "activations) or replay them as a CUDA graph.",
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
+            is_of_hosts=True,
             part_of=late_by(episodes, rank, HOST.key) or HOSTS,
         )
     ]
@@ -77,7 +81,13 @@ def synchronising_calls(headline: Result, steps: Result, sync_calls: Result, epi
 
 
 def data_loader(
-    headline: Result, steps: Result, idle: Result, gaps: Result, episodes: Episodes, replay: Replay
+    headline: Result,
+    steps: Result,
+    idle: Result,
+    gaps: Result,
+    step_needs: StepNeeds,
+    episodes: Episodes,
+    replay: Replay,
 ) -> list[Finding]:
     """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
     worst = worst_rank(headline, steps, idle, DATA.column, DATA_PCT)
@@ -88,12 +98,14 @@ def data_loader(
     own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
+    few = few_steps(step_needs, basis, rank, DATA.column)
+    cost = milliseconds(cost_ns * basis.per / len(few) if few else cost_ns)
     return [
         Finding(
             rule="data_loader",
             severity=severity(share),
-            title=f"{_who_waits(rank, waits, milliseconds(cost_ns))}, {share:.1f} % "
-            f"{basis.of_a_step}.{_with_data_ready(gain, basis)}",
+            title=f"{_when(few)}{_who_waits(rank, waits, cost)}, {share:.1f} % "
+            f"{'of a mean step' if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
@@ -106,6 +118,10 @@ def data_loader(
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]
+
+
+def _when(few: tuple[int, ...]) -> str:
+    return f"In step{'' if len(few) == 1 else 's'} {listed(few)}: " if few else ""
 
 
 def _who_waits(rank: int, waits: pd.Series, longest_wait: str) -> str:
@@ -130,7 +146,8 @@ def _synchronising_call(row: pd.Series, basis: Basis, episodes: Episodes) -> Fin
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks rank {rank}'s host while its GPU idles for "
-        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} (calls: {row['calls'] / basis.per:.3g}).",
+        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
+        f"(calls: {digits(row['calls'] / basis.per)}).",
         evidence=plain(per_step(row.to_frame().T, _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",

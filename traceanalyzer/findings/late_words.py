@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.names import short_name
 from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 _MOST_LISTED = 8
+
+_UNRECORDED = "Python or other code that no range, operator or call of the trace covers"
 
 _IN_TURN = " in turn, each in other steps"
 
@@ -32,6 +35,8 @@ ADVICE = {
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
+    NOTHING: "Find what {who} runs there, in code between operators: put torch.profiler.record_function ranges around "
+    "saving, logging, evaluation and data handling, or record with_stack=True.",
     DATA.key: "{name} on {who}: load ahead with more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
     "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
@@ -60,9 +65,10 @@ def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
     if _is_slow_gpu(row):
         return _SLOW_GPU
-    if row["name"] is None or row["cause"] not in _NAMED_ADVICE:
+    key = NOTHING if row["name"] == NOTHING else row["cause"]
+    if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
-    made = _NAMED_ADVICE[row["cause"]].format(who=who(row), name=name(row))
+    made = _NAMED_ADVICE[key].format(who=who(row), name=name(row))
     return made[0].upper() + made[1:]
 
 
@@ -75,9 +81,14 @@ def caveat(row: Mapping[str, Any]) -> str | None:
         said.append("The gain is the most that can be won.")
     if _is_slow_gpu(row):
         said.append(_UNSEEN_SIZES)
-    if row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key):
+    if is_of_hosts(row):
         said.append(PROFILED)
     return " ".join(said) or None
+
+
+def is_of_hosts(row: Mapping[str, Any]) -> bool:
+    """Whether it is hosts that are late by what a profiler makes slower."""
+    return row["cause"] in (HOST.key, SYNC.key, LAUNCH.key, BETWEEN_KERNELS.key)
 
 
 def who(row: Mapping[str, Any]) -> str:
@@ -94,6 +105,8 @@ def numbers(text: str | None) -> tuple[int, ...]:
 
 def name(row: Mapping[str, Any]) -> str:
     """The name of what is longer."""
+    if row["name"] == NOTHING:
+        return _UNRECORDED
     return short_name(row["name"]) if row["what"] in ("kernel", "copy") else str(row["name"])
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import lower, plain, severity
 from traceanalyzer.findings.evened import saved_by_evening
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late_words import advice, caveat, numbers, title
+from traceanalyzer.findings.late_words import advice, caveat, is_of_hosts, numbers, title
 from traceanalyzer.vocabulary import IDLE_CAUSES
 
 LEAST_GAIN_PCT = 1.0
@@ -89,6 +89,7 @@ def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None)
         gain_ns=gain,
         gain_error_ns=row["gain_error_ns"],
         gain_is_bound=bool(row["gain_is_bound"]),
+        is_of_hosts=is_of_hosts(row),
         ranks=numbers(row["ranks"]),
         steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
         cause=row["cause"],

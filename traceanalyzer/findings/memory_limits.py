@@ -3,9 +3,12 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.memory.memory_fit import YES
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.vocabulary import HOST
 
 LEAST_HEADROOM_PCT = 10.0
 """Below this share of the GPU's memory a longer sample or a fragment more may be one too many."""
@@ -67,7 +70,7 @@ def _enough(memory_fit: Result) -> str:
     )
 
 
-def allocator_retries(memory_calls: Result, headline: Result, steps: Result) -> list[Finding]:
+def allocator_retries(memory_calls: Result, headline: Result, steps: Result, episodes: Episodes) -> list[Finding]:
     """Calls of cudaMalloc and cudaFree take over 1 % of a step: the allocator holds no block that fits."""
     table = memory_calls.to_frame()
     if table.empty or not len(headline):
@@ -106,6 +109,7 @@ def allocator_retries(memory_calls: Result, headline: Result, steps: Result) -> 
             "their time. Without expandable segments cudaFree waits for all of the GPU's work.",
             gain_ns=round(cost[rank]),
             table="memory_calls",
+            part_of=late_by(episodes, rank, HOST.key),
         )
     ]
 

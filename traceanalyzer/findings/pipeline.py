@@ -50,6 +50,7 @@ def _cause(number: int, pipeline: Result, episodes: Episodes) -> str | None:
     """The late ranks of the pipeline that cost it most, where they are late by more than their stage's size."""
     own = set(pipeline.table.loc[pipeline.table["pipeline"] == number, "rank"])
     late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]
+    late = [row for row in late if row["gain_ns"] is not None]  # else it is of no step that means are taken of
     return of_ranks(late[0]) if late else None
 
 

@@ -7,6 +7,11 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
 
+_LARGE = 0.5
+"""Of the step with most."""
+
+_NEARLY_ALL = 0.8
+
 
 def worst_rank(
     headline: Result, steps: Result, idle: Result, column: str, least_pct: float
@@ -22,6 +27,20 @@ def worst_rank(
     cost_ns = float(mean.loc[rank, column])
     share = 100.0 * cost_ns / mean.loc[rank, "window_ns"] if cost_ns else 0.0
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
+
+
+def few_steps(step_needs: Result, basis: Basis, rank: int, column: str) -> tuple[int, ...]:
+    """The steps that hold nearly all of the rank's `column`, where these are less than half of all; else none.
+
+    Of `step_needs`: time in which the GPU has nothing to do belongs to the step that the host is in.
+    """
+    if basis.steps is None or not len(step_needs):
+        return ()
+    held = basis.within(step_needs.table)
+    own = held[held["rank"] == rank].set_index("step")[column].astype("float64")
+    large = own[own >= _LARGE * own.max()]
+    is_few = 2 * len(large) < len(own) and large.sum() >= _NEARLY_ALL * own.sum()
+    return tuple(sorted(int(step) for step in large.index)) if is_few else ()
 
 
 def by_activity(gaps: pd.DataFrame, basis: Basis, most: int = 5) -> tuple[dict[str, Any], ...]:

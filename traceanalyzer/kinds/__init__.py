@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.expressions import Expression
 from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, POINT_TO_POINT, ROOTED, collective
 from traceanalyzer.kinds.dtypes import dtype_bytes
 from traceanalyzer.kinds.kernels import (
@@ -50,7 +51,7 @@ CUT_LIST = "..."
 class KindRules:
     """How names become kinds: the built-in rules, after the user's own `KIND=REGEX` rules."""
 
-    extra: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    extra: tuple[tuple[str, Expression], ...] = ()
 
     @classmethod
     def parse(cls, rules: tuple[str, ...]) -> "KindRules":
@@ -95,11 +96,8 @@ def copy_kind(name: str) -> CopyKind:
     return CopyKind(match["direction"], match["src"].lower(), match["dst"].lower())
 
 
-def _parse_rule(rule: str) -> tuple[str, re.Pattern[str]]:
+def _parse_rule(rule: str) -> tuple[str, Expression]:
     kind, separator, expression = rule.partition("=")
     if not separator or kind not in KNOWN_KINDS or not expression:
         raise UsageError(f"--kind {rule!r}: write KIND=REGEX with KIND one of {', '.join(KNOWN_KINDS)}")
-    try:
-        return kind, re.compile(expression)
-    except re.error as error:
-        raise UsageError(f"--kind {rule!r}: not a regular expression ({error})") from error
+    return kind, Expression.parse(expression, f"--kind {rule!r}")

@@ -10,6 +10,7 @@ import torch
 
 from traceanalyzer.errors import TraceAnalyzerError, UsageError
 from traceanalyzer.runners import nsys
+from traceanalyzer.runners.memory_snapshot import snapshots
 from traceanalyzer.runners.options import RunConfig, parse
 from traceanalyzer.runners.shutdown import unwinding_on_signals
 from traceanalyzer.runners.strategies import strategy_named
@@ -53,7 +54,8 @@ def _run(config: RunConfig) -> int:
         (config.out / "run.json").unlink(missing_ok=True)
     try:
         with unwinding_on_signals(), joined(device, config.timeout_s) as world:
-            record = train(config, world)
+            with snapshots(config.out, world, is_asked=config.memory_snapshot):
+                record = train(config, world)
             if world.rank == 0:
                 record.write(config.out)
                 _report(record, config)

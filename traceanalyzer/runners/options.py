@@ -47,6 +47,7 @@ class RunConfig:
     nsys: str = "nsys"
     under_nsys: bool = False
     die: tuple[int, int] | None = None
+    memory_snapshot: bool = False
 
 
 def parse(arguments: Sequence[str]) -> RunConfig:
@@ -81,6 +82,7 @@ def parse(arguments: Sequence[str]) -> RunConfig:
 _PLAIN_OPTIONS = (
     "split", "shard_size", "slice_params", "payload_mib", "seed", "compile", "checkpoint_activations",
     "steps", "warmup", "data", "device", "timeout_s", "ranks", "nsys", "under_nsys", "die",
+    "memory_snapshot",
 )  # fmt: skip
 
 
@@ -173,6 +175,8 @@ def _add_profiler_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--record-shapes", action=flag, default=default.record_shapes)
     group.add_argument("--with-stack", action=flag, default=default.with_stack)
     group.add_argument("--profile-memory", action=flag, default=default.profile_memory)
+    group.add_argument("--memory-snapshot", action="store_true",
+                       help="write the allocator's history; a run out of memory leaves a snapshot always")  # fmt: skip
     group.add_argument("--nvtx-ops", action=flag, default=default.nvtx_ops, help="nsys: a range an operator")
     group.add_argument("--stream-waits", action=flag, default=default.stream_waits)
     group.add_argument("--under-nsys", action="store_true", help=argparse.SUPPRESS)

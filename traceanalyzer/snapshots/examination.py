@@ -46,6 +46,7 @@ class Examined:
         peak_allocated_bytes: the most that `torch.cuda.memory_allocated` said in the history: what was asked for,
             as the allocator rounds it.
         is_exact: whether that is to the byte: the rules by which blocks are cut gave the size of each block at the end.
+        peak_stacks: bytes of the peak by stack: `stack` (-1 for what was allocated before the history), `size_bytes`.
         peak_sites: who held the peak.
         peak_categories: the same by category; adds up to `peak_bytes`.
         end_sites: who holds what is in use at the end.
@@ -63,6 +64,7 @@ class Examined:
     peak_at: int
     peak_allocated_bytes: int
     is_exact: bool
+    peak_stacks: pd.DataFrame
     peak_sites: pd.DataFrame
     peak_categories: pd.DataFrame
     end_sites: pd.DataFrame
@@ -92,6 +94,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         peak_at=peak_at,
         peak_allocated_bytes=max(int(allocated.max(initial=0)), end["allocated"]),
         is_exact=is_exact,
+        peak_stacks=at_peak.groupby("stack", as_index=False)["size_bytes"].sum(),
         peak_sites=peak_sites,
         peak_categories=by_category(peak_sites),
         end_sites=by_site(at_end, snapshot.stacks),

@@ -20,10 +20,10 @@ _PARAMETERS = {"_apply", "convert", "reset_parameters", "to_empty", "register_pa
 def site(stack: Stack) -> str:
     """`train.py:25 in forward, from train.py:142 in <module>`: innermost and outermost line, PyTorch's left out."""
     python = [frame for frame in stack if frame[0].endswith(".py")]
-    own = [frame for frame in python if not _is_torch(frame[0])]
+    own = [frame for frame in python if not is_of_torch(frame[0])]
     if not own:
-        return _line(python[0]) if python else UNKNOWN
-    return _line(own[0]) if len(own) == 1 else f"{_line(own[0])}, from {_line(own[-1])}"
+        return line(python[0]) if python else UNKNOWN
+    return line(own[0]) if len(own) == 1 else f"{line(own[0])}, from {line(own[-1])}"
 
 
 def category(stack: Stack) -> str:
@@ -59,10 +59,12 @@ def by_category(sites: pd.DataFrame) -> pd.DataFrame:
     return made.astype("int64").reset_index()
 
 
-def _is_torch(file: str) -> bool:
+def is_of_torch(file: str) -> bool:
+    """Whether a file is PyTorch's, or generated."""
     path = file.replace("\\", "/")
     return path.startswith(("torch/", "<")) or "/torch/" in path
 
 
-def _line(frame: tuple[str, int, str]) -> str:
+def line(frame: tuple[str, int, str]) -> str:
+    """`train.py:25 in forward`."""
     return f"{frame[0].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[1]} in {frame[2]}"

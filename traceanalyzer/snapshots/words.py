@@ -64,7 +64,8 @@ def _grows(label: str, growth: Growth) -> str:
     return (
         f"{_capital(label)} keeps what {growth.site} allocates: {rate}, {growth.blocks:,} blocks and "
         f"{size(growth.size_bytes)} in {of_all} {unit}, never freed. Something there holds on to it: a list, a cache, "
-        "a graph that is kept (detach what is only logged)."
+        "a graph that is kept (detach what is only logged). A snapshot has who allocates, not who keeps: of the lines "
+        "named look for the one that stores the result."
     )
 
 

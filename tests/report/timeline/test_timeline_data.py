@@ -7,7 +7,9 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.report.timeline.timeline_data import timeline_data, varints
+from traceanalyzer.findings import Finding
+from traceanalyzer.report.timeline.columns import varints
+from traceanalyzer.report.timeline.timeline_data import timeline_data
 
 OPS = [("compute", 5, 40, 1), ("comm", 20, 300, 10), ("copy", 310, 320)]
 
@@ -80,7 +82,8 @@ def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_n
     traces = [
         rank_trace([("compute", 0, 100), ("compute", at, 300)], rank=rank) for rank, at in enumerate((190, 280, 110))
     ]
-    data = timeline_data(run(traces), named)
+    findings = [Finding("r", "high", "late", ranks=(rank,)) for rank in named]
+    data = timeline_data(run(traces), findings)
     assert data is not None
     assert (data.ranks, data.left_out, data.count) == (kept, sorted({0, 1, 2} - set(kept)), 4)
 

@@ -18,8 +18,9 @@ def transfers(members: pd.DataFrame) -> pd.DataFrame:
     if held.empty:
         return pd.DataFrame(columns=["rank", "step", "part", "what", "name", "total_ns"])
     once = held.drop_duplicates(["rank", "call"])
-    ranks = once["group_ranks"].astype("str").fillna("")  # a group that the trace does not say
-    names = pd.DataFrame({"collective": once["collective"].astype("str"), "group": ranks})
+    # A call whose arguments the trace does not hold has no group.
+    texts = {"collective": once["collective"], "group": once["group_ranks"]}
+    names = pd.DataFrame({column: values.astype("str").fillna("") for column, values in texts.items()})
     known = {pair: _name(*pair) for pair in names.drop_duplicates().itertuples(index=False)}
     name = [known[pair] for pair in names.itertuples(index=False)]
     step = once["step"].astype("Int64").fillna(-1).astype("int64")
@@ -29,7 +30,7 @@ def transfers(members: pd.DataFrame) -> pd.DataFrame:
 
 def _name(collective: str, ranks: str) -> str:
     """`all-gather among ranks 4 to 7`."""
-    called = collective.replace("_", "-")
+    called = collective.replace("_", "-") or "communication"
     numbers = ranks.split(",")
     if not all(number.strip().isdigit() for number in numbers):
         return called

@@ -23,6 +23,9 @@ from traceanalyzer.vocabulary import DATA, HOST, SYNC
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
 
+MEMORY_CALLS = "calls for GPU memory"
+"""What stands for `cudaMalloc`, `cudaFree` and their like: an allocator that takes memory anew runs both in turn."""
+
 COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
 
 _SUMS = ["total_ns", "calls", "blocks"]
@@ -161,7 +164,10 @@ def _of_thread(
     if host_names.matches(trace.host_ops["name"], host_names.is_data).any():
         is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
     part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
-    names = _by_letters(pd.Series(taken(events.cat.add_categories([NOTHING]).array, row).fillna(NOTHING)))
+    names = pd.Series(taken(events.cat.add_categories([NOTHING]).array, row).fillna(NOTHING))
+    names = names.astype("object").mask(names.isin(trace.steps["name"]), NOTHING)  # a step's own range says nothing
+    names = names.mask(names.map({name: host_names.is_memory_call(name) for name in names.unique()}), MEMORY_CALLS)
+    names = _by_letters(names.astype("category"))
     ranges = _by_letters(pd.Series(taken(trace.ranges["name"].array, inside)))
     is_named = ranges.notna().to_numpy() & ~ranges.isin(trace.steps["name"]).to_numpy()
     table = pd.DataFrame({"step": steps[query], "total_ns": shared, "name": names})

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.columns import Unit
+from traceanalyzer.quantities import text
 
 ENOUGH_OVERLAP = 0.5
 """Share of the shorter one's time that ranks whose clocks nothing ties together must share for these to be believed."""
@@ -128,7 +130,7 @@ def _said_of_offsets(known: pd.DataFrame) -> list[str]:
         return []
     order = known["offset_ns"].abs().sort_values(ascending=False, kind="stable").index
     each = [
-        f"rank {rank} by {_milliseconds(known['offset_ns'][rank])} (± {_milliseconds(known['uncertainty_ns'][rank])})"
+        f"rank {rank} by {_time(known['offset_ns'][rank])} (± {_time(known['uncertainty_ns'][rank])})"
         for rank in order[:_MOST_NAMED]
     ]
     more = f" and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
@@ -154,8 +156,8 @@ def _as_recorded(results: Mapping[str, Result]) -> str:
     return "All ranks on one clock, as recorded."
 
 
-def _milliseconds(time_ns: float) -> str:
-    """`2.99 ms`, `30 µs`."""
+def _time(time_ns: float) -> str:
+    """`2.99 ms`, `30 µs`, `12.9 s`."""
     if pd.isna(time_ns):
         return "an unknown time"
-    return f"{time_ns / 1e6:.3g}\u202fms" if abs(time_ns) >= 1e6 else f"{time_ns / 1e3:.3g}\u202fµs"
+    return text(float(time_ns), Unit.NS)

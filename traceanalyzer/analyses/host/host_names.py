@@ -26,6 +26,11 @@ _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
 _GRAPH_CAPTURE = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 
+_MEMORY_CALL = re.compile(
+    r"^(?:cuda(?:Malloc|Free)(?:Async|Managed)?|hip(?:Malloc|Free)(?:Async)?|cuMem(?:Create|Release|Map|Unmap|SetAccess)"
+    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?)(?:_v\d+)?(?:_ptsz)?$"
+)
+
 _DATA = re.compile(
     r"data_?loader|^data$|^(load|get|next|fetch|read)_?(the_)?(data|batch)|^(data|batch)_?(load|loading|fetch|wait|time)"
     r"|^input_?pipeline",
@@ -66,6 +71,11 @@ def is_graph_launch(name: str) -> bool:
 def is_graph_capture(name: str) -> bool:
     """A call that records a CUDA graph instead of running work."""
     return bool(_GRAPH_CAPTURE.search(name))
+
+
+def is_memory_call(name: str) -> bool:
+    """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `cudaFree` and the like."""
+    return bool(_MEMORY_CALL.match(name))
 
 
 def is_data(name: str) -> bool:

@@ -8,8 +8,10 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
+from traceanalyzer.columns import Unit
 from traceanalyzer.kinds.function_names import function_path
 from traceanalyzer.model import RankTrace
+from traceanalyzer.quantities import text
 from traceanalyzer.schema import NONE
 
 UNKNOWN = "unknown_communication"
@@ -157,8 +159,12 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
 
 
 def _largest(by_name: pd.Series) -> str:
-    named = [f"{_short(name)} ({total / 1e6:.3g} ms)" for name, total in by_name[:_MOST_NAMED].items()]
+    named = [f"{_short(name)} ({_time(total)})" for name, total in by_name[:_MOST_NAMED].items()]
     return ", ".join(named) + (f" and {len(by_name) - _MOST_NAMED} more" if len(by_name) > _MOST_NAMED else "")
+
+
+def _time(total_ns: float) -> str:
+    return text(float(total_ns), Unit.NS).replace("\u202f", " ")
 
 
 def _short(name: object) -> str:

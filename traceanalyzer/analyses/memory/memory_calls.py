@@ -1,6 +1,5 @@
 """Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time."""
 
-import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -8,14 +7,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.memory.levels import step_of
 from traceanalyzer.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-
-_CALL = re.compile(
-    r"^(?:cuda(?:Malloc|Free)(?:Async|Managed)?|hip(?:Malloc|Free)(?:Async)?|cuMem(?:Create|Release|Map|Unmap|SetAccess)"
-    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?)(?:_v\d+)?(?:_ptsz)?$"
-)
 
 
 class MemoryCalls(Result):
@@ -38,7 +33,7 @@ class MemoryCalls(Result):
 def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     """Group the calls of the whole capture, or of the chosen steps, by step and name."""
     names = trace.api_calls["name"]
-    known = [name for name in names.cat.categories if _CALL.match(name)]
+    known = [name for name in names.cat.categories if host_names.is_memory_call(name)]
     calls = trace.api_calls[names.isin(known)]
     row = step_of(trace, calls["start_ns"].to_numpy())
     numbers = np.append(trace.steps["step"].to_numpy(), -1)[row]

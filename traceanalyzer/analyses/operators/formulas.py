@@ -25,6 +25,7 @@ class Work:
         bytes: read and written.
         list_elements: elements of lists of tensors read and written; their type stands in the kernel's name only.
         dtype: element type that it computes in, as recorded.
+        factors: shapes of a product's two factors.
     """
 
     family: str
@@ -34,6 +35,7 @@ class Work:
     bytes: int | None = None
     list_elements: int | None = None
     dtype: str | None = None
+    factors: tuple[Shape, Shape] | None = None
 
 
 def product(left: int, right: int, arguments: int) -> Callable[[Call], Work]:
@@ -46,7 +48,7 @@ def product(left: int, right: int, arguments: int) -> Callable[[Call], Work]:
         given = Call(call.shapes[:arguments], call.dtypes[:arguments])
         a, b = given.shape(left), given.shape(right)
         flops = 2 * prod(a) * b[-1]
-        return Work("gemm", flops, flops, bytes=moved(given, (*a[:-1], b[-1])))
+        return Work("gemm", flops, flops, bytes=moved(given, (*a[:-1], b[-1])), factors=(a, b))
 
     return formula
 
@@ -55,14 +57,14 @@ def linear(call: Call) -> Work:
     """Input times the transposed weight."""
     x, weight = call.shape(0), call.shape(1, 2)
     flops = 2 * prod(x) * weight[0]
-    return Work("gemm", flops, flops, bytes=moved(call, (*x[:-1], weight[0])))
+    return Work("gemm", flops, flops, bytes=moved(call, (*x[:-1], weight[0])), factors=(x, weight[::-1]))
 
 
 def grouped_product(call: Call) -> Work:
     """Products of experts: rows of a 2-dimensional argument are shared out among the groups of the other."""
     a, b = call.shape(0), call.shape(1)
     flops = 2 * prod(a[-2:] if len(b) == 2 else a) * b[-1]
-    return Work("gemm", flops, flops)
+    return Work("gemm", flops, flops, factors=(a, b))
 
 
 def convolution(call: Call, *, backward: bool = False) -> Work:

@@ -13,7 +13,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import CUT_LIST, KindRules
-from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace, printable
+from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.packing import is_json
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
@@ -23,7 +23,7 @@ from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
-from traceanalyzer.schema import GPU_OPS, NONE, conform, named
+from traceanalyzer.schema import GPU_OPS, NONE, conform, named, printable
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 

@@ -61,7 +61,11 @@ class EventDecoder:
     def _repaired(self, text: bytes) -> Iterator[Any]:
         """What can be understood of text with one bad event, or with several that run into each other."""
         decoder = _decoder(is_exact=bool(self.needs_exact), strict=False)
-        for event_text in _objects(text):
+        end = 0
+        for start, event_text in _objects(text):
+            # The list ended, and another began: a second list, or a second file behind the first.
+            self.skipped += b"]" in text[end:start]
+            end = start + len(event_text)
             event = _lenient(event_text, decoder)
             if event is None:
                 self.skipped += 1
@@ -81,15 +85,15 @@ def _is_beyond_float(events: list[Any]) -> bool | None:
     return any(abs(time) >= _EXACT_BELOW_US and time != int(time) for time in times) if times else None
 
 
-def _objects(text: bytes) -> Iterator[bytes]:
-    """Texts of the text's objects; one that is not closed ends where the next one in an array begins."""
+def _objects(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Beginnings and texts of the text's objects; one that is not closed ends where the next in an array begins."""
     position = 0
     while (start := text.find(b"{", position)) >= 0:
         position = end_of_object(text, start)
         if not position:
             following = NEXT_OBJECT.search(text, start + 1)
             position = following.end() if following else len(text)
-        yield text[start:position]
+        yield start, text[start:position]
 
 
 def _lenient(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any | None:

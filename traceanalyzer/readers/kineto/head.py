@@ -92,7 +92,7 @@ def _fitting(values: dict[str, Any], type_: type[_Struct]) -> _Struct:
     """A struct of the values that are of the type that they should be."""
     kept = {}
     for name, value in values.items():
-        with suppress(msgspec.ValidationError):
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # halves of characters, too
             kept[name] = getattr(msgspec.convert({name: value}, type_, strict=False), name, None)
     return type_(**{name: value for name, value in kept.items() if name in type_.__struct_fields__})
 

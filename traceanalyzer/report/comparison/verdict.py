@@ -8,6 +8,7 @@ from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.quantities import digits, text
+from traceanalyzer.report.comparison import work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
 from traceanalyzer.report.words.wording import element_types
 
@@ -56,6 +57,9 @@ def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
     if found:
         yield _explained(found, float(row["change"]), per(comparison))
     yield from _communication(comparison, run)
+    tables = {table.analysis: table for table in comparison.tables[run]}
+    yield from work_sentences.phases(tables.get("phases"), per(comparison))
+    yield from work_sentences.products(tables.get("matrix_products"), float(row["value"]))
     yield from _without_profiler(comparison, run, float(row["change"]))
     yield from _contradictions(comparison, run, float(row["change"]))
 

@@ -1,4 +1,4 @@
-"""The plotly charts of one page: their data, and the policy that lets their script run."""
+"""The charts of one page: their data, who draws them, and the policy that lets plotly's script run where it must."""
 
 import json
 from collections.abc import Mapping
@@ -8,9 +8,12 @@ from markupsafe import Markup
 
 from traceanalyzer.report import assets
 
+OWN = {"scatter", "icicle"}
+"""Kinds of plotly's traces that the page's own script draws: a page with no others does without plotly's 2 MB."""
+
 
 class Charts:
-    """Collects the charts that templates ask for while a page is rendered."""
+    """Collects the charts that templates ask for while a page is rendered; `made` are those that plotly draws."""
 
     def __init__(self, plotlyjs: str) -> None:
         self.plotlyjs = plotlyjs
@@ -20,12 +23,14 @@ class Charts:
         """The place of a chart, which its script fills when it scrolls into view; nothing without a figure."""
         if figure is None:
             return Markup()
-        self.made.append(name)
+        is_own = {trace.get("type") for trace in figure["data"]} <= OWN
+        if not is_own:
+            self.made.append(name)
         return Markup(
-            '<div class="chart" id="chart-{name}" role="img" aria-label="{label}">'
+            '<div class="chart" id="chart-{name}" role="img" aria-label="{label}"{own}>'
             '<p class="quiet">Loading chart…</p></div>'
             '<script type="application/json" class="figure" data-for="chart-{name}">{data}</script>'
-        ).format(name=name, label=label, data=_embedded_small(figure))
+        ).format(name=name, label=label, own=Markup(' data-own="yes"') if is_own else "", data=_embedded_small(figure))
 
     @property
     def policy(self) -> str:

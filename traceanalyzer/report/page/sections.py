@@ -26,14 +26,23 @@ PARTS: Mapping[str, str] = MappingProxyType(
 
 PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "time": ("headline", "steps", "iterations", "breakdown", "phases", "balance", "gpu_utilization"),
+        "time": (
+            "pipeline_schedule",
+            "expert_layers",
+            "headline",
+            "steps",
+            "iterations",
+            "breakdown",
+            "phases",
+            "balance",
+            "gpu_utilization",
+        ),
         "what_if": ("what_ifs", "critical_path", "slack", "slowdown", "replay"),
         "communication": (
             "nccl",
             "calls",
             "episodes",
             "stragglers",
-            "expert_layers",
             "exchange_sends",
             "groups",
             "collectives",
@@ -63,10 +72,11 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "graphs",
             "operators",
             "operator_kernels",
+            "matrix_products",
             "efficiency",
         ),
         "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
-        "pipeline": ("pipeline_schedule", "pipelines", "pipeline"),
+        "pipeline": ("pipelines", "pipeline"),
         "memory": ("memory", "memory_peaks", "memory_steps", "memory_sources", "gpu_metrics"),
         "about": ("integrity", "ranks", "clocks"),
     }

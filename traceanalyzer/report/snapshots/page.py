@@ -11,6 +11,7 @@ from markupsafe import Markup
 from traceanalyzer import __version__, quantities
 from traceanalyzer.columns import Unit
 from traceanalyzer.report import assets
+from traceanalyzer.report.snapshots.flame import flame
 from traceanalyzer.snapshots import Examined, sentences
 
 SCRIPTS = ("page.js", "tables.js")
@@ -37,21 +38,18 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None) -
         "examined": examined,
         "verdict": sentences(examined),
         "pictures": [_picture(one) for one in examined],
+        "flames": [flame(one) for one in examined],
         "most_sites": MOST_SITES,
         "frames": _frames,
         "command": command,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "style": Markup(_style()),  # noqa: S704 - our own files
+        "style": Markup(assets.style("memory.css")),  # noqa: S704 - our own files
         "scripts": scripts,
         "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
     }
     return assets.environment().get_template("page/memory.html").render(context)
-
-
-def _style() -> str:
-    return assets.read("styles/report.css") + assets.read("styles/memory.css")
 
 
 def _frames(one: Examined, stack: int) -> list[str]:

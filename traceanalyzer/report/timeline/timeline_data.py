@@ -21,9 +21,16 @@ from traceanalyzer.analyses.communication.common_clock import Clock, common_cloc
 from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.words.parts import unsplit_calls, unsplit_part
+from traceanalyzer.report.timeline.columns import or_zero, steps_of, varints
+from traceanalyzer.report.timeline.counter_lanes import counter_lanes
+from traceanalyzer.report.timeline.first_look import FEW_RANKS, opening, pins, rank_groups
+from traceanalyzer.report.timeline.host_lanes import host_lanes
+from traceanalyzer.report.timeline.links import links
+from traceanalyzer.report.timeline.path_line import path_line
+from traceanalyzer.report.words.parts import Split, unsplit_calls, unsplit_part
 from traceanalyzer.report.words.wording import element_types
 
 MOST_OF_SHAPES = 240
@@ -37,6 +44,8 @@ class TimelineData:
     Attributes:
         meta: names, ranks, steps, bands and gaps; JSON, deflated, base64.
         operations: columns as above; deflated, base64.
+        more: what is read after the first picture: by name a pair of meta and columns (`links`, `path_line`,
+            `host_lanes`, `counter_lanes` say which), deflated, base64.
         count: operations in them.
         ranks: ranks in them.
         left_out: ranks that are not.
@@ -45,14 +54,21 @@ class TimelineData:
 
     meta: str
     operations: str
+    more: dict[str, tuple[str, str]]
     count: int
     ranks: list[int]
     left_out: list[int]
     clock: Clock
 
 
-def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> TimelineData | None:
-    """All ranks' operations, or those of as many as fit, the ones that findings name first; `None` without any."""
+def timeline_data(
+    results: Mapping[str, Result], findings: Sequence[Finding] = (), split: Split | None = None, table_zero: int = 0
+) -> TimelineData | None:
+    """All ranks' operations, or those of as many as fit, the ones that findings name first; `None` without any.
+
+    `table_zero` is the moment from which the page's tables count theirs.
+    """
+    named = named_ranks(findings)
     if "timeline" not in results or not len(results["timeline"]):
         return None
     table = results["timeline"].table
@@ -60,6 +76,7 @@ def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> T
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
     table = table[table["rank"].isin(kept)]
+    pinned = pins(findings, split, kept)
     names, name_ids = _names(table)
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
@@ -86,32 +103,27 @@ def timeline_data(results: Mapping[str, Result], named: Sequence[int] = ()) -> T
         "ranks": ranks,
         "steps": _bands(results.get("steps"), clock, kept),
         "bands": _ranges(results.get("gpu_ranges"), clock, kept),
+        "pins": pinned,
+        "groups": rank_groups(results, kept),
+        "few": FEW_RANKS,
+        "shifts": [clock.place(rank, table_zero) for rank in kept],
+        "opening": opening(results, clock, kept),
+    }
+    order = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
+    more = {
+        "links": links(table, kept, results),
+        "path": path_line(results, kept, clock),
+        "host": host_lanes(results, order, clock),
+        "counters": counter_lanes(results, order, clock),
     }
     ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
     left_out = sorted(set(map(int, ran)) - set(kept))
-    return TimelineData(packed(json.dumps(meta, separators=(",", ":")).encode()), packed(b"".join(columns)),
-                        len(table), kept, left_out, clock)  # fmt: skip
+    both = {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
+    return TimelineData(_packed(meta), packed(b"".join(columns)), both, len(table), kept, left_out, clock)
 
 
-def varints(values: np.ndarray) -> bytes:
-    """Unsigned LEB128 of each value, one after the other.
-
-    Raises:
-        ValueError: a value is negative.
-    """
-    numbers = np.asarray(values, dtype=np.int64)
-    if len(numbers) and numbers.min() < 0:
-        raise ValueError("only values from 0 have an unsigned code")
-    lengths = np.ones(len(numbers), dtype=np.int64)
-    for shift in range(7, 63, 7):
-        lengths += (numbers >> shift) > 0
-    ends = np.cumsum(lengths)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    for place in range(9):
-        held = lengths > place
-        more = np.where(lengths[held] > place + 1, 128, 0)
-        out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
-    return out.tobytes()
+def _packed(meta: Any) -> str:
+    return packed(json.dumps(meta, separators=(",", ":")).encode())
 
 
 def _kept(counts: pd.Series, results: Mapping[str, Result], named: Sequence[int]) -> list[int]:
@@ -164,26 +176,20 @@ def _rank(
     launch_names = own["launch"].cat.codes.to_numpy().astype(np.int64) + 1
     kinds = own["kind"].astype("str").to_numpy()
     columns = [
-        np.diff(starts, prepend=starts[:1]),
+        steps_of(starts),
         own["end_ns"].to_numpy() - own["start_ns"].to_numpy(),
         names,
         stream_ids,
-        _or_zero(own["step"]),
-        _or_zero(delay.where(delay >= 0)),
+        or_zero(own["step"]),
+        or_zero(delay.where(delay >= 0)),
         launch_names,
         own["origin"].to_numpy(dtype=np.int64),
         own["around"].to_numpy(dtype=np.int64),
         *_call_columns(own[kinds == "comm"], calls),
-        _or_zero(own["size_bytes"][kinds == "copy"]),
+        or_zero(own["size_bytes"][kinds == "copy"]),
     ]
     entry = {"rank": rank, "count": len(own), "first": int(starts[0] - clock.zero_ns), "streams": streams.tolist()}
     return entry, [varints(column) for column in columns]
-
-
-def _or_zero(values: pd.Series) -> np.ndarray:
-    """One more than each value, 0 where it is absent."""
-    numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
-    return numbers
 
 
 def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
@@ -191,7 +197,7 @@ def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.nda
         return [np.zeros(len(comm), dtype=np.int64)] * 4
     rows = calls.reindex(comm["call"].astype("int64"))
     wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
-    return [_or_zero(rows["label"]), _or_zero(rows["size_bytes"]), _or_zero(wait), _or_zero(rows["why"])]
+    return [or_zero(rows["label"]), or_zero(rows["size_bytes"]), or_zero(wait), or_zero(rows["why"])]
 
 
 def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
@@ -263,6 +269,6 @@ def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[di
         return {"gaps": 0, "first_gap": 0}, []
     gaps = gaps.sort_values("start_ns")
     starts = gaps["start_ns"].to_numpy(dtype=np.int64)
-    columns = (np.diff(starts, prepend=starts[:1]), gaps["length_ns"], gaps["cause"], gaps["doing"])
+    columns = (steps_of(starts), gaps["length_ns"], gaps["cause"], gaps["doing"])
     entry = {"gaps": len(gaps), "first_gap": clock.place(rank, int(starts[0]))}
     return entry, [varints(np.asarray(column, dtype=np.int64)) for column in columns]

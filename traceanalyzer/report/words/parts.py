@@ -77,6 +77,24 @@ def split(results: Mapping[str, Result]) -> Split | None:
     )  # fmt: skip
 
 
+def split_steps(results: Mapping[str, Result]) -> tuple[pd.DataFrame, tuple[Part, ...]]:
+    """Each step of each rank by part, as the bars split a mean step: `rank`, `step`, `is_complete`, `window_ns`, parts.
+
+    Steps without a window are left out; the table is empty where there are none.
+    """
+    steps = results["steps"].table if "steps" in results else pd.DataFrame(columns=["step"])
+    held = steps[steps["step"].notna()] if len(steps) else steps
+    held = held[held["window_ns"].notna()] if len(held) else held
+    if held.empty:
+        return held, ()
+    table = held[["rank", "step", "is_complete", "window_ns", *PARTS]].reset_index(drop=True)
+    comm_parts = (*COMM_PARTS[:-1], unsplit_part(unsplit_calls(results)))
+    keys = ["rank", "step"]
+    table, comm = _divided(table, results.get("exposed_comm"), COMM, comm_parts, keys=keys)
+    table, idle = _divided(table, results.get("idle"), IDLE, IDLE_PARTS, keys=keys)
+    return table, (COMPUTE, *comm, COPY, OPAQUE, *idle)
+
+
 def unsplit_calls(results: Mapping[str, Result], steps: Sequence[int] = ()) -> pd.DataFrame:
     """The calls of these steps, or all, whose transfer and wait are not told apart: rows of `call_waits`."""
     if "call_waits" not in results:
@@ -104,16 +122,24 @@ def headline_steps(results: Mapping[str, Result]) -> list[int]:
 
 
 def _divided(
-    table: pd.DataFrame, detail: Result | None, whole: Part, parts: tuple[Part, ...], steps: list[int]
+    table: pd.DataFrame,
+    detail: Result | None,
+    whole: Part,
+    parts: tuple[Part, ...],
+    steps: Sequence[int] = (),
+    keys: Sequence[str] = ("rank",),
 ) -> tuple[pd.DataFrame, tuple[Part, ...]]:
-    """The table with `whole`'s parts as columns when they are there and add up, else as it is."""
+    """The table with `whole`'s parts as columns when they are there and add up, else as it is.
+
+    By rank, summed over `steps` (none: of the whole capture); or by rank and step.
+    """
     if detail is None or not len(detail):
         return table, (whole,)
     frame = detail.to_frame()
     columns = [part.column for part in parts if part.column in frame]
-    rows = frame[frame["step"].isin(steps)] if steps else frame[frame["step"].isna()]
-    sums = rows.groupby("rank")[columns].sum(min_count=1)
-    joined = table.join(sums, on="rank")
+    wanted = frame["step"].notna() if "step" in keys else frame["step"].isin(steps) if steps else frame["step"].isna()
+    sums = frame[wanted].groupby(list(keys))[columns].sum(min_count=1)
+    joined = table.join(sums, on=list(keys))
     total = joined[columns].sum(axis=1)
     if joined[columns].isna().all(axis=1).any() or (total != joined[whole.column]).any():
         return table, (whole,)

@@ -1,6 +1,7 @@
 """Two or three sentences that say where the step time went: the findings' own words, or the breakdown's."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 import pandas as pd
 
@@ -19,6 +20,8 @@ NOTABLE_PCT = 10.0
 
 APART_PCT = 20.0
 """Ranks whose shares differ by more than this are called out."""
+
+PROFILED_HOSTS = "Hosts are slower under a profiler: hold this against the time of a step without one."
 
 MOST_FINDINGS = 2
 MOST_SENTENCES = 3
@@ -43,7 +46,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
-    return [*length, *([] if is_said else pair), *_joined(found)]
+    return [*length, *([] if is_said else pair), *_joined(found), *_of_profiled_hosts(report)]
 
 
 def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
@@ -61,10 +64,19 @@ def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
 
 def _said(findings: Sequence[Finding]) -> list[str]:
     """What the first findings say that are grave or have a grave sign, each with the first two that it has taken in."""
-    grave = [one for one in findings if any(it.severity in ("high", "medium") for it in (one, *one.also))][
-        :MOST_FINDINGS
-    ]
+    grave = _grave(findings)
     return [item.title for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
+
+
+def _grave(findings: Sequence[Finding]) -> list[Finding]:
+    every = (one for one in findings if any(it.severity in ("high", "medium") for it in (one, *one.also)))
+    return list(islice(every, MOST_FINDINGS))
+
+
+def _of_profiled_hosts(report: Report) -> list[str]:
+    """Where the first finding stands on the time of hosts: a profiler makes it longer."""
+    first = _grave(report.findings)[:1]
+    return [PROFILED_HOSTS] if any(finding.is_of_hosts for finding in first) else []
 
 
 def _is_of_capture_alone(finding: Finding) -> bool:

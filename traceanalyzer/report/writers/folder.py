@@ -2,20 +2,25 @@
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.processes import signals_wait
 
 RECORD = ".traceanalyzer.json"
 """In every folder that was filled: what the report is of, and which files are its."""
 
 _GATES = "gate."
+
+_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +50,21 @@ class Draft:
 
 
 @contextmanager
-def whole(target: Path, source: str, content: str) -> Iterator[Draft]:
+def whole(target: Path, source: str, content: str, *, force: bool = False) -> Iterator[Draft]:
     """A draft that becomes the folder's content when the block ends well, and leaves it as it was when not.
 
     Files of an earlier report go first. Only one of the same content keeps those that are not written again: so
-    formats can be made one after the other. Files that no report wrote are never touched, unless one has the name of
-    a file of this report.
+    formats can be made one after the other. Files that no report wrote are never touched: with one that has the name
+    of a file of this report nothing is written, unless `force` is set.
 
     Args:
         target: the folder; it is made.
         source: what the report is of, for people.
         content: `fingerprint` of all that its figures come from.
+        force: replace files of others too.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or would replace what no report wrote.
     """
     try:
         is_new = not target.exists()
@@ -70,12 +76,14 @@ def whole(target: Path, source: str, content: str) -> Iterator[Draft]:
         earlier = _record(target)
         was_of = earlier.get("source")
         yield Draft(draft, target, str(was_of) if was_of not in (None, source) else None)
-        _settle(draft, target, earlier, {"source": source, "content": content})
+        with _alone(target):
+            _settle(draft, target, {"source": source, "content": content}, force=force)
     except OSError as error:
         if error.filename is not None and not Path(error.filename).is_relative_to(target):
             raise
         raise _unwritable(target, error) from error
     finally:
+        _remove_old_drafts(target)
         shutil.rmtree(draft, ignore_errors=True)
         if is_new:
             with suppress(OSError):  # it holds the report, or another process's
@@ -88,21 +96,62 @@ def fingerprint(*parts: Any, files: Iterable[Path] = ()) -> str:
     return hashlib.sha256(repr((parts, states)).encode(errors="surrogateescape")).hexdigest()
 
 
-def _settle(draft: Path, target: Path, earlier: dict[str, Any], record: dict[str, Any]) -> None:
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """No other process settles into the folder meanwhile, where its file system can lock, and no signal comes between.
+
+    Files are written by then: what is left is to rename them.
+    """
+    place = None
+    with suppress(ImportError, OSError):
+        import fcntl  # noqa: PLC0415 - Windows has none
+
+        place = os.open(target, os.O_RDONLY)
+        fcntl.flock(place, fcntl.LOCK_EX)
+    try:
+        with signals_wait():
+            yield
+    finally:
+        if place is not None:
+            os.close(place)
+
+
+def _settle(draft: Path, target: Path, record: dict[str, Any], *, force: bool) -> None:
     """Put the draft's files in place of the earlier report's, the page last."""
+    earlier = _record(target)
     new = sorted(path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file())
     old = [name for name in earlier.get("files", ()) if _is_below(name)]
     is_same = earlier.get("content") == record["content"]
     kept = [name for name in old if is_same and name not in new and not name.startswith(_GATES)]
+    text = json.dumps(record | {"files": sorted({*new, *kept})}, indent=1, ensure_ascii=True)
+    (draft / RECORD).write_text(text, encoding="utf-8")
+    if not force:
+        _refuse_others(target, new, set(old))
     for name in set(old) - set(new) - set(kept):
         _remove(target, name)
     for name in sorted(new, key=lambda name: name.endswith(".html")):
         place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
         (draft / name).replace(place)
-    text = json.dumps(record | {"files": sorted({*new, *kept})}, indent=1, ensure_ascii=True)
-    (draft / RECORD).write_text(text, encoding="utf-8")
     (draft / RECORD).replace(target / RECORD)
+
+
+def _refuse_others(target: Path, new: Iterable[str], ours: Collection[str]) -> None:
+    """Raise `UsageError` for a file of this report's whose place something of another's takes, or leads elsewhere."""
+    for name in new:
+        place = target / name
+        if name not in ours and (place.exists() or place.is_symlink()):
+            raise UsageError(f"{place} is there already and no report's: name another --output, or replace it: --force")
+        if any((target / part).is_symlink() for part in PurePosixPath(name).parents if part.parts):
+            raise UsageError(f"{place.parent} is a link to elsewhere: name another --output, or follow it: --force")
+
+
+def _remove_old_drafts(target: Path) -> None:
+    """Drafts that a killed process left, a day after."""
+    for draft in target.glob(".writing-*"):
+        with suppress(OSError):
+            if time.time() - draft.stat().st_mtime > _DAY_S:
+                shutil.rmtree(draft, ignore_errors=True)
 
 
 def _record(target: Path) -> dict[str, Any]:

@@ -12,21 +12,23 @@ from traceanalyzer import quantities, vocabulary
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
-from traceanalyzer.findings import named_ranks
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
-from traceanalyzer.report.page.charts import Charts
+from traceanalyzer.report.page.charts import Charts, embedded
 from traceanalyzer.report.page.figures import FIGURES
+from traceanalyzer.report.page.floors import floors
 from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.host_heat import host_heat
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
 from traceanalyzer.report.page.sends import sends
+from traceanalyzer.report.page.step_chart import step_chart
+from traceanalyzer.report.timeline.first_look import meant_ranks, pins
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care, host, verdict, wording
-from traceanalyzer.report.words.parts import headline_steps, split
+from traceanalyzer.report.words.parts import Split, headline_steps, split
 from traceanalyzer.report.words.run_facts import headline_facts
 
 
@@ -76,6 +78,7 @@ def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | 
 def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
     """What the templates see."""
     parts = guard.made("split", partial(split, report.results), None)
+    drawn = partial(timeline_data, report.results, report.findings, parts, _zero(report))
     return {
         "report": report,
         "results": report.results,
@@ -85,7 +88,11 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "care": guard.made("care", partial(care.sentences, report), list(report.notes)),
         "doubted": guard.made("doubts", partial(care.doubted, report.results), {}),
         "head": guard.made("head", partial(_head, report), []),
-        "timeline": guard.made("timeline", partial(timeline_data, report.results, named_ranks(report.findings)), None),
+        "timeline": guard.made("timeline", drawn, None),
+        "ranks_of": meant_ranks,
+        "step_chart": guard.made("steps chart", partial(_step_chart, report, parts), None),
+        "embedded": embedded,
+        "floors": guard.made("floors", partial(floors, report.results, parts), {}),
         "parts": PARTS.items(),
         "sections": sections(report.results),
         "view": partial(table_view.view, zero_ns=_zero(report)),
@@ -108,6 +115,11 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "scripts": assets.scripts(),
         "style": Markup(assets.style()),  # noqa: S704 - our own file
     }
+
+
+def _step_chart(report: Report, parts: Split | None) -> dict[str, Any] | None:
+    ranks = [int(rank) for rank in report.results["ranks"].table["rank"]]
+    return step_chart(report.results, [pin["rank"] for pin in pins(report.findings, parts, ranks)], report.run_info)
 
 
 def _head(report: Report) -> list[str]:

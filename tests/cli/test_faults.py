@@ -1,0 +1,298 @@
+"""What the machine does to a run: full disks, missing rights, signals, killed processes, two runs at once."""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.builders import NAMES, document, host, kernel, write
+from tests.conftest import sampled
+from traceanalyzer.cli import run
+from traceanalyzer.errors import UsageError
+from traceanalyzer.report.writers import folder
+
+COMMAND = [sys.executable, "-m", "traceanalyzer"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(folder.__file__).parents[3]))
+
+
+def job(place, ranks=2, kernels=4):
+    for rank in range(ranks):
+        events = [event for number in range(1, kernels + 1) for event in (
+            host(number * 30, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=number),
+            kernel(number * 30 + 5, 20, correlation=number, name=NAMES["comm" if number % 2 else "compute"]),
+        )]  # fmt: skip
+        write(place / f"rank{rank}.json", document(events, rank=rank, world_size=ranks))
+    return place
+
+
+def left(place):
+    return sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
+
+
+def ended(*arguments, **options):
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def small_files():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+
+def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path):
+    job(tmp_path / "job")
+    assert run(["job", "-o", "out", "--format", "csv", "-q"]) == 0
+    before = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")}
+    found = ended("job", "-o", "out", "--format", "html", preexec_fn=small_files)
+    assert found.returncode == 2
+    assert "cannot be written (File too large)" in found.stderr
+    assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")} == before
+
+
+def as_nobody(*arguments):
+    """Exit code and words of the command, run by one who has no rights here."""
+    child = os.fork()
+    if not child:
+        with Path("said").open("w") as file, contextlib.redirect_stderr(file):
+            os.setgid(65534)
+            os.setuid(65534)
+            code = run([*arguments])
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), Path("said").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
+def test_no_permission_is_said():
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        Path(place).chmod(0o755)
+        check_permissions(Path(place))
+
+
+def check_permissions(tmp_path):
+    job(tmp_path / "job")
+    assert run(["job", "-o", "out", "--format", "json", "-q", "--jobs", "1"]) == 0  # what is imported, is
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "job" / "rank1.json").chmod(0o600)
+    arguments = ["job", "--format", "json", "--jobs", "1", "-q"]
+    code, said = as_nobody(*arguments, "-o", "closed/out")
+    assert (code, "Permission denied" in said) == (2, True), said
+    code, said = as_nobody(*arguments, "-o", "open/out")
+    assert code == 0, said
+    skipped = json.loads((tmp_path / "open" / "out" / "summary.json").read_text())["skipped"]
+    assert "Permission denied" in json.dumps(skipped)
+
+
+@pytest.mark.parametrize(
+    "when", sampled([*product([1.5, 0.1, 0.3, 0.7, 3], [(signal.SIGTERM, 143), (signal.SIGINT, 130)])], every=10)
+)
+def test_a_signal_leaves_nothing_half_written(tmp_path, when):
+    wait_s, (number, code) = when
+    job(tmp_path / "job", ranks=4, kernels=300)
+    process = subprocess.Popen([*COMMAND, "job", "-o", "out", "--jobs", "2"], stdout=-3, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    time.sleep(wait_s)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    # Before the program has begun, the system ends it.
+    assert process.returncode in (0, code, -number), said
+    assert "Traceback" not in said
+    if process.returncode:
+        assert not list(tmp_path.glob("out/*"))
+        assert not list(tmp_path.glob("out/.writing-*"))
+    assert not orphans(process.pid)
+
+
+def orphans(parent):
+    """Processes of the session that mention this one as the one that started them."""
+    time.sleep(0.5)
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes()
+        except OSError:
+            continue
+        if f"parent_pid={parent}".encode() in words:
+            found.append(words)
+    return found
+
+
+@pytest.mark.thorough
+def test_processes_end_with_one_that_is_killed(tmp_path):
+    job(tmp_path / "job", ranks=4, kernels=2000)
+    process = subprocess.Popen([*COMMAND, "job", "-o", "out", "--jobs", "2"], stdout=-3, stderr=-3)
+    began = time.monotonic()
+    while not started(process.pid) and time.monotonic() - began < 60 and process.poll() is None:
+        time.sleep(0.1)
+    process.kill()
+    process.wait(30)
+    began = time.monotonic()
+    while started(process.pid) and time.monotonic() - began < 30:
+        time.sleep(0.2)
+    assert not started(process.pid)
+
+
+def started(parent):
+    return [place for place in Path("/proc").glob("[0-9]*/cmdline") if _mentions(place, f"parent_pid={parent}")]
+
+
+def _mentions(place, words):
+    try:
+        return words.encode() in place.read_bytes()
+    except OSError:
+        return False
+
+
+def kill_once(capture, mark):
+    """A worker that the system ends at one file: once, or each time."""
+    if capture.path.name == "rank1.json" and (mark is None or not mark.exists()):
+        if mark is not None:
+            mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return capture.path.name
+
+
+@pytest.mark.parametrize("is_once", sampled([False, True], every=2))
+def test_a_killed_worker_costs_no_other_file(tmp_path, is_once):
+    from functools import partial
+
+    from traceanalyzer import scale
+    from traceanalyzer.discovery import discover
+
+    captures = discover(job(tmp_path / "job", ranks=3)).runs[0].captures
+    work = partial(kill_once, mark=tmp_path / "mark" if is_once else None)
+    done = [*scale._each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
+    assert [done[0], done[2]] == ["rank0.json", "rank2.json"]
+    assert done[1] == "rank1.json" if is_once else "more memory than there is" in done[1][1]
+
+
+def broken(*_args, **_named):
+    raise ZeroDivisionError("a bug")
+
+
+@pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
+def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
+    from traceanalyzer import loading
+
+    job(tmp_path / "job")
+    read = loading.reader_of
+
+    def one_broken(path):
+        reader = read(path)
+        if path.name != "rank1.json":
+            return reader
+        return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
+
+    monkeypatch.setattr(loading, "reader_of", one_broken)
+    assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 3
+    assert "rank1.json could not be computed: ZeroDivisionError" in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]) == 1
+
+
+def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
+    job(tmp_path / "job")
+
+    def full(*_args, **_named):
+        raise MemoryError
+
+    monkeypatch.setattr("traceanalyzer.report.build.build", full)
+    assert run(["job", "-o", "out", "--jobs", "1"]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+    monkeypatch.setattr("traceanalyzer.scale.reduce_rank", full)
+    assert run(["job", "-o", "out", "--jobs", "1"]) == 2
+    assert "needs more memory than there is" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_runs_into_one_folder_leave_one_whole_report(tmp_path):
+    job(tmp_path / "one", kernels=4)
+    job(tmp_path / "two", kernels=8)
+    runs = [subprocess.Popen([*COMMAND, name, "-o", "out", "--format", "csv", "--format", "json", "-q"], stderr=-1) for name in ("one", "two")]  # fmt: skip
+    assert [process.wait(120) for process in runs] == [0, 0], [process.stderr.read() for process in runs]
+    for process in runs:
+        process.stderr.close()
+    held = json.loads((tmp_path / "out" / folder.RECORD).read_text())
+    kernels = {"one": 4, "two": 8}[Path(held["source"]).name]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert sum(row["calls"] for row in summary["results"]["kernels"]) == 2 * kernels
+    assert not list((tmp_path / "out").glob(".writing-*"))
+    assert sorted(held["files"]) == sorted(name for name in left(tmp_path / "out") if name != folder.RECORD and (tmp_path / "out" / name).is_file())  # fmt: skip
+
+
+def test_a_file_that_no_report_wrote_is_not_replaced(tmp_path, capsys):
+    job(tmp_path / "job")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "summary.csv").write_text("mine")
+    arguments = ["job", "-o", "out", "--format", "csv", "-q"]
+    assert run(arguments) == 2
+    assert "summary.csv is there already" in capsys.readouterr().err
+    assert left(tmp_path / "out") == ["summary.csv"]
+    assert (tmp_path / "out" / "summary.csv").read_text() == "mine"
+    assert run([*arguments, "--force"]) == 0
+    assert (tmp_path / "out" / "summary.csv").read_text() != "mine"
+    assert run(arguments) == 0
+
+
+def fill(place, name):
+    with folder.whole(place, "s", "c") as draft:
+        (draft.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (draft.path / name).write_text("x")
+
+
+def test_a_link_out_of_the_folder_is_not_written_through(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "tables").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is a link"):
+        fill(tmp_path / "out", "tables/a.csv")
+    assert left(tmp_path / "elsewhere") == []
+
+
+def test_files_that_change_while_they_are_read_are_said(tmp_path, monkeypatch, capsys):
+    from traceanalyzer.report import build
+
+    job(tmp_path / "job")
+    made = build.build
+
+    def slow(*args, **named):
+        with (tmp_path / "job" / "rank0.json").open("a") as file:
+            file.write(" ")
+        return made(*args, **named)
+
+    monkeypatch.setattr(build, "build", slow)
+    assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 0
+    assert "changed while they were read" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    sampled(
+        [{"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"}, {"HOME": ""}, {"COLUMNS": "8", "TERM": "dumb"}], every=3
+    ),
+)
+def test_odd_surroundings(tmp_path, environment):
+    job(tmp_path / "job")
+    found = ended("job", "-o", "out", "--format", "json", env={**os.environ, **environment})
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", sampled(["</dev/null >/dev/full", ">&-", ">&- 2>&-", "| true"], every=4))
+def test_nobody_listens(tmp_path, closed):
+    job(tmp_path / "job")
+    words = f"{sys.executable} -m traceanalyzer job -o out --format json {closed}; test -f out/summary.json"
+    found = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in found.stderr
+    assert found.returncode == 0, found.stderr

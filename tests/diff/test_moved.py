@@ -1,0 +1,77 @@
+"""What happens elsewhere is one row that moved, not one that is new and one that is gone."""
+
+import pandas as pd
+
+from traceanalyzer.diff import joins
+from traceanalyzer.diff.captures import Capture
+from traceanalyzer.diff.scales import STEP
+from traceanalyzer.report.comparison import work_sentences
+
+
+def operators(*rows):
+    frame = pd.DataFrame(rows, columns=["rank", "operator", "autograd", "calls", "gpu_own_ns"])
+    return Capture("run", "traces", {"operators": frame}, (2,), is_exact=True)
+
+
+def joined(base, other, analysis="operators"):
+    return next(table for table in joins.tables(base, other, STEP) if table.analysis == analysis)
+
+
+def test_an_operator_under_other_headings_is_changed_with_its_reason():
+    base = operators((0, "comm", "forward", 4, 40), (0, "mm", "forward", 1, 10), (0, "old", "forward", 1, 5))
+    other = operators((0, "comm", "backward", 3, 60), (0, "comm", None, 1, 20), (0, "mm", "forward", 1, 10))
+    frame = joined(base, other).frame.set_index("operator")
+    moved = frame.loc["comm"]
+    assert (moved["status"], moved["moved"]) == ("CHANGED", "forward → backward + none")
+    assert (moved["autograd"], moved["base_gpu_own_ns"], moved["other_gpu_own_ns"]) == (moved["moved"], 40, 80)
+    assert frame["status"].to_dict() == {"comm": "CHANGED", "mm": "SAME", "old": "REMOVED"}
+
+
+def test_a_row_that_both_have_stays_where_one_of_them_has_more():
+    base = operators((0, "copy", "forward", 4, 40))
+    other = operators((0, "copy", "forward", 4, 40), (0, "copy", "backward", 3, 60))
+    frame = joined(base, other).frame
+    assert sorted(frame["status"]) == ["NEW", "SAME"]
+    assert "moved" not in frame
+
+
+def test_one_multiplication_by_a_number_from_the_left_or_the_right_is_one_kernel():
+    name = ("void at::native::vectorized_elementwise_kernel<4, at::native::{}UnaryFunctor<float, float, float, "
+            "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)")  # fmt: skip
+
+    def kernels(letter):
+        row = (0, name.format(letter), 149, 1000, "compute", "kernel")
+        frame = pd.DataFrame([row], columns=["rank", "name", "calls", "total_ns", "kind", "activity"])
+        return Capture("run", "traces", {"kernels": frame}, (2,), is_exact=True)
+
+    assert joined(kernels("A"), kernels("B"), "kernels").frame["status"].tolist() == ["SAME"]
+
+
+def products(*rows):
+    columns = ["rank", "phase", "product", "dtype", "calls", "gpu_ns", "calls_beside_comm", "gpu_beside_comm_ns"]
+    return Capture("run", "traces", {"matrix_products": pd.DataFrame(rows, columns=columns)}, (2,), is_exact=True)
+
+
+PRODUCT = (0, "forward", "[8192, 1024] × [1024, 4096]", "c10::BFloat16")
+
+
+def said(base, other, step_ns=10_000_000):
+    table = joined(products((*PRODUCT, *base)), products((*PRODUCT, *other)), "matrix_products")
+    return [text.replace("\u202f", " ") for text in work_sentences.products(table, step_ns)]
+
+
+def test_a_product_that_communication_slows_is_told_from_one_that_is_slower_by_itself():
+    (slowed,) = said((48, 48 * 84_000, 0, 0), (48, 8 * 84_000 + 40 * 117_600, 40, 40 * 117_600))
+    assert slowed == (
+        "[8192, 1024] × [1024, 4096] bf16, forward: 84 µs → 112 µs a call, 48 calls, 0 → 40 of them beside "
+        "communication: alone 84 µs → 84 µs, so it is communication that slows it."
+    )
+    (slower,) = said((48, 48 * 84_000, 0, 0), (48, 48 * 112_000, 0, 0))
+    assert slower.endswith("84 µs → 112 µs a call, 48 calls, none beside communication.")
+    (both,) = said((48, 48 * 84_000, 8, 8 * 84_000), (48, 48 * 112_000, 8, 8 * 112_000))
+    assert "so it is not for communication" in both
+
+
+def test_small_changes_and_small_products_are_left_to_the_tables():
+    assert said((48, 48 * 84_000, 0, 0), (48, 48 * 87_000, 0, 0)) == []
+    assert said((48, 48 * 84_000, 0, 0), (48, 48 * 112_000, 0, 0), step_ns=10_000_000_000) == []

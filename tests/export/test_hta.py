@@ -1,0 +1,56 @@
+"""HolisticTraceAnalysis over our tables, and beside our figures. It is an extra: these run where it is installed."""
+
+import pytest
+
+import traceanalyzer as ta
+from tests.samples import RUNNERS, sample
+from traceanalyzer.export import hta
+
+HAS_HTA = pytest.mark.skipif("not __import__('importlib.util').util.find_spec('hta')", reason="hta is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # its own, of pandas
+
+
+def test_without_it_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "hta", None)
+    with pytest.raises(ta.UsageError, match=r"pip install 'analyze-traces\[hta\]'"):
+        ta.to_hta(sample("moe"))
+
+
+@pytest.mark.parametrize("name", ["moe", "nsys_fsdp_full"])
+def test_every_event_has_its_partner_and_step(name):
+    trace = sample(name)[0]
+    frame = hta._frame(trace, 0).set_index("index", drop=False)
+    ops = frame[frame["stream"] >= 0]
+    assert len(ops) == len(trace.gpu_ops)
+    linked = ops[ops["index_correlation"] > 0]
+    calls = frame.loc[linked["index_correlation"]]
+    assert len(linked) == (trace.gpu_ops["launch"] >= 0).sum() > 0
+    assert (calls["correlation"].to_numpy() == linked["correlation"].to_numpy()).all()
+    assert (calls["iteration"].to_numpy() == linked["iteration"].to_numpy()).all()
+    assert (ops["dur"] * 1e3).round().astype("int64").tolist() == (
+        trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]
+    ).tolist()
+
+
+@HAS_HTA
+@pytest.mark.parametrize("name", ["pytorch_ddp", "pytorch_ddp_nsys"])
+def test_its_figures_are_ours_where_both_look_at_the_same(name):
+    analysis = ta.to_hta(sample(name), include_last_profiler_step=True)
+    theirs = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")["comp_comm_overlap_pctg"]
+    ours = ta.breakdown(sample(name)).to_frame().set_index("rank")["overlap_pct"]
+    assert theirs.to_numpy() == pytest.approx(ours.to_numpy(), abs=0.1)  # without what no step launched
+    assert len(analysis.get_queue_length_summary(ranks=[0, 1]))
+
+
+@HAS_HTA
+@pytest.mark.parametrize("name", ["pytorch_ddp", "pytorch_ddp_nsys", "zo_offload"])
+def test_every_difference_has_its_reason(name):
+    from traceanalyzer.export.hta_crosscheck import REASONS, crosscheck
+
+    files = {rank: RUNNERS / name / f"rank_{rank}" / "capture.pt.trace.json.gz" for rank in (0, 1)}
+    table = crosscheck(sample(name), None if "nsys" in name else files)
+    assert set(table["figure"]) == {"window_ns", "compute_ns", "non_compute_ns", "idle_ns", "overlap_pct"}
+    assert table["unexplained"].dropna().abs().max() < 1e-6
+    told = table[[*REASONS, "unexplained"]].sum(axis=1)
+    assert told.to_numpy() == pytest.approx(table["difference"].fillna(0).to_numpy(), abs=1e-6)

@@ -1,0 +1,56 @@
+import pytest
+
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.findings.basis import milliseconds
+from traceanalyzer.report.page import step_chart as module
+from traceanalyzer.report.page.floors import floors
+from traceanalyzer.report.page.step_chart import step_chart
+from traceanalyzer.report.words.parts import split
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run(sample("ddp").ranks)
+
+
+def test_a_steps_parts_add_up_to_its_window(results):
+    made = step_chart(results)
+    table = results["steps"].table
+    for rank, steps in made["ranks"].items():
+        own = table[(table["rank"] == int(rank)) & table["step"].notna()].set_index("step")["window_ns"]
+        assert [sum(parts) for parts in steps] == [int(own[step]) for step in made["steps"]]
+    assert made["complete"] == [True, True, False]
+    assert all(least <= sum(mean) <= most + 5 for least, mean, most in
+               zip(made["least"], made["mean"], made["most"], strict=True))  # fmt: skip
+
+
+def test_of_many_ranks_only_those_on_top_are_carried(results, monkeypatch):
+    monkeypatch.setattr(module, "MOST_CELLS", 3)
+    made = step_chart(results, [1])
+    assert list(made["ranks"]) == ["1"]
+    assert made["left_out"] == 1
+
+
+def test_a_gpu_needs_its_step_without_waits_and_idling(results):
+    parts = split(results)
+    needs = floors(results, parts)
+    row = parts.table.set_index("rank").loc[0]
+    assert needs[0].gpu_ns == pytest.approx(
+        (row["compute_ns"] + row["exposed_transfer_ns"] + row["exposed_copy_ns"]) / parts.per
+    )
+    assert needs[0].host_ns > needs[0].gpu_ns
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (12_900_000_000, "12.9 s"),
+        (999_900_000, "1,000 ms"),
+        (45_900_000, "45.9 ms"),
+        (999_000_000, "999 ms"),
+        (830, "0.83 µs"),
+    ],
+)
+def test_times_are_written_as_a_person_would(ns, text):
+    assert milliseconds(ns) == text

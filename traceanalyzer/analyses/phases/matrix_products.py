@@ -1,0 +1,111 @@
+"""Matrix products by phase, sizes and element type: how long each takes, alone and while the GPU communicates."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.operators.operator_call import Call, Shape
+from traceanalyzer.analyses.operators.operator_work import OperatorWork
+from traceanalyzer.analyses.operators.work import work as work_of_call
+from traceanalyzer.analyses.phases.op_phases import NAMES
+from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.model import RankTrace
+
+
+class MatrixProducts(Result):
+    """One row for each rank, phase, product and element type; longest first."""
+
+    title: ClassVar[str] = "Matrix products"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "phase", "product", "dtype")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "phase": Column.text("Phase of training that launched it."),
+        "product": Column.text(
+            "Sizes of its factors: `[8192, 1024] × [1024, 4096]`; batched ones begin with the batch."
+        ),
+        "dtype": Column.text("Element type of the factors.", written=Written.DTYPE),
+        "calls": Column.count("Calls of operators that launched GPU operations.", is_aside=True),
+        "gpu_ns": Column.time("Sum of their kernels' durations.", leads=True),
+        "calls_beside_comm": Column.count(
+            "Those beside communication: it runs for at least half of their kernels' time.", is_aside=True
+        ),
+        "gpu_beside_comm_ns": Column.time("Sum of these calls' kernels."),
+        "mean_ns": Column.time("GPU time / calls.", adds=Adds.DERIVED, better=Better.LESS),
+        "mean_alone_ns": Column.time("The same of the calls that are not beside communication.", adds=Adds.DERIVED),
+        "mean_beside_comm_ns": Column.time("The same of those beside it.", adds=Adds.DERIVED),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        alone = table["calls"] - table["calls_beside_comm"]
+        return table.assign(
+            mean_ns=ratio(table["gpu_ns"], table["calls"]),
+            mean_alone_ns=ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
+            mean_beside_comm_ns=ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
+        )
+
+
+def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """Add up equal products; none where the capture has no operators' shapes."""
+    is_product = (work.calls["family"] == "gemm").to_numpy(dtype=bool)
+    rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
+    if not len(rows):
+        return pd.DataFrame()
+    ops = trace.gpu_ops.iloc[rows]
+    communication = of_rows(trace.gpu_ops, (trace.gpu_ops["kind"] == "comm").to_numpy())
+    starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    kernels = pd.DataFrame(
+        {
+            "call": work.of_op[rows],
+            "phase": phase_of_op[rows],
+            "gpu_ns": ends - starts,
+            "beside_ns": communication.covered_ns(starts, ends),
+        }
+    )
+    calls = kernels.groupby("call").agg(phase=("phase", "first"), gpu_ns=("gpu_ns", "sum"), beside=("beside_ns", "sum"))
+    is_beside = 2 * calls["beside"] >= calls["gpu_ns"]
+    named = _products(trace.host_ops.iloc[work.calls["row"].to_numpy()[calls.index]])
+    table = pd.DataFrame(
+        {
+            "phase": np.array(NAMES, dtype=object)[calls["phase"]],
+            **named,
+            "calls": 1,
+            "gpu_ns": calls["gpu_ns"].to_numpy(),
+            "calls_beside_comm": is_beside.to_numpy(dtype=np.int64),
+            "gpu_beside_comm_ns": calls["gpu_ns"].where(is_beside, 0).to_numpy(),
+        }
+    )
+    keys = ["phase", "product", "dtype"]
+    summed = table.groupby(keys, sort=False, dropna=False).sum().reset_index()
+    return summed.sort_values(["gpu_ns", *keys], ascending=[False, True, True, True], ignore_index=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
+    """The ranks' rows under each other."""
+    return MatrixProducts(stack(parts, tuple(MatrixProducts.columns)))
+
+
+def _products(ops: pd.DataFrame) -> dict[str, list[str | None]]:
+    """Text and element type of each operator's product; read once for each distinct call."""
+    known: dict[tuple[object, object, object], tuple[str, str | None]] = {}
+    texts: list[tuple[str, str | None]] = []
+    for key in ops[["name", "shapes", "dtypes"]].astype("object").itertuples(index=False, name=None):
+        if key not in known:
+            known[key] = _product(*key)
+        texts.append(known[key])
+    return {"product": [text for text, _ in texts], "dtype": [dtype for _, dtype in texts]}
+
+
+def _product(name: str, shapes: object, dtypes: object) -> tuple[str, str | None]:
+    dims, types = (value if isinstance(value, str) else None for value in (shapes, dtypes))
+    found = work_of_call(name, Call.parse(dims, types, None))
+    if found is None or found.factors is None:
+        return name, None
+    return " × ".join(map(_written, found.factors)), found.dtype
+
+
+def _written(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"

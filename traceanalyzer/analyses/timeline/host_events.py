@@ -1,0 +1,112 @@
+"""What each thread of a rank's host did: what a timeline draws below the GPU's lanes."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
+from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
+from traceanalyzer.columns import Column, Written
+from traceanalyzer.model import RankTrace
+
+MOST_EVENTS = 16_000
+"""Events of a rank that are kept, the longest: a page draws fewer."""
+
+MOST_THREADS = 6
+"""Threads of a rank that are kept: main, autograd and loader first, then those with most recorded time."""
+
+WHOLE_PCT = 95.0
+"""A Python frame that covers this share of the capture (the interpreter, `main`) says nothing, and is left out."""
+
+_ROLES = (MAIN, AUTOGRAD, DATA)
+
+_EMPTY = pd.DataFrame(columns=["start_ns", "end_ns", "name", "what"])
+
+
+class HostEvents(Result):
+    """One row for each of the longest host events of a rank, thread by thread in order of start."""
+
+    title: ClassVar[str] = "Host threads on the timeline"
+    is_detail: ClassVar[bool] = True
+    is_event_copy: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "event")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "event": Column.ident("Position among the rank's recorded host events, thread by thread."),
+        "thread": Column.ident("The thread's number in the trace."),
+        "role": Column.text("main, autograd, data loader, collectives or other."),
+        "what": Column.text("range, operator, API call or Python frame."),
+        "depth": Column.number("Events around it: Python frames count frames, the others each other."),
+        "start_ns": Column.moment("Start on the host."),
+        "end_ns": Column.moment("End on the host."),
+        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
+        "recorded": Column.count("Events of the rank that are recorded on these threads."),
+    }
+
+
+def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFrame:
+    """The rank's longest events with how deep they lie in others; none without GPU work, which they are drawn under."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    parts = [_of_thread(trace, thread, role) for thread, role in _threads(trace)]
+    table = pd.concat(parts, ignore_index=True) if parts else _EMPTY
+    if table.empty:
+        return pd.DataFrame()
+    table = table.assign(event=np.arange(len(table)), recorded=len(table))
+    if len(table) > most_host_events:
+        # By length: what contains a long event is longer, so that no event loses what it lies in.
+        longest = np.argsort(-(table["end_ns"] - table["start_ns"]).to_numpy(), kind="stable")[:most_host_events]
+        table = table.iloc[np.sort(longest)]
+    return table.reset_index(drop=True)
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> HostEvents:
+    """The ranks' events under each other."""
+    return HostEvents(stack(parts, tuple(HostEvents.columns)))
+
+
+def _threads(trace: RankTrace) -> list[tuple[int, str]]:
+    """Threads with recorded events and their roles, in the order in which they are drawn."""
+    roles = thread_roles(trace)
+    tables = (trace.host_ops, trace.api_calls, trace.ranges, trace.frames)
+    spent: pd.Series = sum(
+        (
+            (table["end_ns"] - table["start_ns"]).groupby(table["thread"]).sum().reindex(roles, fill_value=0)
+            for table in tables
+        ),
+        start=pd.Series(0, index=list(roles)),
+    )
+    order = sorted(
+        roles, key=lambda thread: (_ROLES.index(roles[thread]) if roles[thread] in _ROLES else 9, -spent[thread])
+    )
+    return [(thread, roles.get(thread, OTHER)) for thread in order[:MOST_THREADS]]
+
+
+def _of_thread(trace: RankTrace, thread: int, role: str) -> pd.DataFrame:
+    calls = [
+        _own(table, thread).assign(what=what)
+        for table, what in ((trace.ranges, RANGE), (trace.host_ops, OPERATOR), (trace.api_calls, API_CALL))
+    ]
+    frames = _own(trace.frames, thread).assign(what=FRAME)
+    whole_ns = trace.window.length_ns * WHOLE_PCT / 100
+    frames = frames[(frames["end_ns"] - frames["start_ns"]) < whole_ns]
+    tables = [_nested(pd.concat(calls, ignore_index=True)), _nested(frames)]
+    return pd.concat(tables, ignore_index=True).assign(thread=thread, role=role)
+
+
+def _own(table: pd.DataFrame, thread: int) -> pd.DataFrame:
+    return table.loc[(table["thread"] == thread).to_numpy(), ["start_ns", "end_ns", "name"]].astype({"name": "object"})
+
+
+def _nested(events: pd.DataFrame) -> pd.DataFrame:
+    """The events in order of start, outer ones first, with the number of those that are still open as `depth`."""
+    starts, ends = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
+    order = np.lexsort((-ends, starts))
+    events = events.iloc[order]
+    began, done = starts[order], np.sort(ends)
+    return events.assign(depth=np.arange(len(events)) - np.searchsorted(done, began, side="right")).reset_index(
+        drop=True
+    )

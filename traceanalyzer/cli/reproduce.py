@@ -1,0 +1,36 @@
+"""`analyze-traces reproduce`: one operator as a script that times it."""
+
+from pathlib import Path
+
+import click
+
+from traceanalyzer.cli.options import PLACE
+from traceanalyzer.errors import UsageError
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", type=PLACE)
+@click.argument("operator")
+@click.option("--rank", type=int, metavar="N", help="Whose calls (default: the first rank's).")
+@click.option("--variant", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Which shapes, strides and types: 0 has most GPU time, 1 the next.")  # fmt: skip
+@click.option("--output", "-o", type=PLACE, metavar="FILE", help="Script to write (default: reproduce_<operator>.py).")
+def reproduce(folder: Path, operator: str, rank: int | None, variant: int, output: Path | None) -> None:
+    """Write a script that calls OPERATOR (such as aten::mm) with the job's shapes, strides and types, and times it.
+
+    The script needs torch alone. Traces must be the PyTorch profiler's with record_shapes=True.
+
+    \b
+    Example:
+      analyze-traces reproduce profile/ddp aten::mm
+    """  # noqa: D301 - click wants the character itself
+    from traceanalyzer.export.reproduce import reproduce as written
+    from traceanalyzer.loading import load
+
+    path = output or Path(f"reproduce_{operator.replace('::', '_')}.py")
+    script = written(load(folder, ranks=rank), operator, rank=rank, variant=variant, file=path.name)
+    try:
+        path.write_text(script, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another --output") from error
+    click.echo(f"Script: {path}")

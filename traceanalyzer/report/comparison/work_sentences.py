@@ -1,0 +1,119 @@
+"""Which phase and which matrix products take longer, and whether communication beside them is why."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from traceanalyzer.columns import Unit
+from traceanalyzer.diff import TableDiff, joins
+from traceanalyzer.quantities import digits, text
+from traceanalyzer.report.words.wording import element_types
+
+LEAST_PCT = 5.0
+"""A product whose mean moves by less is not said to be slower or faster."""
+
+LEAST_SHARE = 0.01
+"""Of the step: what moves it by less is left to the tables."""
+
+LEAST_ALONE = 0.05
+"""The same of a product that only one run has."""
+
+MOST_PRODUCTS = 3
+
+_SLOWED = 0.5
+"""Of a product's change: what the calls beside communication must explain for that to be said the cause."""
+
+_NAMED = ("forward", "backward", "optimizer")
+
+
+def phases(table: TableDiff | None, unit: str) -> Iterator[str]:
+    """`By phase: forward 8.1 → 8.3 ms, backward …`: time of the window that belongs to each, means over ranks."""
+    if table is None:
+        return
+    rows = table.frame.set_index("phase")
+    told = [
+        f"{name} {text(row['base_total_ns'], Unit.NS)} → {text(row['other_total_ns'], Unit.NS)}"
+        for name, row in rows.iterrows()
+        if row["status"] in (joins.CHANGED, joins.SAME) and name in _NAMED
+    ]
+    if len(told) > 1:
+        yield f"By phase, {unit}: {', '.join(sorted(told, key=_place))} (waits and idle time within them included)."
+
+
+def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
+    """The matrix products that move the step most, each with its mean, its calls, and contention told apart."""
+    if table is None or table.frame.empty:
+        return
+    yield from _of_one_run(table.frame, LEAST_ALONE * (step_ns or 0))
+    rows = table.frame[table.frame["status"] == joins.CHANGED]
+    rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
+    means = [rows[f"{side}_gpu_ns"] / rows[f"{side}_calls"] for side in ("base", "other")]
+    change = (means[1] - means[0]) * rows["other_calls"]
+    is_told = ((means[1] / means[0] - 1).abs() >= LEAST_PCT / 100) & (change.abs() >= LEAST_SHARE * (step_ns or 0))
+    order = change[is_told.fillna(value=False)].abs().sort_values(ascending=False, kind="stable").index
+    for row in rows.loc[order[:MOST_PRODUCTS]].to_dict("records"):
+        yield _product(row)
+    if len(order) > MOST_PRODUCTS:
+        rest = float(change[order[MOST_PRODUCTS:]].sum())
+        yield f"{len(order) - MOST_PRODUCTS} other matrix products: {_signed(rest)} together."
+
+
+def _of_one_run(frame: pd.DataFrame, least_ns: float) -> Iterator[str]:
+    """Products that only one run has, and that take much of a step."""
+    for status, side in ((joins.NEW, "other"), (joins.REMOVED, "base")):
+        own = frame[(frame["status"] == status) & (frame[f"{side}_gpu_ns"] >= least_ns)]
+        for row in own.head(MOST_PRODUCTS - 1).to_dict("records"):
+            time, mean = text(row[f"{side}_gpu_ns"], Unit.NS), text(_mean(row, side, "gpu_ns", "calls"), Unit.NS)
+            yield f"{_what(row)} is {status}: {_number(row, side)} calls, {time} ({mean} a call; means over ranks)."
+
+
+def _what(row: dict[str, object]) -> str:
+    dtype = f" {element_types(str(row['dtype']))}" if isinstance(row["dtype"], str) else ""
+    return f"{row['product']}{dtype}, {row['phase']},"
+
+
+def _product(row: dict[str, object]) -> str:
+    base, other = (_mean(row, side, "gpu_ns", "calls") for side in ("base", "other"))
+    calls = {digits(float(row[f"{side}_calls"])) for side in ("base", "other")}  # type: ignore[arg-type]
+    number = " → ".join(sorted(calls)) if len(calls) == 1 else f"{_number(row, 'base')} → {_number(row, 'other')}"
+    head = f"{_what(row)[:-1]}: {text(base, Unit.NS)} → {text(other, Unit.NS)} a call, {number} calls"
+    return head + _contention(row, float(other or 0) - float(base or 0)) + "."
+
+
+def _contention(row: dict[str, object], change_ns: float) -> str:
+    """What the calls alone do, where communication runs beside others of them."""
+    beside = [float(row[f"{side}_calls_beside_comm"] or 0) for side in ("base", "other")]  # type: ignore[arg-type]
+    alone = [_alone(row, side) for side in ("base", "other")]
+    counted = f"{digits(beside[0])} → {digits(beside[1])} of them beside communication"
+    if not any(beside):
+        return ", none beside communication"
+    if None in alone:
+        return f", {counted}"
+    own = float(alone[1] or 0) - float(alone[0] or 0)
+    times = f"alone {text(alone[0], Unit.NS)} → {text(alone[1], Unit.NS)}"
+    if abs(own) <= (1 - _SLOWED) * abs(change_ns):
+        verb = "slows" if change_ns > 0 else "slowed"
+        return f", {counted}: {times}, so it is communication that {verb} it"
+    return f", {counted}: {times}, so it is not for communication"
+
+
+def _alone(row: dict[str, object], side: str) -> float | None:
+    calls = float(row[f"{side}_calls"]) - float(row[f"{side}_calls_beside_comm"])  # type: ignore[arg-type]
+    return (float(row[f"{side}_gpu_ns"]) - float(row[f"{side}_gpu_beside_comm_ns"])) / calls if calls > 0 else None  # type: ignore[arg-type]
+
+
+def _mean(row: dict[str, object], side: str, time: str, count: str) -> float | None:
+    total, calls = row[f"{side}_{time}"], row[f"{side}_{count}"]
+    return None if pd.isna(total) or not calls else float(total) / float(calls)  # type: ignore[arg-type]
+
+
+def _number(row: dict[str, object], side: str) -> str:
+    return digits(float(row[f"{side}_calls"]))  # type: ignore[arg-type]
+
+
+def _signed(value_ns: float) -> str:
+    return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)
+
+
+def _place(told: str) -> int:
+    return _NAMED.index(told.split(" ", 1)[0])

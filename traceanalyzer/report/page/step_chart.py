@@ -1,0 +1,73 @@
+"""Every step as a column of its parts: what the page's script draws, of the mean over ranks or of one of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.findings.late_words import numbers
+from traceanalyzer.findings.lateness import is_said
+from traceanalyzer.report.words.parts import split_steps
+from traceanalyzer.run_info import RunInfo
+
+MOST_CELLS = 4_000
+"""Ranks × steps that are carried one by one; of more only the ranks on top of the timeline, beside the mean."""
+
+_MOST_EPISODES = 4
+
+
+def step_chart(
+    results: Mapping[str, Result], on_top: Sequence[int] = (), run_info: RunInfo | None = None
+) -> dict[str, Any] | None:
+    """Steps, parts, times in ns, and who was late when; `None` with fewer than two steps.
+
+    `mean` has each step's parts as means over the ranks, `least` and `most` are the shortest and longest rank's step.
+    """
+    table, parts = split_steps(results)
+    steps = sorted(table["step"].dropna().unique().tolist()) if len(table) else []
+    if len(steps) < 2:
+        return None
+    parts = tuple(part for part in parts if table[part.column].any())
+    columns = [part.column for part in parts]
+    by_step = table.astype(dict.fromkeys([*columns, "window_ns"], "float64")).groupby("step")
+    means, windows = by_step[columns].mean(), by_step["window_ns"]
+    every = sorted(table["rank"].unique().tolist())
+    shown = every if len(every) * len(steps) <= MOST_CELLS else [rank for rank in on_top if rank in every]
+    return {
+        "steps": [int(step) for step in steps],
+        "complete": [bool(known) for known in by_step["is_complete"].all().reindex(steps)],
+        "parts": [{"kind": part.kind, "label": part.label} for part in parts],
+        "mean": means.reindex(steps).round().astype("int64").to_numpy().tolist(),
+        "least": windows.min().reindex(steps).astype("int64").tolist(),
+        "most": windows.max().reindex(steps).astype("int64").tolist(),
+        "ranks": {str(rank): _of_rank(table[table["rank"] == rank], columns, steps) for rank in shown},
+        "left_out": len(every) - len(shown),
+        "bare_ns": _bare_ns(run_info),
+        "late": _late(results.get("episodes")),
+    }
+
+
+def _of_rank(own: pd.DataFrame, columns: Sequence[str], steps: Sequence[int]) -> list[list[int] | None]:
+    """Its parts in each step; `None` in which it has no such step."""
+    rows = own.set_index("step")[list(columns)].astype("int64")
+    held = dict(zip(rows.index.tolist(), rows.to_numpy().tolist(), strict=True))
+    return [held.get(step) for step in steps]
+
+
+def _bare_ns(run_info: RunInfo | None) -> float | None:
+    """A step without the profiler, as the run recorded it."""
+    if run_info is None or run_info.unprofiled is None:
+        return None
+    return run_info.unprofiled.mean
+
+
+def _late(episodes: Result | None) -> list[dict[str, Any]]:
+    """Ranks, cause and steps of the episodes that findings speak of, costliest first."""
+    if episodes is None:
+        return []
+    rows = [row for row in episodes.rows() if is_said(row) and numbers(row["numbers"])]
+    return [
+        {"ranks": str(row["ranks"]), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
+        for row in rows[:_MOST_EPISODES]
+    ]

@@ -1,0 +1,43 @@
+"""Columns of whole numbers as bytes for a page: runs of unsigned LEB128 numbers."""
+
+import numpy as np
+import pandas as pd
+
+
+def varints(values: np.ndarray) -> bytes:
+    """Unsigned LEB128 of each value, one after the other.
+
+    Raises:
+        ValueError: a value is negative.
+    """
+    numbers = np.asarray(values, dtype=np.int64)
+    if len(numbers) and numbers.min() < 0:
+        raise ValueError("only values from 0 have an unsigned code")
+    lengths = np.ones(len(numbers), dtype=np.int64)
+    for shift in range(7, 63, 7):
+        lengths += (numbers >> shift) > 0
+    ends = np.cumsum(lengths)
+    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    for place in range(9):
+        held = lengths > place
+        more = np.where(lengths[held] > place + 1, 128, 0)
+        out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
+    return out.tobytes()
+
+
+def or_zero(values: pd.Series) -> np.ndarray:
+    """One more than each value, 0 where it is absent."""
+    numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
+    return numbers
+
+
+def steps_of(values: np.ndarray) -> np.ndarray:
+    """Each value less the one before it; the first is 0."""
+    made: np.ndarray = np.diff(values, prepend=values[:1])
+    return made
+
+
+def signed(values: np.ndarray) -> np.ndarray:
+    """Values of either sign as such from 0: 0, -1, 1, -2, 2, … become 0, 1, 2, 3, 4, …."""
+    made: np.ndarray = np.where(values < 0, -2 * values - 1, 2 * values)
+    return made

@@ -1,0 +1,87 @@
+"""What a timeline shows first: which ranks stand on top, in what groups the others lie, which stretch is in view."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.communication.common_clock import Clock
+from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.report.words.parts import Split, headline_steps
+from traceanalyzer.vocabulary import IDLE_CAUSES, WAIT
+
+FEW_RANKS = 4
+"""From here on ranks begin collapsed, but for those that stand on top."""
+
+MANY_RANKS = 16
+"""Above this ranks lie in groups, each a row until it is opened."""
+
+NODE = 8
+"""Neighbouring ranks that are taken for a node where the captures do not name their hosts."""
+
+_LEAST_WAIT_PCT = 1.0
+
+
+def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) -> list[dict[str, Any]]:
+    """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most."""
+    there = set(kept)
+    found: dict[int, str] = {}
+    for finding in findings:
+        late = [rank for rank in finding.ranks if rank in there]
+        if late:
+            found[late[0]] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            break
+    victim = _waits_most(split, there - set(found))
+    if victim is not None:
+        found[victim] = "waits most"
+    if not found:
+        first = [rank for rank in named_ranks(findings[:1]) if rank in there] or sorted(there)
+        found = {first[0]: "the first finding’s" if findings else ""} if first else {}
+    return [{"rank": rank, "why": why} for rank, why in found.items()]
+
+
+def meant_ranks(finding: Finding) -> list[int]:
+    """The ranks to look at for a finding: those that it blames, else the first that its words name; at most two."""
+    return (list(finding.ranks) or named_ranks([finding])[:1])[:2]
+
+
+def _cause(cause: str) -> str:
+    labels = {each.key: each.label for each in IDLE_CAUSES}
+    return labels.get(cause, cause)
+
+
+def _waits_most(split: Split | None, ranks: set[int]) -> int | None:
+    if split is None or not split.has_wait:
+        return None
+    table = split.table[split.table["rank"].isin(ranks)].set_index("rank")
+    share = 100 * table[WAIT.column] / table["window_ns"]
+    return int(share.idxmax()) if len(share) and share.max() >= _LEAST_WAIT_PCT else None
+
+
+def rank_groups(results: Mapping[str, Result], kept: Sequence[int]) -> list[dict[str, Any]]:
+    """`name` and `ranks` of each group, by host where captures name several, else blocks of 8; none of few ranks."""
+    if len(kept) <= MANY_RANKS:
+        return []
+    hosts = results["ranks"].table.set_index("rank")["host"] if "ranks" in results else pd.Series(dtype="object")
+    known = hosts.reindex(kept)
+    if known.notna().all() and 1 < known.nunique() < len(kept):
+        named = [(str(host), [int(rank) for rank in own.index]) for host, own in known.groupby(known, sort=False)]
+    else:
+        blocks = sorted({rank // NODE for rank in kept})
+        named = [(f"node {block}", [rank for rank in kept if rank // NODE == block]) for block in blocks]
+    return [{"name": name, "ranks": ranks} for name, ranks in named]
+
+
+def opening(results: Mapping[str, Result], clock: Clock, kept: Sequence[int]) -> list[int] | None:
+    """Begin and end of the complete steps that all ranks have, on the page's clock; `None` without any."""
+    steps = headline_steps(results) if "headline" in results else []
+    if not steps:
+        return None
+    frame = results["steps"].to_frame()
+    frame = frame[frame["step"].isin(steps) & frame["rank"].isin(kept) & frame["start_ns"].notna()]
+    if frame.empty:
+        return None
+    shifts = frame["rank"].map(clock.shift_ns) + clock.zero_ns
+    starts = frame["start_ns"].astype("int64") - shifts
+    return [int(starts.min()), int((starts + frame["window_ns"].astype("int64")).max())]

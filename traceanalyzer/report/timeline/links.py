@@ -1,0 +1,59 @@
+"""What ties a timeline's operations to others: their instance, who was awaited, the launching thread, their slack.
+
+For each rank come, as columns: of its communication operations the instance (0: none, else one more) and the rank
+that was awaited (0: none, else one more); of all its operations the thread of the launch, as its place in `threads`
+(0: none, else one more), and the slack in µs (0: not known, else one more).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.slack import slack_of_ops
+from traceanalyzer.report.timeline.columns import or_zero, varints
+
+
+def links(table: pd.DataFrame, kept: list[int], results: Mapping[str, Result]) -> tuple[dict[str, Any], bytes]:
+    """Of the timeline's rows of the ranks `kept`: what the columns mean, and the columns."""
+    waits = results["call_waits"].table if "call_waits" in results else pd.DataFrame()
+    by_call = dict(iter(waits.set_index("call").groupby("rank"))) if len(waits) else {}
+    slacks = _slacks(results)
+    threads: dict[int, list[int]] = {}
+    columns: list[np.ndarray] = []
+    for rank in kept:
+        own = table[table["rank"] == rank]
+        columns += _of_calls(own.loc[(own["kind"] == "comm").to_numpy(), "call"], by_call.get(rank))
+        thread, threads[rank] = pd.factorize(own["launch_thread"])
+        threads[rank] = [int(number) for number in threads[rank]]
+        columns += [thread + 1, or_zero(_rounded(slacks[rank].reindex(own["operation"].astype("int64"))))
+                    if rank in slacks else np.zeros(len(own), dtype=np.int64)]  # fmt: skip
+    return {"threads": list(threads.values()), "has_slack": bool(slacks)}, b"".join(map(varints, columns))
+
+
+def _of_calls(calls: pd.Series, waits: pd.DataFrame | None) -> list[np.ndarray]:
+    if waits is None:
+        return [np.zeros(len(calls), dtype=np.int64)] * 2
+    rows = waits.reindex(calls.astype("int64"))
+    return [or_zero(rows["instance"]), or_zero(rows["waits_for"])]
+
+
+def _slacks(results: Mapping[str, Result]) -> dict[int, pd.Series]:
+    """By rank each operation's slack in ns, by its position; none where the job was not replayed."""
+    engine = getattr(results.get("replay"), "engine", None)
+    if engine is None:
+        return {}
+    found = {}
+    for rank, slack in slack_of_ops(engine).items():
+        series = pd.Series(slack, index=engine.job.nodes[rank].piece.ops["row"].to_numpy(), dtype="Int64")
+        found[rank] = series.where(series >= 0)
+    return found
+
+
+def _rounded(slack_ns: pd.Series) -> pd.Series:
+    """Whole µs with two significant digits: more would double what the column takes, and nobody reads it."""
+    us = (slack_ns // 1000).to_numpy(dtype=np.float64, na_value=np.nan)
+    size = 10 ** np.maximum(np.floor(np.log10(np.maximum(us, 1))) - 1, 0)
+    return pd.Series(us // size * size).astype("Int64")
