@@ -36,6 +36,8 @@ class Result:
     """Columns by which two runs' rows are joined, where keys are names that each run gives anew (process groups)."""
     is_of_one_run: ClassVar[bool] = False
     """It says something of one capture, or a comparison shows it otherwise: no table of two runs is made of it."""
+    is_of_a_moment: ClassVar[bool] = False
+    """Its sums are of one moment, such as a peak: more steps do not make them more."""
     is_detail: ClassVar[bool] = False
     """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
     is_event_copy: ClassVar[bool] = False
