@@ -25,7 +25,7 @@ from traceanalyzer.report import Report
 from traceanalyzer.report.writers import html
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
-BUDGETS = {8: (3.0, 1.0), 64: (8.0, 2.0)}
+BUDGETS = {8: (2.0, 1.5), 64: (8.0, 3.0)}
 """Ranks → megabytes, seconds to the painted timeline."""
 BROWSER = {
     "executable_path": "/usr/bin/chromium",
@@ -78,7 +78,9 @@ def shifted(trace: RankTrace, rank: int, by_ns: int) -> RankTrace:
     tables = {
         name: later(trace.table(name), by_ns) for name in ("gpu_ops", "api_calls", "host_ops", "ranges", "comm_args")
     }
-    window = replace(trace.window, start_ns=trace.window.start_ns + by_ns, end_ns=trace.window.end_ns + by_ns)
+    window = replace(
+        trace.window, stretches=tuple((start + by_ns, end + by_ns) for start, end in trace.window.stretches)
+    )
     return replace(
         trace,
         meta=replace(trace.meta, rank=rank, world_size=None),

@@ -117,6 +117,7 @@ class Shown(TypedDict, total=False):
     is_compared: bool
     leads: bool
     is_of_all_runs: bool
+    absent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ class Column:
         is_of_all_runs: a number that is a name and means the same in every run.
         alias: another name that a gate may use for it.
         replaced_by: a column beside which a page leaves it to the files.
+        absent: what a page says where a value is absent because it has a meaning, such as a row of all ranks.
     """
 
     definition: str
@@ -158,6 +160,7 @@ class Column:
     is_of_all_runs: bool = False
     alias: str = ""
     replaced_by: str = ""
+    absent: str = ""
 
     @property
     def is_sum(self) -> bool:

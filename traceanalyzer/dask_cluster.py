@@ -85,7 +85,7 @@ def connected(address: str, workers: int | None = None, *, timeout_s: float = _C
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise UsageError("--scheduler needs Dask: pip install 'traceanalyzer[cluster]'") from error
+        raise UsageError("--scheduler needs Dask: pip install 'analyze-traces[cluster]'") from error
     if address != LOCAL:
         try:
             client = Client(address, timeout=timeout_s, set_as_default=False)

@@ -21,7 +21,7 @@ MOST_TIMES = 400
 
 FREE_BYTES = 512 << 20
 
-_ZSTD_HELP = "packed with zstd: pip install zstandard (or traceanalyzer[zstd]), or unpack it"
+_ZSTD_HELP = "packed with zstd: pip install zstandard (or analyze-traces[zstd]), or unpack it"
 
 
 def is_json(name: str) -> bool:

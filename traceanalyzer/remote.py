@@ -100,7 +100,7 @@ def _open(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise UsageError(f"{url}: URLs need fsspec: pip install 'traceanalyzer[remote]'") from error
+        raise UsageError(f"{url}: URLs need fsspec: pip install 'analyze-traces[remote]'") from error
     try:
         files, place = url_to_fs(url)
     except ImportError as error:

@@ -52,6 +52,27 @@ def test_an_answer_is_bounded_and_says_how_to_go_on():
     assert of_rows(rows, {}, cursor=99).cursor is None
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"id": "1", "evidence": [{"name": "x" * 9_000} for _ in range(60)]}] * 3,
+        [{f"column_{number}": "ü" * 1_999 for number in range(30)}],
+        [{f"column_{number}": number for number in range(3_000)}],
+    ],
+)
+def test_no_row_and_no_sentence_breaks_the_bound(rows):
+    columns = dict.fromkeys(rows[0], "d" * 300)
+    answer = of_rows(rows, columns, said=["s" * 3_000] * 40, notes=["n" * 1_500] * 40)
+    assert len(answer.text()) <= MOST_CHARACTERS
+    assert "and 38 more, which the report has" in [*answer.said, *answer.notes] or answer.rows
+
+
+@pytest.mark.parametrize("given", [{"cursor": -1}, {"top": 0}])
+def test_a_cursor_that_was_never_given_is_refused(given):
+    with pytest.raises(UsageError):
+        of_rows([{"id": "1"}], {}, **given)
+
+
 def test_no_rows_are_an_answer():
     answer = of_rows([], {}, none="there is none")
     assert (answer.status, answer.why) == (NOTHING_FOUND, "there is none")

@@ -99,7 +99,8 @@ def test_the_verdict(base, other, said):
 
 def test_the_verdict_ranks_three_runs():
     made = compare([side(name, capture(steady(time))) for name, time in (("a", 30), ("b", 10), ("c", 20))])
-    first, second = verdict.sentences(made)[:2]
+    bound_by, first, second = verdict.sentences(made)[:3]
+    assert bound_by == "Most of a step is in every run: compute (100 %)."
     assert first.replace("\u202f", " ") == "Fastest first, by time a step: b 10 ns, c 20 ns, a 30 ns."
     assert second.startswith(
         "Read with care: it is not known that they did the same work (model, dtype, tokens a step "

@@ -158,3 +158,10 @@ def test_nsys_records_then_exports(tmp_path):
     program.chmod(0o755)
     assert nsys.record(tmp_path / "run", ["true"], str(program)) == 0
     assert (tmp_path / "called").read_text().split() == ["profile", "export"]
+
+
+def test_ranks_without_gpus_are_refused_before_torchrun_starts(capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("os.execv", lambda *_: pytest.fail("torchrun was started"))
+    assert command.main(["--strategy", "pytorch_ddp", "--ranks", "2"]) == 2
+    assert capsys.readouterr().err.startswith("error: no CUDA device was found: add --device cpu")

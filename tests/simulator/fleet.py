@@ -63,10 +63,10 @@ def truth_of(fault: str, ranks: int) -> Truth:
     host = f"host {host_of(of_node[0])}"
     shown = f"anks {late[0]} to {late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
     words = {
-        "node": (host, "24 % longer in every step"),
-        "rack": (f"rack r{rack}", "24 % longer in every step"),
-        "rank": (host, "computes"),
-        "half": ("half of the job", "24 % longer in every step"),
+        "node": (host,),
+        "rack": (f"rack r{rack}",),
+        "rank": (host,),
+        "half": ("half of the job",),
         "nvlink": (host, "move data"),
         "none": ("A step takes",),
     }[fault]

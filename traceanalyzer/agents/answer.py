@@ -5,16 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from traceanalyzer.errors import UsageError
+
 OK, NOTHING_FOUND, COULD_NOT_LOOK = "ok", "nothing_found", "could_not_look"
 
-MOST_CHARACTERS = 24_000
-"""Of an answer as JSON: fewer than 8,000 tokens, of which figures and names have three characters or more."""
+MOST_CHARACTERS = 20_000
+"""Of an answer as JSON: fewer than 8,000 tokens, also where it is all figures and punctuation (2.5 characters each)."""
 
-_FOR_THE_FRAME = 2_000
+_FOR_THE_FRAME = 500
 """Kept free for what stands around the rows."""
 
 _LONGEST_TEXT = 2_000
-"""A longer cell is cut: a file's content must not fill an answer."""
+"""A longer text is cut: a file's content must not fill an answer."""
+
+_SENTENCES = 4_000
+"""Characters of what is said, and as many of notes: those that follow are counted."""
+
+_COLUMNS = 4_000
+"""Characters of definitions; where they do not fit, columns are named without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +80,68 @@ def of_rows(
 ) -> Answer:
     """Rows from `cursor` on, as many as fit (and no more than `top`); `none` is why there may be none."""
     if not rows:
-        return Answer(NOTHING_FOUND, tuple(said), none, notes=tuple(notes))
-    cut = [{key: _short(value) for key, value in row.items()} for row in rows]
-    room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(columns)
+        return Answer(NOTHING_FOUND, _fitting(said), none, notes=_fitting(notes))
+    if cursor < 0 or (top is not None and top < 1):
+        raise UsageError("cursor is that of the answer before, or 0; top is 1 or more")
+    said, notes = _fitting(said), _fitting(notes)
+    shown = rows[cursor : None if top is None else cursor + top]
+    held = dict.fromkeys(name for row in shown[:1] for name in row)
+    told = {name: columns[name] for name in held if name in columns}
+    told = told if _length(told) <= _COLUMNS else dict.fromkeys(told, "see `tables`, or docs/metrics.md")
+    room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(told)
     kept: list[Mapping[str, Any]] = []
-    for row in cut[cursor : None if top is None else cursor + top]:
-        room -= _length(row)
-        if room < 0 and kept:
+    for row in shown:
+        cut = {key: _short(value) for key, value in row.items()}
+        if _length(cut) > room and not kept:
+            cut = _squeezed(cut, room)
+        room -= _length(cut) + 2
+        if room < 0:
             break
-        kept.append(row)
+        kept.append(cut)
     end = cursor + len(kept)
     return Answer(
-        said=tuple(said),
-        columns={name: text for name, text in columns.items() if name in kept[0]} if kept else {},
+        said=said,
+        columns=told if kept else {},
         rows=tuple(kept),
         total_rows=len(rows),
         cursor=end if kept and end < len(rows) else None,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
 def could_not(why: str, notes: Sequence[str] = ()) -> Answer:
     """Nothing could be looked at."""
-    return Answer(COULD_NOT_LOOK, why=why, notes=tuple(notes))
+    return Answer(COULD_NOT_LOOK, why=str(_short(why)), notes=_fitting(notes))
 
 
-def _short(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
-        return value[:_LONGEST_TEXT] + "…"
-    return value
+def _fitting(sentences: Sequence[str]) -> tuple[str, ...]:
+    """The first sentences, as many as have room, and how many more there are."""
+    kept, room = list[str](), _SENTENCES
+    for sentence in sentences:
+        text = str(_short(sentence))
+        room -= _length(text) + 2
+        if room < 0:
+            return (*kept, f"and {len(sentences) - len(kept)} more, which the report has")
+        kept.append(text)
+    return tuple(kept)
+
+
+def _short(value: Any, longest: int = _LONGEST_TEXT) -> Any:
+    """The value with texts cut, also those inside lists and rows."""
+    if isinstance(value, str):
+        return value if len(value) <= longest else value[:longest] + "…"
+    if isinstance(value, Mapping):
+        return {key: _short(one, longest) for key, one in value.items()}
+    return [_short(one, longest) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _squeezed(row: dict[str, Any], room: int) -> dict[str, Any]:
+    """A row that alone is too long: its texts are cut further, and lists are left out when that is not enough."""
+    for longest in (500, 100, 20):
+        made = {key: _short(value, longest) for key, value in row.items()}
+        if _length(made) <= room:
+            return made
+    return {key: value for key, value in made.items() if not isinstance(value, list | dict)}
 
 
 def _length(value: Any) -> int:

@@ -29,7 +29,7 @@ def server(workspace: Workspace) -> Any:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - an extra
         from mcp.types import ToolAnnotations  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError("the MCP server needs the package mcp: pip install 'traceanalyzer[agents]'") from error
+        raise UsageError("the MCP server needs the package mcp: pip install 'analyze-traces[agents]'") from error
     made = MCPServer("traceanalyzer", version=__version__, instructions=INSTRUCTIONS)
     hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
     for name in VERBS:

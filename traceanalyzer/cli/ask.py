@@ -146,7 +146,7 @@ def _cell(name: str, value: Any) -> str:
 def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     """Serve the questions to assistants over MCP (standard input and output).
 
-    Reads traces below the roots only and writes nothing. Needs the extra: pip install 'traceanalyzer[agents]'.
+    Reads traces below the roots only and writes nothing. Needs the extra: pip install 'analyze-traces[agents]'.
     """
     from traceanalyzer.agents.server import server
     from traceanalyzer.agents.workspace import Workspace

@@ -1,4 +1,4 @@
-"""One step of each rank as a picture: where compute, communication and copies run, from the step's start."""
+"""One step of each rank as a picture: where compute, transfers, waits and copies run, from the step's start."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,8 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.schema import NONE
 
-KINDS = ("compute", "comm", "copy", "unknown")
+KINDS = ("compute", "comm", "wait", "copy", "unknown")
+"""What is drawn; `comm` is what is left of communication without the waits that are known."""
 
 RESOLUTION = 1500
 """Gaps shorter than the step divided by this are drawn closed."""
@@ -27,7 +28,7 @@ def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.Data
     if "timeline" not in results or not len(results["timeline"]):
         return None
     windows = _windows(results, steps)
-    ops = results["timeline"].to_frame()
+    ops = _with_waits(results["timeline"].to_frame(), results)
     frames = [
         _stretches(ops[(ops["rank"] == rank) & (ops["kind"] == kind)], kind, rank, start, length).assign(
             step=pd.NA if step == NONE else step
@@ -36,6 +37,18 @@ def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.Data
         for kind in KINDS
     ]
     return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def _with_waits(ops: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
+    """The operations, of a communication call that waits [start, end − transfer) apart as `wait`."""
+    shown = ops[["rank", "kind", "start_ns", "end_ns", "call"]].assign(kind=ops["kind"].astype("str"))
+    waits = results["call_waits"].to_frame() if "call_waits" in results else pd.DataFrame()
+    if waits.empty:
+        return shown
+    own = shown.merge(waits[["rank", "call", "wait_ns"]].dropna(), on=["rank", "call"], how="left")
+    ends = (own["start_ns"] + own["wait_ns"].fillna(0).astype("int64")).clip(upper=own["end_ns"])
+    waiting = own.assign(kind="wait", end_ns=ends)[ends > own["start_ns"]]
+    return pd.concat([own.assign(start_ns=ends), waiting], ignore_index=True)
 
 
 def _windows(results: Mapping[str, Result], steps: tuple[int, ...]) -> list[tuple[int, int, int, int]]:

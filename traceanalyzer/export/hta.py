@@ -54,7 +54,7 @@ def required() -> Any:
         import hta.common.trace  # noqa: PLC0415 - an extra
         import hta.trace_analysis  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError("this needs HolisticTraceAnalysis: pip install 'traceanalyzer[hta]'") from error
+        raise UsageError("this needs HolisticTraceAnalysis: pip install 'analyze-traces[hta]'") from error
     return hta
 
 

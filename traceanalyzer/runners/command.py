@@ -16,7 +16,7 @@ from traceanalyzer.runners.shutdown import unwinding_on_signals
 from traceanalyzer.runners.strategies import strategy_named
 from traceanalyzer.runners.timing import peak_memory
 from traceanalyzer.runners.train import planned, train
-from traceanalyzer.runners.world import choose_device, is_under_torchrun, joined, world_size
+from traceanalyzer.runners.world import choose_device, is_under_torchrun, joined, require_devices, world_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         if config.profile.profiler == "nsys" and not (config.under_nsys or nsys.is_under_nsys()):
             return _record_with_nsys(config, arguments)
         if config.ranks and config.ranks > 1 and not is_under_torchrun():
+            # Said here in one line: below torchrun it would be said amid thirty of its own, with its exit status.
+            require_devices(config.device, config.ranks)
+            strategy_named(config.strategy).check(config, config.ranks)
             # This process becomes torchrun, so that whoever ends it ends the ranks.
             command = nsys.launch_command(arguments, config.ranks)
             os.execv(command[0], command)  # noqa: S606

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,15 +33,15 @@ class TracedLoop:
 
     def __init__(self, capture: Capture, timer: StepTimer, timed_until: int) -> None:
         self._capture, self._timer, self._timed_until = capture, timer, timed_until
-        self._steps_done = 0
+        self.steps_done = 0
         self.losses: list[torch.Tensor | float] = []
 
     def step(self, loss: torch.Tensor | float | None = None) -> None:
         """The end of a step; a loss is kept for run.json and read only when the block ends."""
-        self._steps_done += 1
+        self.steps_done += 1
         if loss is not None:
             self.losses.append(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-        if UNTIMED_STEPS <= self._steps_done <= self._timed_until:
+        if UNTIMED_STEPS <= self.steps_done <= self._timed_until:
             self._timer.mark()
         self._capture.step()
 
@@ -61,21 +62,55 @@ def traced(
 
     The loop may be longer: it runs on un-profiled. Steps before the profiler's warm-up are timed, without
     making the host wait. `tokens_per_step` counts all ranks' tokens; with it run.json has the throughput.
+
+    Rank 0 prints what was recorded, and warns (`RuntimeWarning`) when the loop ended before the first recorded step.
+    A block that ends by an exception leaves what was recorded until then, and a run.json that says how it ended.
     """
     out = Path(out)
     world = _this_process()
     timer = StepTimer(world.device)
-    with profiled(profile, out, world) as capture:
-        loop = TracedLoop(capture, timer, timed_until=profile.wait)
-        yield loop
+    record = RunRecord(strategy=strategy or out.name, world_size=world.size, profile=asdict(profile))
+    if world.rank == 0:
+        # From here on a run.json is this run's.
+        (out / "run.json").unlink(missing_ok=True)
+    try:
+        with profiled(profile, out, world) as capture:
+            loop = TracedLoop(capture, timer, timed_until=profile.wait)
+            yield loop
+    except BaseException as error:
+        # A rank out of memory says so in any case: others may have said first that they lost their connection to it.
+        if isinstance(error, torch.OutOfMemoryError) or not (out / "run.json").exists():
+            record.failed(error, peak_memory(world.rank, world.device)).write(out)
+        raise
+    if world.rank == 0:
+        _say_what_was_recorded(loop.steps_done, profile, out)
     mine = (timer.step_times_ns(), peak_memory(world.rank, world.device))
     gathered = [mine] * world.size
     if world.size > 1 and dist.is_initialized():
         dist.all_gather_object(gathered, mine)
     if world.rank == 0:
-        record = RunRecord(strategy=strategy or out.name, world_size=world.size, profile=asdict(profile))
         record = replace(record, memory=[memory for _, memory in gathered], losses=_floats(loop.losses))
         record.timed(slowest([times_ns for times_ns, _ in gathered]), tokens_per_step).write(out)
+
+
+def _say_what_was_recorded(steps: int, profile: ProfileConfig, out: Path) -> None:
+    """One line, or a warning that it is nothing."""
+    if profile.profiler == "none":
+        return
+    recorded = min(max(steps - profile.first_active, 0), profile.active)
+    if not recorded:
+        warnings.warn(
+            f"traced: nothing was recorded: the loop took {steps} steps, and recording begins after "
+            f"{profile.first_active} (wait {profile.wait}, warmup {profile.warmup}). Take more steps, or shorten "
+            "ProfileConfig(wait=…).",
+            RuntimeWarning,
+            stacklevel=4,  # the line of the `with`
+        )
+        return
+    short = "" if recorded == profile.active else f" of {profile.active}, the loop ended"
+    where = f"{out}/rank_<r>/" if profile.profiler == "torch" else "Nsight's report"
+    count = "1 step" if recorded == 1 else f"{recorded} steps"
+    print(f"traced: {count}{short} → {where}", flush=True)  # noqa: T201 - what a user waits for
 
 
 def _this_process() -> World:

@@ -51,6 +51,26 @@ def world_size() -> int:
     return int(os.environ["WORLD_SIZE"]) if is_under_torchrun() else 1
 
 
+def require_devices(requested: str | None, ranks: int) -> None:
+    """Refuse to start that many ranks on this host where it has not as many GPUs and none was declined.
+
+    Raises:
+        UsageError: there is no GPU, or fewer than there are ranks.
+    """
+    if requested == "cpu":
+        return
+    if not torch.cuda.is_available():
+        raise UsageError(_NO_GPU)
+    if ranks > torch.cuda.device_count():
+        raise UsageError(
+            f"{ranks} ranks, and this host has {torch.cuda.device_count()} GPUs: start fewer (--ranks), or add "
+            "--device cpu"
+        )
+
+
+_NO_GPU = "no CUDA device was found: add --device cpu to train a small model over gloo instead"
+
+
 def choose_device(requested: str | None) -> torch.device:
     """The rank's device: its GPU unless `--device cpu` was asked for.
 
@@ -60,7 +80,7 @@ def choose_device(requested: str | None) -> torch.device:
     if requested == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UsageError("no CUDA device was found: add --device cpu to train a small model over gloo instead")
+        raise UsageError(_NO_GPU)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if local_rank >= torch.cuda.device_count():
         raise UsageError(

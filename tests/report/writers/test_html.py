@@ -15,7 +15,7 @@ import pytest
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
 from tests.samples import sample
-from traceanalyzer.analyses import Result, run
+from traceanalyzer.analyses import Result, column_named, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.columns import Column
@@ -25,6 +25,7 @@ from traceanalyzer.report import Report, assets
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.page import tiles
 from traceanalyzer.report.page.charts import Charts
+from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.words.parts import split
 from traceanalyzer.report.writers import html, tables
 from traceanalyzer.run_info import Batch, RunInfo
@@ -55,7 +56,7 @@ def test_every_table_shows_the_figures_of_the_json(name):
         assert len(shown[analysis].rows) == len(figures[analysis])
         for row, expected in zip(shown[analysis].rows, figures[analysis], strict=True):
             for column, (text, full) in row.items():
-                check(text, full, expected[column], zero if column.endswith("start_ns") else 0)
+                check(text, full, expected[column], zero if column_named(column).is_moment else 0)
 
 
 def check(text, full, expected, zero):
@@ -151,7 +152,7 @@ def test_the_policy_lists_each_script_and_nothing_comes_from_elsewhere():
             assert f"'sha256-{digest}'" in policy
         else:
             json.loads(script)
-    assert f"'{assets.sha256(assets.plotly_text())}'" in policy
+    assert f"'{assets.sha256(assets.plotly_text())}'" not in policy, "the page draws its charts itself"
     assert not [a for _, a in page.elements for name in ("src", "href") if "//" in (a.get(name) or "")]
 
 
@@ -219,9 +220,25 @@ def test_a_page_of_almost_nothing(ops):
     assert "nothing to split" in page.text if not ops else page.tables["headline"].rows
     charts = [a for _, a in page.elements if a.get("class") == "chart"]
     assert ops or not charts
-    assert ("plotly-packed" in [a.get("id") for a, _ in page.scripts]) is bool(charts), "plotly only where it draws"
+    assert "plotly-packed" not in [a.get("id") for a, _ in page.scripts]
 
 
+@pytest.fixture
+def own_chart(monkeypatch):
+    """A page with a chart of a kind that the page's own script does not draw."""
+    bars = {"data": [{"type": "bar", "x": [1], "y": [2]}], "layout": {}}
+    monkeypatch.setattr("traceanalyzer.report.writers.html.FIGURES", {**FIGURES, "calls": lambda _: bars})
+
+
+@pytest.mark.usefixtures("own_chart")
+def test_a_chart_of_another_kind_is_plotlys():
+    page = Page(html.page(report_of("moe")))
+    assert "plotly-packed" in [a.get("id") for a, _ in page.scripts]
+    policy = next(a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert f"'{assets.sha256(assets.plotly_text())}'" in policy
+
+
+@pytest.mark.usefixtures("own_chart")
 def test_plotly_lies_once_beside_the_folders_of_reports(tmp_path):
     report = report_of("moe")
     for name in ("one", "two"):
@@ -266,6 +283,7 @@ def test_long_figures_are_packed():
     assert json.loads(zlib.decompress(base64.b64decode(text))) == figure
 
 
+@pytest.mark.usefixtures("own_chart")
 def test_plotly_is_packed_in_digits_that_end_no_script():
     packed = assets.plotly_packed()
     assert f'"{packed}"' in html.page(report_of("moe"))

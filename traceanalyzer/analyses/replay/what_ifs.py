@@ -27,7 +27,7 @@ class WhatIfs(Result):
             "ranks that do the same (absent where no other does)."
         ),
         "option": Column.text("The same, as `analyze-traces what-if` takes it.", is_secondary=True),
-        "rank": Column.ident("The rank that is changed; absent for all."),
+        "rank": Column.ident("The rank that is changed; absent for all.", absent="all"),
         "before_ns": Column.time(
             "Mean length of the job's complete steps, of the capture without any, as recorded: from when the "
             "last rank began a step to when the last began the next.",

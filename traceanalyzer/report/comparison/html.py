@@ -13,9 +13,15 @@ from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
-from traceanalyzer.vocabulary import GRAPH, KINDS
+from traceanalyzer.vocabulary import GRAPH
 
 SCRIPTS = ("page.js", "tables.js", "diff.js")
+
+_DRAWN = (
+    ("compute", "compute", 0), ("comm", "transfer", 1), ("wait", "wait", 1), ("copy", "copy", 2),
+    (GRAPH.key, "unknown", 0),
+)  # fmt: skip
+"""Of the stretches of a step: kind, look, and row from the top."""
 
 MOST_ROWS = 400
 """Rows of one table on the page; the CSV beside it has all."""
@@ -111,8 +117,8 @@ def _lanes(comparison: Comparison) -> list[dict[str, Any]]:
             "step": None if pd.isna(own["step"].iloc[0]) else int(own["step"].iloc[0]),
             "width": 100 * int(own["window_ns"].iloc[0]) / longest,
             "kinds": [
-                {"kind": kind.key, "name": kind.key, "path": _path(own[own["kind"] == kind.key], longest)}
-                for kind in (*KINDS, GRAPH)
+                {"kind": look, "row": row, "path": _path(own[own["kind"] == kind], longest)}
+                for kind, look, row in _DRAWN
             ],
         }
         for label, lanes in drawn

@@ -8,7 +8,7 @@ from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.quantities import digits, text
-from traceanalyzer.report.comparison import work_sentences
+from traceanalyzer.report.comparison import bound, work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
 from traceanalyzer.report.words.wording import element_types
 
@@ -17,8 +17,9 @@ CONTRADICTS_POINTS = 1.0
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """The ranking, then for each other run its difference, the part that explains it and what changed."""
-    made = []
+    """What most of each run's step is, the ranking, then for each other run its difference and what changed."""
+    bound_by = None if comparison.is_empty else bound.sentence(comparison)
+    made = [bound_by] if bound_by else []
     if comparison.is_empty:
         made.append("No figure differs.")
     if len(comparison.sides) > 2:
@@ -28,7 +29,9 @@ def sentences(comparison: Comparison) -> list[str]:
     doubt = comparison.fairness.doubt
     if doubt is None or comparison.is_empty:
         return made
-    return [made[0], f"Read with care: it is not known that they did the same work ({doubt}).", *made[1:]]
+    first = 2 if bound_by else 1
+    care = f"Read with care: it is not known that they did the same work ({doubt})."
+    return [*made[:first], care, *made[first:]]
 
 
 def per(comparison: Comparison) -> str:

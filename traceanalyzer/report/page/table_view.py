@@ -148,7 +148,7 @@ def _told_apart(cells: list[Cell]) -> list[Cell]:
 
 def _cell(value: Any, column: Column, own: Scale) -> Cell:
     if not is_known(value):
-        return Cell(ABSENT, "")
+        return Cell(column.absent or ABSENT, "")
     if isinstance(value, bool):
         return Cell("yes" if value else "no", "")
     if isinstance(value, int | float):

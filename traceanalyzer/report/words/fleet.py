@@ -10,7 +10,7 @@ from traceanalyzer.vocabulary import COMM
 MANY_RANKS = 16
 """Beyond these not every rank has a row."""
 
-LATE, MIDDLE, WAITS = "late", "median", "waits most"
+LATE, MIDDLE, WAITS = "late", "median", "waits"
 
 _MOST_LATE, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
 

@@ -30,7 +30,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     try:
         import xlsxwriter  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UsageError("--format xlsx needs the package XlsxWriter: pip install 'traceanalyzer[excel]'") from error
+        raise UsageError("--format xlsx needs the package XlsxWriter: pip install 'analyze-traces[excel]'") from error
     path = folder / "summary.xlsx"
     tables = {name: result for name, result in report.results.items() if not result.is_event_copy and len(result)}
     sheets = {name: name[:_LONGEST_NAME] for name in tables}
