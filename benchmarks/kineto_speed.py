@@ -3,8 +3,8 @@
     python benchmarks/kineto_speed.py tests/captures/ddp/rank0.json.gz --events 1200000
 
 Makes a trace by repeating a sample's events with shifted times, correlation ids and step numbers, then measures,
-each in a process of its own: reading it, the whole command, and HolisticTraceAnalysis or traceinsight where one is
-installed.
+each in a process of its own: reading it in one process and in two, `json.load`, the whole command, and
+HolisticTraceAnalysis or traceinsight where one is installed.
 """
 
 import argparse
@@ -21,16 +21,26 @@ READ = """
 import sys, time
 from pathlib import Path
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers import RankHint, kineto
+CORES_A_FILE.set({processes})
 started = time.perf_counter()
 ranks = list(kineto.read(Path(sys.argv[1]), RankHint(0, "path"), KindRules()))
 print(time.perf_counter() - started, sum(len(rank.gpu_ops) for rank in ranks))
 """
 
+PLAIN = """
+import json, sys, time
+started = time.perf_counter()
+with open(sys.argv[1]) as file:
+    events = len(json.load(file)["traceEvents"])
+print(time.perf_counter() - started, events)
+"""
+
 REPORT = """
 import sys
 from traceanalyzer.cli import main
-main(["--trace-file", sys.argv[1], "--output", sys.argv[2], "--quiet"])
+main(["--trace-file", sys.argv[1], "--output", sys.argv[2], "--quiet", "--no-cache"])
 """
 
 PEER = """
@@ -51,10 +61,14 @@ def main() -> None:
         events = repeat(options.sample, trace, options.events)
         size = trace.stat().st_size
         print(f"trace: {size / 1e6:,.0f} MB, {events:,} events")
-        seconds, total, peak = measured(READ, trace)
-        print(
-            f"read: {seconds:.2f} s, {size / 1e6 / seconds:,.0f} MB/s, peak {peak / 1e6:,.0f} MB ({peak / size:.2f} x file)"
-        )
+        for processes in (1, 2):
+            seconds, total, peak = measured(READ.format(processes=processes), trace)
+            print(
+                f"read, {processes} processes: {seconds:.2f} s, {size / 1e6 / seconds:,.0f} MB/s, "
+                f"peak of one {peak / 1e6:,.0f} MB ({peak / size:.2f} x file)"
+            )
+        seconds, _, peak = measured(PLAIN, trace)
+        print(f"json.load: {seconds:.2f} s, peak {peak / 1e6:,.0f} MB")
         _, total, peak = measured(REPORT, trace, Path(folder, "report"))
         print(f"whole command: {total:.2f} s, peak {peak / 1e6:,.0f} MB ({peak / size:.2f} x file)")
         for module in ("hta", "traceinsight"):

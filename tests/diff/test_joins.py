@@ -135,3 +135,21 @@ def test_what_adds_up(analysis, column, is_sum):
 def test_a_table_is_judged_by_one_time_and_its_first_count():
     held = sums.compared(ANALYSES["nccl"].result.columns)
     assert (sums.leading_time(held), sums.leading_count(held)) == ("total_ns", "calls")
+
+
+def test_what_is_of_a_moment_is_not_divided_by_steps():
+    def run_with(peak):
+        frame = pd.DataFrame(
+            {
+                "rank": [0, 1],
+                "category": "activations",
+                "blocks": 4,
+                "peak_bytes": peak,
+                "share_pct": 50.0,
+                "most_bytes": peak,
+            }
+        )
+        return Capture("run", "traces", {"memory_categories": frame}, (2, 3), is_exact=True)
+
+    (row,) = joined(run_with(400), run_with(600), "memory_categories").frame.to_dict("records")
+    assert (row["base_peak_bytes"], row["other_peak_bytes"], row["base_blocks"]) == (400, 600, 4)

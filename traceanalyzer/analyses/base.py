@@ -36,6 +36,8 @@ class Result:
     """Columns by which two runs' rows are joined, where keys are names that each run gives anew (process groups)."""
     is_of_one_run: ClassVar[bool] = False
     """It says something of one capture, or a comparison shows it otherwise: no table of two runs is made of it."""
+    is_of_a_moment: ClassVar[bool] = False
+    """Its sums are of one moment, such as a peak: more steps do not make them more."""
     is_detail: ClassVar[bool] = False
     """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
     is_event_copy: ClassVar[bool] = False
@@ -136,7 +138,8 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
     # Not `astype` of the table: it puts every column together anew, two to six times slower for a small one.
-    return table.assign(**{name: table[name].astype(dtype) for name, dtype in dtypes.items()})
+    others = {name: dtype for name, dtype in dtypes.items() if table[name].dtype != dtype}
+    return table.assign(**{name: table[name].astype(dtype) for name, dtype in others.items()})
 
 
 def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[str, ...] = ()) -> pd.DataFrame:

@@ -9,6 +9,9 @@ import pandas as pd
 
 from traceanalyzer.schema import NONE
 
+_MOST, _MOST_CODES = 2**62, 2**31
+"""Of combined keys, and of one key's codes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -35,29 +38,25 @@ class Groups:
         Rows of absent values are in no group, or, `with_absent`, in groups of their own after the others. Categories
         are in their own order, texts in that of their letters.
         """
-        held, combined = np.ones(len(table), dtype=bool), np.zeros(len(table), dtype=np.int64)
+        held, combined, size = np.ones(len(table), dtype=bool), np.zeros(len(table), dtype=np.int64), 1
         for name in by:
             codes, count = _codes(table[name])
             if with_absent:
                 codes, count = np.where(codes == NONE, count, codes), count + 1
             held &= codes != NONE
-            # Made dense again, so that many keys never exceed an integer.
-            combined = np.unique(combined * count + codes, return_inverse=True)[1] if count else combined
+            if size * count > _MOST:  # made dense again, so that many keys never exceed an integer
+                combined = np.unique(combined, return_inverse=True)[1]
+                size = len(combined)
+            combined, size = combined * count + codes, size * max(1, count)
         rows = np.flatnonzero(held)
-        order = rows[np.argsort(combined[rows], kind="stable")]
-        sorted_codes = combined[order]
-        starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1])) if len(order) else order
-        number = np.cumsum(np.bincount(starts, minlength=len(order))) - 1 if len(order) else order
-        if by_appearance and len(order):
-            place = np.argsort(order[starts], kind="stable")
-            lengths = np.diff(np.append(starts, len(order)))
-            rank = np.empty_like(place)
-            rank[place] = np.arange(len(place))
-            order = order[np.argsort(rank[number], kind="stable")]
-            starts = np.cumsum(lengths[place]) - lengths[place]
-            number = np.repeat(np.arange(len(place)), lengths[place])
+        number, distinct = pd.factorize(combined[rows])
+        if not by_appearance:
+            number = np.argsort(np.argsort(distinct))[number]
+        counts = np.bincount(number, minlength=len(distinct))
+        order = rows[_stable_order(number, len(distinct))]
+        starts = np.cumsum(counts) - counts
         of_row = np.full(len(table), NONE, dtype=np.int64)
-        of_row[order] = number
+        of_row[rows] = number
         first = order[starts]
         return cls({name: table[name].array[first] for name in by}, first, of_row, order, starts)
 
@@ -82,6 +81,28 @@ class Groups:
         """For each group the smallest of its rows' integers."""
         smallest: np.ndarray = self._over(np.minimum, values)
         return smallest
+
+    def medians(self, values: np.ndarray) -> np.ndarray:
+        """For each group the median of its rows' integers, as floats."""
+        counts = self.counts()
+        ordered = values[self._order]
+        ordered = ordered[np.lexsort((ordered, np.repeat(np.arange(len(self)), counts)))].astype(np.float64)
+        low, high = self._starts + (counts - 1) // 2, self._starts + counts // 2
+        medians: np.ndarray = (ordered[low] + ordered[high]) / 2
+        return medians
+
+    def any(self, mask: np.ndarray) -> np.ndarray:
+        """For each group whether one of its rows is in the mask."""
+        found: np.ndarray = self.largest(mask.astype(np.int8)).astype(bool)
+        return found
+
+    def first_known(self, column: pd.Series) -> Any:
+        """For each group the first value of its rows that is known; absent where none is."""
+        is_known = column.notna().to_numpy()[self._order]
+        place = np.where(is_known, np.arange(len(self._order)), len(self._order))
+        first = np.minimum.reduceat(place, self._starts) if len(self._starts) else self._starts
+        ends = self._starts + self.counts()
+        return column.array.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
 
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
@@ -119,13 +140,28 @@ def first_of_each(groups: np.ndarray, most: int) -> np.ndarray:
     return held
 
 
+def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
+    """Positions of each distinct value, in order of values; those of one as they come."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []
+
+
+def _stable_order(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Positions in ascending order of numbers from 0 on, equal ones as they come; those of 16 bits sort in one pass."""
+    return np.argsort(numbers.astype(np.int16) if count < 2**15 else numbers, kind="stable")
+
+
 def _codes(column: pd.Series) -> tuple[np.ndarray, int]:
     """For each row the position of its value among the column's sorted ones, and how many they are."""
     values: Any = column.array
     if isinstance(values, pd.Categorical):
         return values.codes.astype(np.int64), len(values.categories)
     plain = column.to_numpy()
-    if plain.dtype.kind in "iub":
+    if plain.dtype.kind in "iub" and len(plain):
+        low, span = int(plain.min()), int(plain.max()) - int(plain.min()) + 1
+        if span <= _MOST_CODES:
+            return plain.astype(np.int64) - low, span
         distinct, codes = np.unique(plain, return_inverse=True)
         return codes.astype(np.int64), len(distinct)
     codes, distinct = pd.factorize(plain, sort=True)

@@ -14,8 +14,7 @@ from traceanalyzer.samples import SAMPLES
 @click.option("--output", "-o", type=PLACE, default=Path("reports", "demo"), show_default=True, metavar="FOLDER",
               help="Where to write.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
-@click.pass_context
-def demo(ctx: click.Context, name: str, output: Path, open_page: bool) -> int:
+def demo(name: str, output: Path, open_page: bool) -> int:
     """Analyse a capture that comes with the program: no GPU and no traces are needed.
 
     pp_1f1b is a pipeline of two stages on two H200, one of which makes the other wait; simple_ddp and pytorch_ddp are
@@ -24,7 +23,8 @@ def demo(ctx: click.Context, name: str, output: Path, open_page: bool) -> int:
     from traceanalyzer.samples import sample
 
     click.echo(f"$ analyze-traces {sample(name)}\n")
-    code: int = ctx.invoke(report, folder=sample(name), output=output, open_page=open_page)
+    arguments = [str(sample(name)), "--output", str(output), *(["--open"] if open_page else [])]
+    code: int = report.main(arguments, standalone_mode=False)
     naive, overlapped = sample("simple_ddp"), sample("pytorch_ddp")
     click.echo("\nNext, the same with your own traces (README: How to record traces), or on samples:")
     click.echo(f"  analyze-traces diff {naive} {overlapped}")

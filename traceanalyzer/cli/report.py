@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.snapshots import Examined
 
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
@@ -160,11 +161,10 @@ def _one(
 
     content = _content(run, load, label, options["hosts_file"])
     with folder.whole(target, _source(run), content, force=options["force"]) as draft:
-        outcomes, files, failures, examination = _analysed(
+        outcomes, files, failures, examination, memory = _analysed(
             found, run, load, label, draft.path, target.resolve().parent, errors, options, console
         )
-        memory, memory_files = memory_beside(options["snapshots"], draft.path, label, console)
-        written = draft.final([*files, *memory_files, *surroundings.write(examination, draft.path)])
+        written = draft.final([*files, *surroundings.write(examination, draft.path)])
     changed = content != _content(run, load, label, options["hosts_file"])
     for note in (*draft.notes, *([_CHANGED] if changed else [])):
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
@@ -193,8 +193,8 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
-) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None]":  # fmt: skip
-    """Show and write the run's report: what became of gates, the files, what could not be computed, the doctor."""
+) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, tuple[Examined, ...]]":  # fmt: skip
+    """Show and write the run's report: what became of gates, files, what could not be computed, doctor, snapshots."""
     from traceanalyzer import gate, run_info
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
@@ -242,7 +242,8 @@ def _analysed(
         debug.write(options["debug"], clock, failures, made.results)
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    return outcomes, written, failures, examination
+    memory, files = memory_beside(options["snapshots"], folder, label, made.results["steps"].table, console)
+    return outcomes, [*written, *files], failures, examination, memory
 
 
 def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:

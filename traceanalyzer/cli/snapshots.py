@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from rich.console import Console
 
     from traceanalyzer.snapshots import Examined
@@ -40,16 +41,16 @@ def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, cons
 
 
 def memory_beside(
-    paths: "Sequence[Path]", folder: Path, label: str, console: "Console"
+    paths: "Sequence[Path]", folder: Path, label: str, steps: "pd.DataFrame", console: "Console"
 ) -> "tuple[tuple[Examined, ...], list[Path]]":  # fmt: skip
     """The memory report of snapshots that lie beside traces; what cannot be read is said and leaves no file."""
     from traceanalyzer.errors import InputError
-    from traceanalyzer.snapshots import examine_snapshots
+    from traceanalyzer.snapshots import beside_trace, examine_snapshots
 
     if not paths:
         return (), []
     try:
-        examined = examine_snapshots(paths)
+        examined = beside_trace(examine_snapshots(paths), steps)
     except InputError as error:
         console.print(f"Skipped: {error}", highlight=False, markup=False)
         return (), []

@@ -12,7 +12,7 @@ from traceanalyzer.columns import Column, Unit
 from traceanalyzer.diff import moved, variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.instance_numbers import PATHS, without_instances
-from traceanalyzer.diff.scales import Scale
+from traceanalyzer.diff.scales import MOMENT, Scale
 from traceanalyzer.diff.sums import (
     compared,
     leading_count,
@@ -91,7 +91,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
         ],
         keys,
         columns,
-        scale,
+        MOMENT if known.is_of_a_moment else scale,
         by_rank,
     )
     if not any(column in columns for column in sides[0]):

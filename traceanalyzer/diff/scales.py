@@ -13,6 +13,7 @@ class Scale:
 
     name: str
     per_token: bool = False
+    is_of_a_moment: bool = False
 
     def divisor(self, capture: Capture) -> float:
         """By what this capture's sums over its steps are divided.
@@ -20,6 +21,8 @@ class Scale:
         Per token: by the thousands of tokens that one rank had its share of (tokens of a step / world size · steps),
         so that runs of different batch, accumulation or world size are compared by GPU time for equal work.
         """
+        if self.is_of_a_moment:
+            return 1.0
         if not self.per_token:
             return float(capture.per)
         tokens, size = tokens_per_step(capture), world_size(capture)
@@ -30,6 +33,8 @@ class Scale:
 STEP = Scale("optimizer step")
 
 CAPTURE = Scale("whole capture")
+
+MOMENT = Scale("one moment", is_of_a_moment=True)
 
 TOKEN = Scale("1,000 tokens of a rank", per_token=True)
 

@@ -7,7 +7,13 @@ for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))
 print(sentence)
 """
 
-from traceanalyzer.snapshots.examination import Examined, OutOfMemory, examine_snapshot, examine_snapshots
+from traceanalyzer.snapshots.examination import (
+    Examined,
+    OutOfMemory,
+    beside_trace,
+    examine_snapshot,
+    examine_snapshots,
+)
 from traceanalyzer.snapshots.growth import Growth
 from traceanalyzer.snapshots.reading import Snapshot, find_snapshots, is_snapshot, read_snapshot
 from traceanalyzer.snapshots.words import sentences
@@ -17,6 +23,7 @@ __all__ = [
     "Growth",
     "OutOfMemory",
     "Snapshot",
+    "beside_trace",
     "examine_snapshot",
     "examine_snapshots",
     "find_snapshots",

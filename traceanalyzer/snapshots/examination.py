@@ -1,7 +1,7 @@
 """What a snapshot tells: peak, who holds it, what grows, what was asked for in vain, how fragmented it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +10,7 @@ from traceanalyzer.snapshots import given, levels
 from traceanalyzer.snapshots.growth import Growth, growths
 from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
 from traceanalyzer.snapshots.sites import by_category, by_site, site
+from traceanalyzer.snapshots.trace_steps import TraceSteps, by_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Examined:
         free_bytes: reserved but not in use at the end.
         free_blocks: in how many blocks.
         largest_free_bytes: the largest of them.
+        trace_steps: the history by the steps of the trace beside it; `None` without one.
     """
 
     snapshot: Snapshot
@@ -73,6 +75,7 @@ class Examined:
     free_bytes: int
     free_blocks: int
     largest_free_bytes: int
+    trace_steps: TraceSteps | None = None
 
 
 def examine_snapshot(snapshot: Snapshot) -> Examined:
@@ -104,6 +107,16 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         free_blocks=len(free),
         largest_free_bytes=int(free.max()) if len(free) else 0,
     )
+
+
+def beside_trace(examined: Sequence[Examined], steps: pd.DataFrame) -> tuple[Examined, ...]:
+    """The same with the steps of the trace beside them: rows `rank`, `step`, `host_start_ns`, `host_end_ns`."""
+    made = []
+    for one in examined:
+        own = steps[steps["rank"] == one.snapshot.rank] if len(steps) else steps
+        found = by_steps(one.levels, one.peak_at, own) if len(own) else None
+        made.append(replace(one, trace_steps=found))
+    return tuple(made)
 
 
 def examine_snapshots(paths: Sequence[Path]) -> tuple[Examined, ...]:

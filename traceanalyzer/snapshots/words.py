@@ -38,6 +38,7 @@ def _of_one(one: Examined) -> list[str]:
     made = [] if one.oom is None else [_failed(one.snapshot.label, one.oom)]
     made += [_grows(one.snapshot.label, growth) for growth in one.growths[:3]]
     made.append(_peak(one))
+    made += _beside_trace(one)
     if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
         made.append(_fragmented(one))
     if one.oom is None and one.growths:
@@ -77,6 +78,18 @@ def _fragmented(one: Examined) -> str:
         f"{size(one.largest_free_bytes)}: a larger request needs new memory from the GPU."
         f"{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
+
+
+def _beside_trace(one: Examined) -> list[str]:
+    steps = one.trace_steps
+    if steps is None:
+        return []
+    who = _capital(one.snapshot.label)
+    if steps.peak_step is not None:
+        return [f"{who}'s peak lies in step {steps.peak_step} of the trace."]
+    if steps.before_ns is not None:
+        return [f"{who}'s history ends {steps.before_ns / 1e6:,.0f} ms before the trace's first step: it holds none."]
+    return [] if steps.table.empty else [f"{who}'s peak lies outside the steps of the trace."]
 
 
 def _peak(one: Examined) -> str:

@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
@@ -48,21 +50,22 @@ def uses(
         in_experts=_named(ranges, _EXPERTS),
     )
     table = table.assign(step_bytes=table["size_bytes"].where(table["is_of_step"], 0))
-    groups = table.astype({"group": "str", "collective": "str"}).groupby(list(KEYS), dropna=False, observed=True)
-    sums = ["uneven_calls", "by_attention", "in_fsdp", "in_experts"]
-    summed = groups[sums].sum().assign(
-        calls=groups.size(),
-        step_calls=groups["is_of_step"].sum(),
-        size_bytes=groups["size_bytes"].sum(min_count=1),
-        unknown_sizes=groups["size_bytes"].agg(lambda sizes: int(sizes.isna().sum())),
-        step_bytes=groups["step_bytes"].sum(min_count=1),
-        group_description=groups["group_description"].first(),
-        group_size=groups["group_size"].first(),
-    )  # fmt: skip
-    summed = summed.reset_index().assign(
-        steps=len(whole), world_size=pd.array([trace.meta.world_size] * len(summed), "Int64")
+    groups = Groups.of(typed(table, {"group": "str", "collective": "str"}), KEYS, with_absent=True)
+    counted = {name: table[name].to_numpy(dtype=np.int64) for name in _COUNTED}
+    summed = groups.totals(table, ["size_bytes", "step_bytes"]).assign(
+        **{name: groups.sums(mask) for name, mask in counted.items()},
+        calls=groups.counts(),
+        step_calls=groups.sums(table["is_of_step"].to_numpy(dtype=np.int64)),
+        unknown_sizes=pd.array(groups.sums(table["size_bytes"].isna().to_numpy(dtype=np.int64)), "Int64"),
+        group_description=groups.first_known(table["group_description"]),
+        group_size=groups.first_known(table["group_size"]),
+        steps=len(whole),
+        world_size=pd.array([trace.meta.world_size] * len(groups), "Int64"),
     )
     return summed[list(COLUMNS)]
+
+
+_COUNTED = ("uneven_calls", "by_attention", "in_fsdp", "in_experts")
 
 
 def _whole_steps(trace: RankTrace) -> np.ndarray:

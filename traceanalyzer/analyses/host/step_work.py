@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.grouping import Groups, first_of_each, rows_of_each
 from traceanalyzer.analyses.host.host_activity import innermost
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -20,7 +21,7 @@ def step_work(trace: RankTrace) -> pd.DataFrame:
     Kernels and copies count in the step that launched them; user ranges, without those inside them, and outermost
     operators in the one in which they began. Without steps, all is of step -1.
     """
-    ops = trace.gpu_ops.assign(row=trace.op_step)
+    ops = trace.gpu_ops[["start_ns", "end_ns", "name", "kind"]].assign(row=trace.op_step)
     tables = [
         _named(ops[ops["kind"] == COMPUTE], COMPUTE),
         _named(ops[ops["kind"] == COPY], COPY),
@@ -33,10 +34,12 @@ def step_work(trace: RankTrace) -> pd.DataFrame:
 
 
 def _named(events: pd.DataFrame, what: str) -> pd.DataFrame:
-    durations = (events["end_ns"] - events["start_ns"]).groupby([events["row"], events["name"]], observed=True).sum()
-    table = typed(durations.rename("total_ns").rename_axis(["step", "name"]).reset_index(), {"name": "str"})
-    table = table.sort_values("total_ns", ascending=False).groupby("step").head(_MOST_NAMES)
-    return table.assign(what=what)
+    groups = Groups.of(events, ["row", "name"])
+    sums = groups.sums((events["end_ns"] - events["start_ns"]).to_numpy())
+    columns = {"step": groups.keys["row"], "name": pd.Series(groups.keys["name"]).astype("str"), "total_ns": sums}
+    table = pd.DataFrame(columns, copy=False).sort_values("total_ns", ascending=False)
+    held = first_of_each(table["step"].to_numpy(), _MOST_NAMES)
+    return table[held].assign(what=what)
 
 
 def _on_host(trace: RankTrace, events: pd.DataFrame) -> pd.DataFrame:
@@ -60,5 +63,9 @@ def _innermost_of(ranges: pd.DataFrame) -> pd.DataFrame:
 
 def _outermost(events: pd.DataFrame) -> pd.DataFrame:
     """Operators that no other one of their thread contains."""
-    reach = events.groupby("thread")["end_ns"].cummax().groupby(events["thread"]).shift()
-    return events[reach.isna() | (events["start_ns"] >= reach)]
+    events = events[["start_ns", "end_ns", "name", "thread"]]
+    starts, ends = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
+    is_outermost = np.ones(len(events), dtype=bool)
+    for rows in rows_of_each(events["thread"].to_numpy()):
+        is_outermost[rows[1:]] = starts[rows[1:]] >= np.maximum.accumulate(ends[rows])[:-1]
+    return events[is_outermost]

@@ -69,6 +69,8 @@ def _launches(trace: RankTrace) -> pd.DataFrame:
     is_graph_call = np.append(calls["name"].isin(names).to_numpy(), False)
     launch = ops["launch"].to_numpy()
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
+    if not held.any():
+        return pd.DataFrame()
     table = pd.DataFrame(
         {
             "launch": launch[held],

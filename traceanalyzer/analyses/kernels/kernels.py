@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
@@ -43,16 +45,20 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     ops = trace.gpu_ops[trace.counted]
     if ops.empty:
         return pd.DataFrame()
-    ops = ops[["name", "kind", "activity", "stream"]].assign(duration=ops["end_ns"] - ops["start_ns"])
-    groups = ops.groupby(["name", "kind", "activity"], observed=True)
-    table = groups["duration"].agg(calls="size", total_ns="sum", median_ns="median", min_ns="min", max_ns="max")
-    pairs = ops[["name", "kind", "activity", "stream"]].drop_duplicates().sort_values("stream")
-    table["streams"] = (
-        pairs.assign(stream=pairs["stream"].astype("str"))
-        .groupby(["name", "kind", "activity"], observed=True)["stream"]
-        .agg(",".join)
+    groups = Groups.of(ops, ["name", "kind", "activity"])
+    durations = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    held = groups.of_row >= 0
+    pairs = np.unique(np.stack([groups.of_row[held], ops["stream"].to_numpy()[held]]), axis=1)
+    streams = [",".join(map(str, pairs[1, rows].tolist())) for rows in rows_of_each(pairs[0])]
+    table = groups.table(
+        calls=groups.counts(),
+        total_ns=groups.sums(durations),
+        median_ns=groups.medians(durations),
+        min_ns=groups.smallest(durations),
+        max_ns=groups.largest(durations),
+        streams=pd.Series(streams, dtype="str"),
     )
-    return table.sort_values("total_ns", ascending=False, kind="stable").reset_index()
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Kernels:

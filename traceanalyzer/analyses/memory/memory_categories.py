@@ -23,6 +23,7 @@ class MemoryCategories(Result):
 
     title: ClassVar[str] = "Memory at the peak by category"
     keys: ClassVar[tuple[str, ...]] = ("rank", "category")
+    is_of_a_moment: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
         "category": Column.text("What it is held for, as far as events and operators tell."),

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
@@ -107,9 +109,13 @@ def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> pd.
     autograd = pd.Categorical.from_codes(tree.autograd[rows], categories=list(PASSES))
     table = pd.concat([ops.rename(columns={"name": "operator"}), found.reset_index(drop=True)], axis=1)
     keys = ["operator", "autograd", "shapes", "dtypes", "family", "dtype"]
-    groups = table.assign(autograd=autograd).groupby(keys, observed=True, dropna=False, sort=False)
-    summed = groups[list(_SUMMED)].sum(min_count=1)
-    return summed.assign(calls=groups.size(), on_tensor_cores=groups["on_tensor_cores"].max()).reset_index()
+    table = table.assign(autograd=autograd)
+    groups = Groups.of(table, keys, by_appearance=True, with_absent=True)
+    says = table["on_tensor_cores"]
+    used = groups.any(says.fillna(value=False).to_numpy(dtype=bool))
+    is_told = groups.any(says.notna().to_numpy())
+    summed = groups.totals(table, list(_SUMMED))
+    return summed.assign(calls=groups.counts(), on_tensor_cores=pd.arrays.BooleanArray(used, ~is_told))
 
 
 def _communication(calls: pd.DataFrame) -> pd.DataFrame:
@@ -117,9 +123,13 @@ def _communication(calls: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     table = calls.assign(gpu_ns=calls["end_ns"] - calls["start_ns"], shapes=_text(calls["size_bytes"]))
     keys = ["collective", "shapes", "dtype"]
-    groups = table.groupby(keys, observed=True, dropna=False, sort=False)
-    summed = groups.agg(calls=("gpu_ns", "size"), gpu_ns=("gpu_ns", "sum"), bytes=("size_bytes", "sum"))
-    summed = summed.reset_index().assign(family="communication", autograd=None, masked_flops=0)
+    groups = Groups.of(table, keys, by_appearance=True, with_absent=True)
+    sizes = table["size_bytes"].fillna(0).to_numpy(dtype=np.int64)
+    summed = groups.table(
+        calls=groups.counts(),
+        gpu_ns=groups.sums(table["gpu_ns"].to_numpy()),
+        bytes=pd.array(groups.sums(sizes), dtype="Int64"),
+    ).assign(family="communication", autograd=None, masked_flops=0)
     known = summed["shapes"].notna()
     summed["bytes"] = summed["bytes"].where(known)
     return summed.assign(gpu_ops=summed["calls"], dtypes=summed["dtype"]).rename(columns={"collective": "operator"})
@@ -127,7 +137,8 @@ def _communication(calls: pd.DataFrame) -> pd.DataFrame:
 
 def _text(size_bytes: pd.Series) -> pd.Series:
     """Communication has a size where operators have shapes."""
-    return size_bytes.astype("object").map(lambda size: f"{size} bytes", na_action="ignore")
+    texts = size_bytes.astype("object").map(lambda size: f"{size} bytes", na_action="ignore")
+    return texts.where(size_bytes.notna())
 
 
 def _with_peaks(table: pd.DataFrame, device_name: str | None) -> pd.DataFrame:

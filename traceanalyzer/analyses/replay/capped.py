@@ -1,7 +1,6 @@
 """Lengths of which the longest are cut until each group's sum is what is wanted."""
 
 import numpy as np
-import pandas as pd
 
 
 def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -11,14 +10,18 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """
     rows = np.flatnonzero(key >= 0)
     order = rows[np.lexsort((ns[rows], key[rows]))]
-    table = pd.DataFrame({"key": key[order], "ns": ns[order]})
-    groups = table.groupby("key", sort=False)["ns"]
-    below = groups.cumsum() - table["ns"]
-    longer = groups.cumcount(ascending=False) + 1
-    level = (wanted[table["key"]] - below) / longer
-    # From the first length that is above its level on, all are cut to that level.
-    first = level.where(level <= table["ns"]).groupby(table["key"]).transform("first")
-    shorter = table["ns"].where(first.isna(), np.minimum(table["ns"], first.clip(lower=0)))
     cut = ns.copy()
-    cut[order] = np.round(shorter).astype(np.int64)
+    if not len(order):
+        return cut
+    held, of = ns[order], key[order]
+    starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    counts = np.diff(np.append(starts, len(of)))
+    before = np.cumsum(held) - held
+    below = before - np.repeat(before[starts], counts)
+    longer = np.repeat(starts + counts, counts) - np.arange(len(of))
+    level = (wanted[of] - below) / longer
+    # From the first length that is above its level on, all are cut to that level.
+    place = np.minimum.reduceat(np.where(level <= held, np.arange(len(of)), len(of)), starts)
+    first = np.repeat(np.append(level, np.inf)[place], counts)
+    cut[order] = np.round(np.minimum(held, np.maximum(first, 0))).astype(np.int64)
     return cut

@@ -40,6 +40,8 @@ class Job:
         self.offset_ns = {rank: offset_ns.get(rank, 0) for rank in self.nodes}
         starts = [nodes.piece.ops["start_ns"].min() - self.offset_ns[rank] for rank, nodes in self.nodes.items()]
         self.origin_ns = int(min(starts, default=0))
+        self.transfers: dict[tuple[object, ...], np.ndarray] = {}
+        """Transfers after changes that were asked for lately."""
         counts = [nodes.count for nodes in self.nodes.values()]
         self.base = dict(zip(self.nodes, np.append(0, np.cumsum(counts)).tolist(), strict=False))
         self.first_instance = 1 + sum(counts)

@@ -43,6 +43,20 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
 
 def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     """What follows once each matched call's partners are there."""
+    asked = tuple(change for change in changes if change.part in ("comm", "collective"))
+    known = job.transfers
+    if asked not in known:
+        for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
+            del known[oldest]
+        known[asked] = _transfers_after(job, asked)
+    return known[asked]
+
+
+_MOST_KNOWN = 8
+"""Answers of `transfers_after` that are kept: every rank, and many sets of changes, ask for the same."""
+
+
+def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     transfer = job.recorded.transfer_ns
     for change in changes:
         if change.part == "comm" and change.to == EVEN:

@@ -31,6 +31,8 @@ class Steps(Result):
         "is_partial": Column.flag(
             "The capture misses operations that this step launched, or may: its file is cut off.", is_secondary=True
         ),
+        "host_start_ns": Column.moment("Start of the range that marks the step on the host.", is_secondary=True),
+        "host_end_ns": Column.moment("Its end.", is_secondary=True),
         "start_ns": Column.moment("Start of the step's first GPU operation."),
         **breakdown.DEFINITIONS,
         "window_ns": Column.time(
@@ -61,7 +63,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if trace.window.steps is None:
         table = pd.concat([table, _of_no_step(owned)], ignore_index=True)
     flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
-    return typed(table, {"step": "Int64", "name": "str", **flags})
+    return typed(table, {"step": "Int64", "name": "str", "host_start_ns": "Int64", "host_end_ns": "Int64", **flags})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Steps:

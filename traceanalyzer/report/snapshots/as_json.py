@@ -45,6 +45,7 @@ def _one(one: Examined) -> dict[str, Any]:
         "end_sites": _sites(one.end_sites, stacks),
         "growths": [asdict(growth) for growth in one.growths],
         "oom": None if one.oom is None else asdict(one.oom),
+        "trace_steps": [] if one.trace_steps is None else one.trace_steps.table.to_dict("records"),
         "free_bytes": one.free_bytes,
         "free_blocks": one.free_blocks,
         "largest_free_bytes": one.largest_free_bytes,
