@@ -8,9 +8,6 @@ COLLECTIVE = "collective"
 
 _PART = "transfer_ns"
 
-_LONGEST = 30
-"""Characters of a list of ranks."""
-
 
 def transfers(members: pd.DataFrame) -> pd.DataFrame:
     """Rows as `what_ran` has them, of part `transfer_ns`: by collective and group the summed transfers."""
@@ -34,5 +31,4 @@ def _name(collective: str, ranks: str) -> str:
     numbers = ranks.split(",")
     if not all(number.strip().isdigit() for number in numbers):
         return called
-    named = listed([int(number) for number in numbers])
-    return f"{called} among {f'ranks {named}' if len(named) <= _LONGEST else f'{len(numbers)} ranks'}"
+    return f"{called} among ranks {listed([int(number) for number in numbers])}"
