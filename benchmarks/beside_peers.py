@@ -147,7 +147,7 @@ def write(rows: list[Row], options: argparse.Namespace) -> None:
     lines = [
         "# Speed beside peers", "",
         (f"Made by `benchmarks/beside_peers.py` on {facts['date']}: {facts['machine']}; Python {facts['python']}. {beside} This project "
-        "makes its whole report (page, CSV, JSON). Wall time depends on what else the machine does; CPU time less so. {options.note}"), "",
+        f"makes its whole report (page, CSV, JSON). Wall time depends on what else the machine does; CPU time less so. {options.note}"), "",
         "| what | ranks | MB a rank | wall s | CPU s | peak MB of one process |", "|---|---:|---:|---:|---:|---:|",
         *(f"| {row.what} | {row.ranks} | {row.file_mb:.0f} | " + (
             f"{row.wall_s:.1f} | {row.cpu_s:.1f} | {row.peak_mb:,.0f} |" if row.wall_s else f"failed: {row.failed} | | |") for row in rows),
