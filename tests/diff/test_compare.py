@@ -67,7 +67,7 @@ def test_repeats_give_a_test_and_one_capture_none():
         3,
         31,
         1,
-        "30, 31, 32",
+        [30.0, 31.0, 32.0],
         "differs",
     )
     assert row["p_value"] < 1e-4

@@ -30,7 +30,7 @@ def metrics():
 
 def plain(trace):
     return [
-        (time - EPOCH_NS, name, value) for time, name, value, _ in trace.counters.itertuples(index=False, name=None)
+        (time - EPOCH_NS, name, value) for time, name, value, *_ in trace.counters.itertuples(index=False, name=None)
     ]
 
 

@@ -150,7 +150,7 @@ def test_a_rank_is_found_in_a_path_by_the_users_expression(tmp_path):
     assert [trace.rank for trace in both.ranks] == [5, 6]
 
 
-@pytest.mark.parametrize(("expression", "why"), [("gpu(", "no regular expression"), (r"gpu\d+", "in parentheses")])
+@pytest.mark.parametrize(("expression", "why"), [("gpu(", "not a regular expression"), (r"gpu\d+", "in parentheses")])
 def test_an_expression_without_sense_is_refused(tmp_path, expression, why):
     with pytest.raises(UsageError, match=why):
         discover(tmp_path, expression)

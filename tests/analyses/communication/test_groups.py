@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.group_members import parsed, ranks_tex
 from traceanalyzer.analyses.communication.group_names import role_of_description
 from traceanalyzer.analyses.communication.groups import Groups, across, labels
 from traceanalyzer.analyses.communication.mesh import mesh
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.kinds import CUT_LIST
 
 
@@ -63,7 +64,7 @@ USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "pha
 def of(*rows, ranks=(0,)):
     table = pd.DataFrame([USE | row for row in rows])
     integers = ("group_size", "world_size", "size_bytes", "step_bytes")
-    return across({rank: table.astype(dict.fromkeys(integers, "Int64")) for rank in ranks}).to_frame()
+    return across({rank: table.astype(dict.fromkeys(integers, "Int64")) for rank in ranks}, Ranks.without_rows()).to_frame()
 
 
 LATER = {"phase": "backward"}
@@ -133,7 +134,7 @@ def test_two_groups_of_the_same_ranks_say_their_own_names():
 def test_a_rows_label_is_that_of_its_own_ranks_group():
     # A name that every rank gives its own group.
     groups = across({rank: pd.DataFrame([USE | SMALL | {"group": "1", "group_ranks": ranks, "group_size": 2}])
-                     for rank, ranks in ((0, "0,1"), (2, "2,3"))})  # fmt: skip
+                     for rank, ranks in ((0, "0,1"), (2, "2,3"))}, Ranks.without_rows())  # fmt: skip
     rows = pd.DataFrame({"rank": [0, 2, 2, 5], "group": ["1", "1", None, "1"]})
     named = ["group of 2 ranks (0, 1)", "group of 2 ranks (2, 3)", None, None]
     assert [None if pd.isna(label) else label for label in labels(groups, rows)] == named
