@@ -79,7 +79,7 @@ class _Pieces:
     ) -> None:  # fmt: skip
         self._file, self._frames, self._referred, self._stand_in = file, frames, referred, stand_in
         self._count = 0
-        self._known: dict[int, int | str] = {}
+        self._known: dict[int, bytes] = {}  # opcodes that name it to a piece
 
     def load(self, start: int, end: int, before: bytes, after: bytes) -> Any:
         """The plain data of a piece, made whole by what stands before and after it."""
@@ -111,8 +111,8 @@ class _Pieces:
         wanted: Iterable[int] = self._known
         if len(self._known) > _FEW:
             found = _references(np.frombuffer(piece, "uint8"), self._count)
-            wanted = np.unique(np.concatenate([np.arange(256), found])).tolist()
-        told = [_put(index, self._known[index]) for index in wanted if index in self._known]
+            wanted = _distinct(np.concatenate([np.arange(256), found])).tolist()
+        told = [self._known[index] for index in wanted if index in self._known]
         return b"".join((b"N", b"\x94" * self._count, b"0", *told))
 
     def _remember(self, unpickler: PlainUnpickler, source: "_Fed") -> None:
@@ -122,7 +122,7 @@ class _Pieces:
         source.feed(_framed(b"](" + b"".join(b"j" + struct.pack("<I", index) for index in wanted.tolist()) + b"e."))
         for index, value in zip(wanted.tolist(), unpickler.load(), strict=True):
             if value is not None:
-                self._known[index] = value if isinstance(value, str) else self._stand_in(value)
+                self._known[index] = _put(index, value if isinstance(value, str) else self._stand_in(value))
         self._count = count
 
 
@@ -221,7 +221,7 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
             cuts.append(start + cut + 2)
         if cuts and not is_over and block.find(_OTHER_LIST, max(cut, 0), until) >= 0:
             raise NotInPieces
-    return cuts, np.unique(np.concatenate(referred))
+    return cuts, _distinct(np.concatenate(referred))
 
 
 def _references(content: np.ndarray, below: int) -> np.ndarray:
@@ -234,5 +234,13 @@ def _references(content: np.ndarray, below: int) -> np.ndarray:
         numbers = np.zeros(len(at), "int64")
         for byte in range(4):
             numbers |= block[at + byte].astype("int64") << (8 * byte)
-        found.append(np.unique(numbers[numbers < below]))
-    return np.unique(np.concatenate(found))
+        found.append(_distinct(numbers[numbers < below]))
+    return _distinct(np.concatenate(found))
+
+
+def _distinct(numbers: np.ndarray) -> np.ndarray:
+    """The different numbers in order; sorting as 32 bits is several times as fast as numpy's table of them."""
+    ordered = np.sort(numbers.astype("uint32" if len(numbers) == 0 or numbers.max() < 1 << 32 else "int64"))
+    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    distinct: np.ndarray = ordered[is_first].astype("int64")
+    return distinct

@@ -1,0 +1,35 @@
+"""A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
+
+import pytest
+
+import traceanalyzer as ta
+from tests.builders import rank_trace
+from tests.samples import SAMPLES
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import copy_bound
+
+
+def found(traces):
+    return copy_bound.copy_bound(*run(traces, ["headline", "steps", "breakdown", "copies", "ranks"]).values())
+
+
+def test_a_broadcast_by_two_uploads_fills_the_link():
+    (one,) = found(ta.load(SAMPLES / "streams" / "broadcast1.json.gz").ranks)
+    title = one.title.replace("\u202f", " ")
+    assert title.startswith(
+        "2 ranks are bound by copies: for 100 % of the time nothing else runs; most of it host to device"
+    )
+    assert "from pinned memory, 268 MB at 55.4 GB/s of the 63 GB/s that its link carries that way." in title
+    assert one.recommendation.startswith("The link is full.")
+
+
+@pytest.mark.parametrize(("copy_ns", "is_found"), [(60, True), (40, False)])
+def test_half_of_the_window_is_needed(copy_ns, is_found):
+    ops = [("compute", 0, 100 - copy_ns), ("copy", 100 - copy_ns, 100)]
+    assert bool(found([rank_trace(ops)])) == is_found
+
+
+def test_a_gpu_whose_link_is_not_known_has_no_limit():
+    (one,) = found([rank_trace([("copy", 0, 100)])])
+    assert "GB/s that" not in one.title
+    assert one.caveat is None

@@ -1,0 +1,78 @@
+"""The rule for ranks that mostly copy: what moves, how fast, and what the link carries."""
+
+import re
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.columns import Unit
+from traceanalyzer.findings.basis import Basis, plain
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.quantities import digits, text
+
+COPY_BOUND_PCT = 50.0
+
+_FULL = 0.8
+"""Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
+
+_LINKS = ((re.compile(r"\b(?:H100|H200|H20|B200|B300)\b"), 63.0), (re.compile(r"\b(?:A100|A800|A40|L40S?|L4)\b"), 31.5))
+"""GB/s each way of the PCI Express ×16 link of these GPUs (5.0: 32 GT/s a lane, 4.0: 16; 128b/130b; PCI-SIG)."""
+
+_WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
+
+
+def copy_bound(headline: Result, steps: Result, breakdown: Result, copies: Result, ranks: Result) -> list[Finding]:
+    """Ranks on which for half of the window or more nothing runs but copies: one finding for all of them."""
+    if not len(breakdown) or not len(copies):
+        return []
+    table = breakdown.to_frame().set_index("rank")
+    share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
+    bound = share[share >= COPY_BOUND_PCT]
+    rows = copies.to_frame()
+    rows = rows[rows["rank"].isin(bound.index)].sort_values("exposed_ns", ascending=False, kind="stable")
+    if bound.empty or rows.empty:
+        return []
+    rank = int(bound.idxmax())
+    mean_ns = Basis.of(headline, steps).mean_ns(rank)
+    gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
+    return [_found(bound, rows, ranks.to_frame().set_index("rank")["device_name"], gain_ns)]
+
+
+def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, gain_ns: int | None) -> Finding:
+    first = rows.iloc[0]
+    limit = _limit(devices.get(first["rank"]), str(first["direction"]))
+    rate = None if pd.isna(first["rate_gbps"]) else float(first["rate_gbps"])
+    of = "" if limit is None else f" of the {limit:g} GB/s that its link carries that way"
+    speed = "" if rate is None else f" at {digits(rate)} GB/s{of}"
+    source = f" from {first['source_memory']} memory" if first["direction"] == "HtoD" else ""
+    size = "" if pd.isna(first["size_bytes"]) else f", {text(int(first['size_bytes']), Unit.BYTES)}"
+    what = f"{_WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
+    low, high = round(float(share.min())), round(float(share.max()))
+    told = f"{high} %" if low == high else f"{low} to {high} %"
+    who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{len(share)} ranks are"
+    is_full = rate is not None and limit is not None and rate >= _FULL * limit
+    return Finding(
+        rule="copy_bound",
+        severity="high",
+        title=f"{who} bound by copies: for {told} of the time nothing else runs; most of it {what}.",
+        evidence=plain(rows.head(8)),
+        recommendation=(
+            "The link is full. Move fewer bytes (a smaller element type, what is used again kept on the GPU, sent to "
+            "one GPU and on from there), or hide them: copy the next block on a stream of its own while this one is "
+            "computed."
+            if is_full
+            else "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
+            "computed."
+        ),
+        caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
+        gain_ns=gain_ns,
+        sources=("breakdown", "copies"),
+        table="copies",
+    )
+
+
+def _limit(device: object, direction: str) -> float | None:
+    """What the link to the host carries; of copies inside a GPU, and of other GPUs, it is not known."""
+    if direction not in ("HtoD", "DtoH") or not isinstance(device, str):
+        return None
+    return next((rate for pattern, rate in _LINKS if pattern.search(device)), None)
