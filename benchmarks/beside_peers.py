@@ -1,10 +1,11 @@
 """This project beside HolisticTraceAnalysis and traceinsight, in one run on one machine: how cost grows with size and ranks.
 
-    python benchmarks/beside_peers.py --peers PEERS/bin/python              # 40 MB × 1, 8 ranks; 370 MB × 1 rank
+    python benchmarks/beside_peers.py --peer HolisticTraceAnalysis=HTA/bin/python --peer traceinsight=TI/bin/python
     python benchmarks/beside_peers.py --quick                               # 12 MB × 1, 2 ranks, without peers: for CI
-    python benchmarks/beside_peers.py --sizes 40,370,1500 --ranks 1,8,64,1024 --peers PEERS/bin/python
+    python benchmarks/beside_peers.py --sizes 40,370,1500 --ranks 1,8,64,1024 --most-gb 12
 
-`PEERS` is a virtual environment of its own: `pip install HolisticTraceAnalysis==0.5.0 traceinsight==0.6.0`. Traces are a sample's events
+Each peer needs an environment of its own, `pip install HolisticTraceAnalysis==0.5.0` or `traceinsight==0.6.0`: both are imported as `hta`, and in
+one environment the later overwrites the earlier, which is refused. Traces are a sample's events
 repeated. Sizes are of one rank's file in MB; jobs beyond `--most-gb` in all are left out and said. Writes a table and a plot
 with machine and date into `--output` (docs/results): speed.md, speed.svg, and speed.json, in which `--quick` runs of CI are kept as artifacts.
 """
@@ -33,7 +34,10 @@ EVENT_BYTES = 328
 
 PEER = """
 import sys
-from {module}.trace_analysis import TraceAnalysis
+from importlib.metadata import distributions
+from hta.trace_analysis import TraceAnalysis
+here = {{each.metadata["Name"].lower() for each in distributions()}} & {{"holistictraceanalysis", "traceinsight"}}
+assert here == {{{name!r}.lower()}}, here
 made = TraceAnalysis(trace_dir=sys.argv[1])
 made.get_temporal_breakdown(visualize=False)
 made.get_comm_comp_overlap(visualize=False)
@@ -84,10 +88,9 @@ def measured_job(mb: int, ranks: int, options: argparse.Namespace) -> list[Row]:
         if ranks == 1:
             load = "import json, sys; json.load(open(sys.argv[1] + '/rank0.json'))"
             rows.append(run("json.load", ranks, size_mb, [sys.executable, "-c", load, str(traces)]))
-        for module, name in (("hta", "HolisticTraceAnalysis"), ("traceinsight", "traceinsight")):
-            if options.peers:
-                command = [options.peers, "-c", PEER.format(module=module), str(traces)]
-                rows.append(run(name, ranks, size_mb, command, limit_s=options.limit_s))
+        for name, python in options.peers:
+            command = [python, "-c", PEER.format(name=name), str(traces)]
+            rows.append(run(name, ranks, size_mb, command, limit_s=options.limit_s))
     return rows
 
 
@@ -139,10 +142,12 @@ def write(rows: list[Row], options: argparse.Namespace) -> None:
     (options.output / "speed.json").write_text(
         json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
     )
+    names = [name for name, _ in options.peers]
+    beside = f"{' and '.join(names)} run four of their analyses." if names else "No peer was measured in this run."
     lines = [
         "# Speed beside peers", "",
-        (f"Made by `benchmarks/beside_peers.py` on {facts['date']}: {facts['machine']}; Python {facts['python']}. The peers run four of their "
-        "analyses, this project its whole report (page, CSV, JSON). Wall time depends on what else the machine does; CPU time less so."), "",
+        (f"Made by `benchmarks/beside_peers.py` on {facts['date']}: {facts['machine']}; Python {facts['python']}. {beside} This project "
+        f"makes its whole report (page, CSV, JSON). Wall time depends on what else the machine does; CPU time less so. {options.note}"), "",
         "| what | ranks | MB a rank | wall s | CPU s | peak MB of one process |", "|---|---:|---:|---:|---:|---:|",
         *(f"| {row.what} | {row.ranks} | {row.file_mb:.0f} | " + (
             f"{row.wall_s:.1f} | {row.cpu_s:.1f} | {row.peak_mb:,.0f} |" if row.wall_s else f"failed: {row.failed} | | |") for row in rows),
@@ -160,10 +165,11 @@ def estimate(rows: list[Row], ranks: int = 10_000, mb: int = 500) -> list[str]:
         return ["An estimate of larger jobs needs three measured ones."]
     matrix = np.array([[1.0, row.ranks, row.ranks * row.file_mb] for row in cold])
     (start, a_rank, a_mb), *_ = np.linalg.lstsq(matrix, np.array([row.cpu_s for row in cold]), rcond=None)
+    sure = "" if len(cold) > 3 else " As many unknowns as runs: how far off the line is cannot be told."
     total_s = start + ranks * (a_rank + mb * a_mb)
     return [
         "## Estimate", "",
-        f"CPU seconds fitted to the {len(cold)} cold runs above: {start:.2f} + {a_rank:.3f} a rank + {1000 * a_mb:.1f} a GB (read and analysed).",
+        f"CPU seconds fitted to the {len(cold)} cold runs above: {start:.2f} + {a_rank:.3f} a rank + {1000 * a_mb:.1f} a GB (read and analysed).{sure}",
         (f"For {ranks:,} ranks × {mb} MB that is {total_s / 3600:.1f} core-hours: {total_s / 60 / 64:.0f} minutes on 64 cores, "
         f"{total_s / 60 / 512:.1f} on 512 (`--scheduler`), if storage gives {ranks * mb / total_s * 64 / 1000:.1f} GB/s to 64 cores. It is a line drawn far beyond "
         f"what was measured ({max(row.ranks for row in cold)} ranks, {max(row.file_mb for row in cold):.0f} MB): putting the ranks' tables together is one "
@@ -205,13 +211,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ranks", type=numbers, default=[1, 8])
     parser.add_argument("--most-gb", type=float, default=4)
     parser.add_argument("--limit-s", type=float, default=900)
-    parser.add_argument("--peers", help="Python of the peers' environment")
+    parser.add_argument("--peer", dest="peers", action="append", default=[], metavar="NAME=PYTHON",
+                        type=lambda text: tuple(text.split("=", 1)))  # fmt: skip
+    parser.add_argument("--note", default="", help="a sentence on the circumstances, for the table's head")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", help="where traces are made (default: the temporary folder)")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs" / "results")
     options = parser.parse_args()
     if options.quick:
-        options.sizes, options.ranks, options.peers = [12, 24], [1, 2], None
+        options.sizes, options.ranks, options.peers = [12, 24], [1, 2], []
     return options
 
 

@@ -25,7 +25,7 @@ from traceanalyzer.report import Report
 from traceanalyzer.report.writers import html
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
-BUDGETS = {8: (2.0, 1.5), 64: (8.0, 3.0)}
+BUDGETS = {8: (2.0, 2.5), 64: (8.0, 5.0)}
 """Ranks → megabytes, seconds to the painted timeline."""
 BROWSER = {
     "executable_path": "/usr/bin/chromium",

@@ -7,6 +7,7 @@ from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.findings import find
 from traceanalyzer.report import Report
+from traceanalyzer.report.page.schedule import Block, Row, Schedule
 from traceanalyzer.report.writers import html
 
 pytestmark = pytest.mark.browser
@@ -187,3 +188,15 @@ def test_on_paper_every_rank_is_collapsed(simulated, opened):
         page.emulate_media(media="screen")
         page.wait_for_function("() => !TA.view.isPrinted")
         assert page.evaluate(ROWS) == before
+
+
+def test_a_schedule_of_16_microbatches_fits_a_phone(written, opened, tmp_path, monkeypatch):
+    report, _ = written("pp")
+    blocks = tuple(Block(3.1 * at, 3.0, ("forward", "backward")[at % 2], at // 2, f"{at}") for at in range(32))
+    made = Schedule(3, (0, 1), 0, 10**9, tuple(Row(rank, rank, blocks, 47.4) for rank in (0, 1)))
+    monkeypatch.setattr(html, "schedule", lambda *_: made)
+    with opened(html.write(report, tmp_path)[0]) as page:
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert page.locator(".schedule .bar").count() == 2
+        assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0

@@ -44,7 +44,7 @@ def left(place):
 
 
 def ended(*arguments, **options):
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=300, check=False, **options)
 
 
 def small_files():
@@ -293,6 +293,6 @@ def test_odd_surroundings(tmp_path, environment):
 def test_nobody_listens(tmp_path, closed):
     job(tmp_path / "job")
     words = f"{sys.executable} -m traceanalyzer job -o out --format json {closed}; test -f out/summary.json"
-    found = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in found.stderr
     assert found.returncode == 0, found.stderr

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli import surroundings
+from traceanalyzer.cli import debug, surroundings
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.options import (
     FORCE,
@@ -63,6 +63,8 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 @surroundings.model_option
 @surroundings.surroundings_options
 @FORCE
+@click.option("--debug", type=PLACE, metavar="FILE",
+              help="Write versions, timings and counts, and nothing of the traces, to attach to an issue.")  # fmt: skip
 @gate_options
 @talk_options
 def report(folder: Path | None, **options: Any) -> int:
@@ -204,6 +206,7 @@ def _analysed(
     from traceanalyzer.scale import summarise, visit, with_timelines
 
     formats = options["formats"] or ("html", "csv", "json")
+    clock = debug.Clock()
     info, info_notes = run_info.read_or_note(run.info)
     place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
     examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
@@ -213,6 +216,7 @@ def _analysed(
             found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring,
             **known, **options["thresholds"],
         )  # fmt: skip
+    clock.mark("read and analyse")
     others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
     notes = (*others, *info_notes, *examination_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
@@ -223,6 +227,7 @@ def _analysed(
         lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
         doubts=care.doubted(made.results),
     )  # fmt: skip
+    clock.mark("findings and gates")
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     terminal.show(made, console)
     if options["top"]:
@@ -230,8 +235,11 @@ def _analysed(
     gates.show(outcomes, console)
     failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
+    clock.mark("write")
     warn(failures[len(made.failures) :])
     written += gates.write(outcomes, folder) if outcomes else []
+    if options["debug"]:
+        debug.write(options["debug"], clock, failures, made.results)
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
     memory, files = memory_beside(options["snapshots"], folder, label, made.results["steps"].table, console)

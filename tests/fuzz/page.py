@@ -1,0 +1,118 @@
+"""The page on reliability, from what campaigns and tests last gave.
+
+python -m tests.fuzz --result tests/fuzz/result.json     # campaigns; hours
+pytest tests/readers/test_kineto_salvage.py tests/cli/test_faults.py tests/cli/test_hostile.py \\
+    tests/analyses/time/test_against_counting.py --junitxml faults.xml
+python -m tests.fuzz.page faults.xml                     # takes both up in docs/reliability.md
+"""
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+from tests.fuzz.outcome import BUGS, FINE
+
+ROOT = Path(__file__).parents[2]
+RESULT = ROOT / "tests" / "fuzz" / "result.json"
+PAGE = ROOT / "docs" / "reliability.md"
+
+KINDS = {
+    "test_a_text_cut_anywhere_gives_every_whole_event": ("Kineto JSON cut at any byte", "partial and said; refused where no event is whole"),
+    "test_a_gzip_cut_anywhere_gives_every_whole_event_that_it_holds": ("gzip cut at any byte", "partial and said; refused where no event is whole"),
+    "test_other_encodings": ("UTF-16, byte order marks", "right"),
+    "test_texts_as_they_are_found": ("NUL padding, commas, brackets, NaN, doubled keys, odd numbers, missing ids, joined files", "right; else partial and said"),
+    "test_a_text_without_end_does_not_fill_the_memory": ("an event without end", "partial and said"),
+    "test_a_full_disk_is_said_and_the_older_report_stays": ("full disk", "refused; the older report stays"),
+    "test_no_permission_is_said": ("no permission for output, for one rank's file", "refused; partial and said"),
+    "test_a_signal_leaves_nothing_half_written": ("Ctrl-C, SIGTERM", "ended; nothing half-written, no process left"),
+    "test_a_killed_worker_costs_no_other_file": ("killed worker", "partial and said"),
+    "test_a_reader_that_fails_costs_its_file_only": ("a reader that raises", "partial and said"),
+    "test_too_little_memory_is_no_bug": ("too little memory", "refused"),
+    "test_two_runs_into_one_folder_leave_one_whole_report": ("two runs into one folder", "right: one of them, whole"),
+    "test_a_file_that_no_report_wrote_is_not_replaced": ("a file of another's in the way", "refused; `--force` replaces it"),
+    "test_a_link_out_of_the_folder_is_not_written_through": ("a link out of the output folder", "refused"),
+    "test_files_that_change_while_they_are_read_are_said": ("a file that changes while it is read", "said"),
+    "test_odd_surroundings": ("no home, terminals of one column", "right"),
+    "test_nobody_listens": ("full, closed or broken standard output", "right"),
+    "test_all_formats_are_there": ("hostile names, through HTML, CSV, JSON, JUnit, Markdown, terminal and Perfetto", "right"),
+    "test_no_control_or_turning_character_anywhere": ("control and direction characters in them", "right: a mark instead"),
+    "test_names_are_text_in_the_page": ("markup in them, page and policy", "right: text"),
+    "test_no_cell_is_a_formula": ("formulae in CSV", "right: text"),
+    "test_structured_files_can_be_read": ("the same in JSON and XML", "right"),
+    "test_nothing_is_written_by_a_name_of_the_trace": ("path separators in names", "right"),
+    "test_breakdowns_are_those_of_counting": ("a hundred random traces each, counted nanosecond by nanosecond", "right"),
+    "test_what_changes_nothing": ("moved in time, permuted, spaced, packed, as an Nsight export, summed by SQL", "right"),
+    "test_names_of_ranks_change_no_figure": ("ranks of other numbers", "right"),
+}  # fmt: skip
+"""Test → the kind of fault, and what it checks that becomes of it."""
+
+_HEAD = """# What damaged and hostile inputs do
+
+Made by `python -m tests.fuzz.page`; its first lines say how. *Right*: what is in the file is read. *Partial and said*: what
+is left out is counted in the report. *Refused*: one sentence that names the file and what to do, and exit code 2. A traceback,
+a run of over 10 s on a small file, and a figure that is wrong without a word are bugs: none was found in these cases.
+
+## Damaged inputs
+
+Small whole inputs, of which bytes are flipped, lost, doubled and cut, and values inside are replaced, removed, repeated and
+moved. Kineto files are also held against a slow reader made of the standard library's JSON and fractions; of all analyses no
+time may be negative unless the integrity checks doubt it; figures of other inputs are not held against anything. Whoever has
+any note counts as said: Nsight exports nearly always have one. `python -m tests.fuzz` tries ten thousand of each, or as many as
+fit into `--seconds`; these are the counts of the last run. A few of each, and those that ended in a bug once, are tests.
+
+| input | cases | right | partial and said | refused | bugs |
+|---|---:|---:|---:|---:|---:|
+"""
+
+_FAULTS = """
+## Faults, and files as they are found
+
+| kind of fault | cases tried | outcome |
+|---|---:|---|
+"""
+
+_TAIL = """
+## Not covered
+
+- Few cases of what is slow: a case of all analyses, or of a comparison, takes seconds. Ten thousand of each were not run.
+- nsys, rocprofv3 and xplane captures through all analyses: not in the last run.
+- Links inside a folder of traces that lead out of it are followed.
+- Campaigns are not guided by coverage: their mutations are drawn at random, by kind.
+- How the time of one long capture is measured against a wrong clock of its profiler: nothing in a file tells.
+- Windows and macOS: signals, locks and limits of memory were tried on Linux.
+"""
+
+
+def page(result: dict[str, dict[str, object]], tests: Counter[str]) -> str:
+    """The page's text."""
+    rows = [
+        f"| {own['what']} | {_sum(own, (*FINE, *BUGS)):,} | " + " | ".join(f"{_sum(own, (what,)):,}" for what in FINE) + f" | {_sum(own, BUGS)} |"
+        for own in result.values()
+    ]  # fmt: skip
+    faults = [f"| {kind} | {tests[name]:,} | {outcome} |" for name, (kind, outcome) in KINDS.items() if tests[name]]
+    return _HEAD + "\n".join(rows) + "\n" + _FAULTS + "\n".join(faults) + "\n" + _TAIL
+
+
+def _sum(own: dict[str, object], whats: tuple[str, ...]) -> int:
+    return sum(int(str(own.get(what, 0))) for what in whats)
+
+
+def passed(paths: list[Path]) -> Counter[str]:
+    """Cases of each test of JUnit files; of a case that is in several the last one counts.
+
+    Raises:
+        SystemExit: one failed.
+    """
+    cases = {str(case.get("name")): case for path in paths for case in ET.parse(path).getroot().iter("testcase")}
+    failed = [
+        name for name, case in cases.items() if case.find("failure") is not None or case.find("error") is not None
+    ]
+    if failed:
+        raise SystemExit(f"{failed[0]} failed: there is nothing to show")
+    return Counter(name.partition("[")[0] for name, case in cases.items() if case.find("skipped") is None)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(json.loads(RESULT.read_text()), passed([Path(name) for name in sys.argv[1:]])))

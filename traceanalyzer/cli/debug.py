@@ -1,0 +1,81 @@
+"""`--debug`: what a maintainer needs of a run, and nothing that says what was run: no name, path or content."""
+
+import json
+import platform
+import re
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer import __version__
+from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from traceanalyzer.analyses import Result
+    from traceanalyzer.failures import Failure
+
+_PACKAGES = (
+    "adbc-driver-sqlite", "click", "isal", "jinja2", "msgspec", "numpy", "pandas", "plotly", "protobuf", "pyarrow",
+    "rich",
+)  # fmt: skip
+
+_PLACE = re.compile(r'File "[^"\n]*/traceanalyzer/([\w/]+\.py)", line (\d+)')
+
+_COUNTS = ("world_size", "is_truncated", "events_skipped", "events_dropped")
+
+
+class Clock:
+    """Seconds that the parts of a run take."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def mark(self, part: str) -> None:
+        """A part ends."""
+        now = time.monotonic()
+        self.seconds[part] = round(now - self._since, 3)
+        self._since = now
+
+
+def write(path: Path, clock: Clock, failures: "Sequence[Failure]", results: "Mapping[str, Result]") -> None:
+    """Write the file.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    content = {
+        "traceanalyzer": __version__,
+        "python": sys.version.split()[0],
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "seconds": clock.seconds,
+        "rows": {name: len(result) for name, result in results.items()},
+        "ranks": _ranks(results["ranks"].rows()),
+        "checks": [{key: row[key] for key in ("check", "severity", "count")} for row in results["integrity"].rows()],
+        "failures": [{"part": one.name, "error": one.why.partition(":")[0], "at": _frames(one)} for one in failures],
+    }
+    try:
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another --debug") from error
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _ranks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"format": row.get("format"), **{name: row.get(name) for name in _COUNTS}} for row in rows]
+
+
+def _frames(failure: "Failure") -> list[str]:
+    """Places of our code, as `analyses/work.py:12`: the other lines of a traceback may hold names."""
+    return [f"{file}:{line}" for file, line in _PLACE.findall(failure.traceback)]
