@@ -107,6 +107,7 @@ def test_a_finding_an_address_and_keys_lead_to_the_rank(simulated, opened):
         assert ["compute", last] in page.evaluate(ROWS)
 
 
+@pytest.mark.thorough
 def test_many_ranks_lie_in_groups_that_are_opened(simulated, opened):
     with opened(simulated(24)) as page:
         groups = [name for part, name in page.evaluate(ROWS) if part == "group"]

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_activity import NOTHING
 
 _NAMED = 0.5
 """A name is said when it explains this much of an excess; so is that the same kernels take longer."""
@@ -65,6 +66,9 @@ def _longest(
         named = own[own["what"] == what]
         if what == RANGE:  # a phase holds all that a host does
             named = named[~named["name"].map(host_names.phase).isin(_WHOLE_PHASES)]
+        if what == DOING:  # neither is what a host is to do less of
+            is_launch = named["name"].map(host_names.is_launch).astype(bool)
+            named = named[~is_launch & (named["name"] != NOTHING)]
         if named.empty:
             continue
         held = named.set_index("name")["total_ns"]
