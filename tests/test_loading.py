@@ -228,7 +228,7 @@ def test_thresholds_are_named_checked_and_passed_on():
     assert len(ta.gaps(sample("ddp"), idle_short_ns=100_000)) < len(ta.gaps(sample("ddp")))
     with pytest.raises(ta.UsageError, match="'nosuch'; did you mean idle_short_ns, idle_launch_ns"):
         ta.gaps(sample("moe"), nosuch=3)
-    with pytest.raises(ta.UsageError, match="breakdown has none"):
+    with pytest.raises(ta.UsageError, match="breakdown takes none"):
         ta.breakdown(sample("moe"), nosuch=3)
 
 

@@ -46,7 +46,7 @@ def test_json_and_csv_say_the_same(tmp_path):
     assert run([str(SAMPLES / "ddp"), "--output", "out"]) == 0
     found = summary(tmp_path / "out")
     assert list(found) == [
-        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "tables", "doubted",
+        "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "files", "tables", "doubted",
         "findings", "skipped", "notes",
     ]  # fmt: skip
     assert (found["format_version"], found["label"], found["ranks"]) == (1, "ddp", [0, 1])
@@ -355,7 +355,9 @@ def test_a_file_that_is_cut_off_gives_no_figures_of_steps(tmp_path, capsys, kept
         steps = pd.read_csv(tmp_path / "out" / "tables" / "steps.csv").dropna(subset="step")
         assert not steps.loc[steps["rank"] == 0, "is_complete"].any()
         assert steps.loc[steps["rank"] == 1, "is_complete"].any()
-        assert (printed.count("cut off"), printed.count("Read these figures with care")) == (1, 1)
+        assert "• Rank 0's file is cut off" in printed
+        assert (printed.count("with it GPU operations of any step"), printed.count("figures with care")) == (1, 1)
+        assert "GPU is idle" not in printed, "nothing is concluded of what a cut file lacks"
     else:
         assert [row["rank"] for row in headline] == [1]
         assert "cut off before its first GPU operation" in printed

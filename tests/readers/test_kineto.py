@@ -156,7 +156,7 @@ def test_a_file_cut_in_an_event_keeps_all_before_it(tmp_path):
     trace = only(write(tmp_path / "a.json", cut))
     assert len(trace.gpu_ops) == 30
     assert trace.meta.is_truncated
-    assert trace.meta.notes == ("The file is cut off: its 30 whole events are read.",)
+    assert trace.meta.notes == ("The file ends early: its 30 whole events are read.",)
 
 
 def test_a_cut_gzip_keeps_what_can_be_unpacked(tmp_path):

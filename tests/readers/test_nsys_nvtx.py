@@ -39,7 +39,7 @@ def test_operators(tmp_path, text, name, sequence, shapes):
         ("forward, op_id = 2", "forward"),
         ("train::step", "train::step"),
         ("epoch 1, batch 2", "epoch 1, batch 2"),
-        ("line\nbreak, op_id = 2", "line\nbreak"),
+        ("line\nbreak, op_id = 2", "line break"),
     ],
 )
 def test_ranges(tmp_path, text, name):

@@ -182,7 +182,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank),
         "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank),
         "timeline": Analysis(timeline.across, timeline.per_rank),
-        "host_events": Analysis(host_events.across, host_events.per_rank, sees_all=_ON_THE_HOST),
+        "host_events": Analysis(host_events.across, host_events.per_rank),
         "counter_series": Analysis(counter_series.across, counter_series.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
         "episodes": Analysis(episodes.across),

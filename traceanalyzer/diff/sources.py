@@ -85,7 +85,7 @@ def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
     """
     path = baseline_path(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    saved = datetime.now(UTC).isoformat(timespec="seconds")
+    saved = datetime.now(UTC).isoformat(timespec="milliseconds")
     content = {"label": side.label, "saved": saved, "captures": [to_json(capture) for capture in side.captures]}
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")

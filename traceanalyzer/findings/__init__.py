@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     fitness.silent_rank,
     fitness.no_complete_step,
     fitness.whole_graphs,
+    fitness.cut_files,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,
     lateness.late_ranks,
@@ -86,7 +88,16 @@ def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     """
     found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
-    return tuple(sorted(folded(found), key=_impact))
+    return tuple(sorted(folded(_of_whole_files(found, results)), key=_impact))
+
+
+def _of_whole_files(findings: list[Finding], results: Mapping[str, Result]) -> list[Finding]:
+    """Without what is said of ranks whose files are cut off: what they lack is taken for idle time, or less work."""
+    if "integrity" not in results:
+        return findings
+    frame = results["integrity"].to_frame()
+    cut = set(frame.loc[frame["check"] == TRUNCATED, "rank"].dropna().astype("int64"))
+    return [item for item in findings if item.is_about_capture or not cut & set(named_ranks([item]))]
 
 
 def named_ranks(findings: Iterable[Finding]) -> list[int]:

@@ -5,7 +5,8 @@ import numpy as np
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.integrity.integrity import LEFT_OUT
+from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
+from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.findings.basis import Basis, milliseconds
 from traceanalyzer.findings.finding import Finding
 
@@ -188,6 +189,27 @@ def silent_rank(calls: Result, ranks: Result) -> list[Finding]:
 def _numbers(text: str) -> set[int]:
     parts = text.split(",")
     return {int(part) for part in parts} if all(part.strip().isdigit() for part in parts) else set()
+
+
+def cut_files(integrity: Integrity) -> list[Finding]:
+    """A rank's file ends in the middle: what its GPU did is known in part, and nothing is concluded of that rank."""
+    frame = integrity.to_frame()
+    ranks = sorted(int(rank) for rank in frame.loc[frame["check"] == TRUNCATED, "rank"].dropna())
+    if not ranks:
+        return []
+    whose = f"Rank {ranks[0]}'s file is" if len(ranks) == 1 else f"The files of ranks {listed(ranks)} are"
+    it = "it" if len(ranks) == 1 else "them"
+    return [
+        Finding(
+            rule="cut_files",
+            severity="high",
+            title=f"{whose} cut off: what the profiler wrote last, mostly GPU work, is missing, and nothing is "
+            f"concluded of {it}.",
+            recommendation="Record again: let the profiler end its export before the process is killed, with room on "
+            "the disk.",
+            is_about_capture=True,
+        )
+    ]
 
 
 def whole_graphs(integrity: Result) -> list[Finding]:

@@ -55,7 +55,9 @@ def test_bandwidth_is_of_the_transfer_without_waits():
     table = members.across(
         {0: rank((0, 100, {"size_bytes": 2_000_000})), 1: rank((90, 100, {"size_bytes": 2_000_000}))}
     )
-    frame = collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}, ranks.Ranks.without_rows())).to_frame()
+    frame = collectives.across(
+        {}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}, ranks.Ranks.without_rows())
+    ).to_frame()
     assert frame["transfer_ns"].tolist() == [10_000, 10_000]
     assert frame["wait_ns"].tolist() == [90_000, 0]
     assert frame["algbw_gbps"].tolist() == frame["busbw_gbps"].tolist() == [200.0, 200.0]
@@ -71,7 +73,9 @@ def test_an_exchange_in_both_directions_is_one_instance_without_a_share_of_the_p
     assert frame["instance"].tolist() == [0, 0]
     assert frame["wait_ns"].tolist() == [60_000, 0]
     assert (
-        collectives.across({}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}, ranks.Ranks.without_rows()))
+        collectives.across(
+            {}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}, ranks.Ranks.without_rows())
+        )
         .to_frame()["peak_pct"]
         .isna()
         .all()

@@ -64,7 +64,9 @@ USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "pha
 def of(*rows, ranks=(0,)):
     table = pd.DataFrame([USE | row for row in rows])
     integers = ("group_size", "world_size", "size_bytes", "step_bytes")
-    return across({rank: table.astype(dict.fromkeys(integers, "Int64")) for rank in ranks}, Ranks.without_rows()).to_frame()
+    return across(
+        {rank: table.astype(dict.fromkeys(integers, "Int64")) for rank in ranks}, Ranks.without_rows()
+    ).to_frame()
 
 
 LATER = {"phase": "backward"}

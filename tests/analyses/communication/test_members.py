@@ -126,7 +126,10 @@ def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     assert matches[counted].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
     chosen = Calls(members.table[members.table["call"] == 1])
     assert (
-        matches_across({}, call_waits, chosen, groups.across({}, ranks.Ranks.without_rows())).to_frame()[counted].to_numpy().tolist()
+        matches_across({}, call_waits, chosen, groups.across({}, ranks.Ranks.without_rows()))
+        .to_frame()[counted]
+        .to_numpy()
+        .tolist()
         == [[1, 1, 0, 1]] * 2
     )
 
@@ -134,7 +137,9 @@ def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
 def test_matched_calls_that_cannot_be_split_are_not_unmatched():
     more = {"collective": "broadcast"}
     members = analysis.across({0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))})
-    (row, _) = matches_across({}, call_waits_across({}, members), members, groups.across({}, ranks.Ranks.without_rows())).rows()
+    (row, _) = matches_across(
+        {}, call_waits_across({}, members), members, groups.across({}, ranks.Ranks.without_rows())
+    ).rows()
     counts = ("calls", "matched_calls", "unmatched_calls", "split_calls", "unsplit_calls")
     assert [row[name] for name in counts] == [2, 2, 0, 1, 1]
     assert (row["why_unmatched"], row["why_unsplit"]) == (None, ONE_ROOT)

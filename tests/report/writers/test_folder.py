@@ -80,7 +80,7 @@ def test_what_ends_early_leaves_the_folder_as_it_was(tmp_path, error, is_new):
 
 def test_a_folder_in_the_way_is_said(tmp_path):
     (tmp_path / PAGE / "x").mkdir(parents=True)
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="is there already and no report's"):
         fill(tmp_path, [PAGE])
     assert {path.name for path in tmp_path.iterdir()} == {PAGE}
 

@@ -15,10 +15,11 @@ import pytest
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
 from tests.samples import sample
-from traceanalyzer.analyses import Result, column_named, run
+from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.columns import Column
+from traceanalyzer.diff.captures import result_class
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
@@ -56,12 +57,13 @@ def test_every_table_shows_the_figures_of_the_json(name):
         assert len(shown[analysis].rows) == len(figures[analysis])
         for row, expected in zip(shown[analysis].rows, figures[analysis], strict=True):
             for column, (text, full) in row.items():
-                check(text, full, expected[column], zero if column_named(column).is_moment else 0)
+                meant = result_class(analysis).columns[column]
+                check(text, full, expected[column], zero if meant.is_moment else 0, meant.absent or "n/a")
 
 
-def check(text, full, expected, zero):
+def check(text, full, expected, zero, absent):
     if expected is None:
-        assert (text, full) == ("n/a", None)
+        assert (text, full) == (absent, None)
     elif isinstance(expected, bool):
         assert text == ("yes" if expected else "no")
     elif isinstance(expected, int | float):

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.communication.matches import Matches
 from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
-from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -97,14 +97,15 @@ def across(
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
     shared = shared_steps(complete, set(ranks.table["rank"]))
     has_shared = bool(shared)
+    own = stack(parts, ("rank", *_COLUMNS))
+    is_cut = bool((own["check"] == TRUNCATED).any())  # calls that it lost are no sign of anything
     of_set = [
         *_missing_ranks(ranks.table, wanted_ranks),
-        *different_jobs.signs(ranks.table, matches.table),
+        *([] if is_cut else different_jobs.signs(ranks.table, matches.table)),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
     ]
-    own = stack(parts, ("rank", *_COLUMNS))
     is_rule = own["check"] == unknown.WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
     own = own[~is_rule]

@@ -27,6 +27,8 @@ _COMMUNICATION = ("nccl", "collectives", "exposed_comm", "stragglers", "pipeline
 _CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
 
 
+TRUNCATED = "truncated"
+
 EVENTS = "events"
 """Stands for every Result that is computed from events, directly or not: the registry knows which those are."""
 
@@ -60,7 +62,7 @@ def file_damage(trace: RankTrace) -> list[Defect]:
             "The file is cut off: what came after its end is missing, with it GPU operations of any step. No step can "
             "be shown to be complete, so that headlines are of all that is left."
         )
-        found.append(Defect("truncated", HIGH, 1, None, text, (EVENTS,)))
+        found.append(Defect(TRUNCATED, HIGH, 1, None, text, (EVENTS,)))
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
         text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."

@@ -148,7 +148,7 @@ def _meta(
     if text.file.is_damaged:
         notes.append("The file's packed data are damaged: what could be unpacked is used.")
     if text.is_truncated:
-        notes.append(f"The file is cut off: its {decoder.read:,} whole events are read.")
+        notes.append(f"The file ends early: its {decoder.read:,} whole events are read.")
     if text.oversized:
         notes.append(f"Stretches of over {EVENT_BYTES_MOST >> 20} MiB without the end of an event are left out.")
     if text.beyond:

@@ -29,16 +29,18 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
-    if split is None and host.is_host_only(report.results):
-        return host.sentences(report.results)
     if split is None:
-        return ["No GPU operation was recorded, so there is nothing to split."]
+        is_host_only = host.is_host_only(report.results)
+        none = ["No GPU operation was recorded, so there is nothing to split."]
+        return host.sentences(report.results) if is_host_only else none
     shares = _shares(split)
     if shares.empty:
         return ["No recorded GPU operation takes any time, so there is nothing to split."]
     found = _said(report.findings)
     if split.opaque_pct and not found:
         return _of_unknown(split, shares)
+    if any(finding.rule == "cut_files" for finding in report.findings):
+        return _joined(found)  # what the bars show of a rank whose file is cut off is not the job's
     length = [_length(split, shares), *_fused(report)]
     is_of_capture = not split.opaque_pct and all(_is_of_capture_alone(finding) for finding in report.findings)
     if not found or is_of_capture:
