@@ -7,6 +7,7 @@ from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
+from traceanalyzer.findings import late_words
 from traceanalyzer.findings.lateness import is_said, late_ranks
 
 MS = 1_000_000
@@ -119,3 +120,20 @@ def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, g
 
 def test_equal_ranks_are_left_alone():
     assert said(workloads.ddp(4, 4)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("calls for GPU memory", "empty_cache"),
+        ("(nothing recorded)", "record_function"),
+        ("tokenize", "Take tokenize out"),
+    ],
+)
+def test_the_advice_is_about_what_the_host_did(name, advice):
+    row = {
+        "ranks": "1", "set": "rank", "place": None, "is_in_turn": False, "cause": "host", "name": name, "what": "doing",
+        "same_work_ratio": None,
+    }  # fmt: skip
+    assert advice in late_words.advice(row)
+    assert "ank 1" in late_words.advice(row)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.names import short_name
@@ -35,6 +36,8 @@ ADVICE = {
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
+    MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
+    "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
     NOTHING: "Find what {who} runs there, in code between operators: put torch.profiler.record_function ranges around "
     "saving, logging, evaluation and data handling, or record with_stack=True.",
     DATA.key: "{name} on {who}: load ahead with more workers, prefetch, pinned memory; look for slow storage or long "
@@ -65,7 +68,7 @@ def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
     if _is_slow_gpu(row):
         return _SLOW_GPU
-    key = NOTHING if row["name"] == NOTHING else row["cause"]
+    key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
     made = _NAMED_ADVICE[key].format(who=who(row), name=name(row))
