@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -424,7 +425,8 @@ def test_hostile_names_do_not_run(opened, tmp_path, monkeypatch):
         assert page.title() == "t · where the time goes"
         assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
         names = column(page, "kernels-over-ranks", 0)
-        assert sorted(names) == sorted(HOSTILE)
+        # Signs that turn the direction of text are replaced when a trace is read.
+        assert sorted(names) == sorted(re.sub("[\u202e\u2066\u200f]", "\ufffd", name) for name in HOSTILE)
 
 
 def test_two_fingers_zoom_and_one_moves(written, opened):
