@@ -204,11 +204,14 @@ def plot(rows: list[Row]) -> str:
             f'<path d="M60 30V290H550" stroke="#888" fill="none"/>{"".join(dots)}{"".join(key)}{axes}</svg>\n')  # fmt: skip
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731 - said once
-    parser.add_argument("--sizes", type=numbers, default=[40, 370])
-    parser.add_argument("--ranks", type=numbers, default=[1, 8])
+    parser.add_argument("--sizes", type=_numbers, default=[40, 370])
+    parser.add_argument("--ranks", type=_numbers, default=[1, 8])
     parser.add_argument("--most-gb", type=float, default=4)
     parser.add_argument("--limit-s", type=float, default=900)
     parser.add_argument("--peer", dest="peers", action="append", default=[], metavar="NAME=PYTHON",

@@ -61,7 +61,7 @@ def main() -> None:
             table.to_csv(target / f"{name}.csv", index=False)
             text = re.sub(
                 rf"(<!-- table: {name} -->\n).*?(<!-- end -->)",
-                lambda found, table=table: found[1] + markdown(table) + found[2],  # type: ignore[misc]
+                lambda found, table=table: found[1] + markdown(table) + found[2],  # type: ignore[misc]  # the default binds the loop's table
                 text,
                 flags=re.DOTALL,
             )

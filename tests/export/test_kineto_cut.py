@@ -63,7 +63,7 @@ def test_environment_host_and_folders_are_left_behind(tmp_path):
     ("text", "left"),
     [
         (b'"/usr/lib/python3/threading.py(1): run"', b'"threading.py(1): run"'),
-        (b'"C:/work/x/train.py"', b'"train.py"'),
+        (b'"C:/jobs/x/train.py"', b'"train.py"'),
         (b'"nn/modules/module.py(3): f"', b'"nn/modules/module.py(3): f"'),
         (b'"void f<a/b/c>(x)"', b'"void f<a/b/c>(x)"'),
         (b'"8 MB/s at 3/4"', b'"8 MB/s at 3/4"'),

@@ -1,5 +1,7 @@
 """Jobs that a report is easily wrong about: two faults, small ones, none at all; slow links, throttled GPUs, stalls."""
 
+from collections.abc import Callable
+
 from tests.simulator import odd_jobs as odd
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
@@ -19,8 +21,8 @@ def _ddp_of_8(faults: Faults) -> Job:
     return usual.ddp(4, 8, faults, layers=6)
 
 
-def _nobody(name: str, says: str, job: object, *faults: Fault, how: Capture | None = None) -> Case:
-    return Case(name, job, faults, Truth(says=says), how or Capture())  # type: ignore[arg-type]
+def _nobody(name: str, says: str, job: Callable[[Faults], Job], *faults: Fault, how: Capture | None = None) -> Case:
+    return Case(name, job, faults, Truth(says=says), how or Capture())
 
 
 _HEALTHY = "A step takes|model FLOPs"

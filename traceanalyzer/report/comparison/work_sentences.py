@@ -1,6 +1,7 @@
 """Which phase and which matrix products take longer, and whether communication beside them is why."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
@@ -67,22 +68,22 @@ def _of_one_run(frame: pd.DataFrame, least_ns: float) -> Iterator[str]:
             yield f"{_what(row)} is {status}: {_number(row, side)} calls, {time} ({mean} a call; means over ranks)."
 
 
-def _what(row: dict[str, object]) -> str:
+def _what(row: dict[str, Any]) -> str:
     dtype = f" {element_types(str(row['dtype']))}" if isinstance(row["dtype"], str) else ""
     return f"{row['product']}{dtype}, {row['phase']},"
 
 
-def _product(row: dict[str, object]) -> str:
+def _product(row: dict[str, Any]) -> str:
     base, other = (_mean(row, side, "gpu_ns", "calls") for side in ("base", "other"))
-    calls = {digits(float(row[f"{side}_calls"])) for side in ("base", "other")}  # type: ignore[arg-type]
+    calls = {digits(float(row[f"{side}_calls"])) for side in ("base", "other")}
     number = " → ".join(sorted(calls)) if len(calls) == 1 else f"{_number(row, 'base')} → {_number(row, 'other')}"
     head = f"{_what(row)[:-1]}: {text(base, Unit.NS)} → {text(other, Unit.NS)} a call, {number} calls"
     return head + _contention(row, float(other or 0) - float(base or 0)) + "."
 
 
-def _contention(row: dict[str, object], change_ns: float) -> str:
+def _contention(row: dict[str, Any], change_ns: float) -> str:
     """What the calls alone do, where communication runs beside others of them."""
-    beside = [float(row[f"{side}_calls_beside_comm"] or 0) for side in ("base", "other")]  # type: ignore[arg-type]
+    beside = [float(row[f"{side}_calls_beside_comm"] or 0) for side in ("base", "other")]
     alone = [_alone(row, side) for side in ("base", "other")]
     counted = f"{digits(beside[0])} → {digits(beside[1])} of them beside communication"
     if not any(beside):
@@ -97,18 +98,18 @@ def _contention(row: dict[str, object], change_ns: float) -> str:
     return f", {counted}: {times}, so it is not for communication"
 
 
-def _alone(row: dict[str, object], side: str) -> float | None:
-    calls = float(row[f"{side}_calls"]) - float(row[f"{side}_calls_beside_comm"])  # type: ignore[arg-type]
-    return (float(row[f"{side}_gpu_ns"]) - float(row[f"{side}_gpu_beside_comm_ns"])) / calls if calls > 0 else None  # type: ignore[arg-type]
+def _alone(row: dict[str, Any], side: str) -> float | None:
+    calls = float(row[f"{side}_calls"]) - float(row[f"{side}_calls_beside_comm"])
+    return (float(row[f"{side}_gpu_ns"]) - float(row[f"{side}_gpu_beside_comm_ns"])) / calls if calls > 0 else None
 
 
-def _mean(row: dict[str, object], side: str, time: str, count: str) -> float | None:
+def _mean(row: dict[str, Any], side: str, time: str, count: str) -> float | None:
     total, calls = row[f"{side}_{time}"], row[f"{side}_{count}"]
-    return None if pd.isna(total) or not calls else float(total) / float(calls)  # type: ignore[arg-type]
+    return None if pd.isna(total) or not calls else float(total) / float(calls)
 
 
-def _number(row: dict[str, object], side: str) -> str:
-    return digits(float(row[f"{side}_calls"]))  # type: ignore[arg-type]
+def _number(row: dict[str, Any], side: str) -> str:
+    return digits(float(row[f"{side}_calls"]))
 
 
 def _signed(value_ns: float) -> str:
