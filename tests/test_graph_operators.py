@@ -52,6 +52,13 @@ def test_each_replay_has_the_operators_that_captured_it(tmp_path):
     assert any("6 replayed operations" in note for note in traces.ranks[0].meta.notes)
 
 
+def test_a_replay_is_one_launch_of_the_operator_around_it_and_no_operator_is_short_of_launches(tmp_path):
+    traces = loaded(tmp_path, capture(), [operator(1990, 40, "my::replay", [1]), *replay(2000, 7)])
+    keys = ("operator", "launches", "gpu_ops", "launch_ns")
+    rows = [tuple(row[key] for key in keys) for row in ta.operator_launches(traces).rows()]
+    assert rows == [("my::replay", 1, 3, 20_000)]
+
+
 def test_their_order_may_differ_where_names_tell_which_is_which(tmp_path):
     traces = loaded(tmp_path, capture(), replay(2000, 7, ("norm", "gemm", "gemm")))
     assert gpu_ns(traces) == {"my::op_1": (1, 5_000), "my::op_0": (1, 6_000), "my::op_2": (1, 7_000)}
