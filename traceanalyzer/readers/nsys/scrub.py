@@ -12,9 +12,9 @@ from traceanalyzer.readers.nsys.api import RUNTIME
 from traceanalyzer.readers.nsys.counters import COUNTER_TABLES
 from traceanalyzer.readers.nsys.diagnostics import DIAGNOSTICS, plain_diagnostic
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, KERNEL_NAMES
+from traceanalyzer.readers.nsys.graph_nodes import NODES
 from traceanalyzer.readers.nsys.identity import MPI_RANKS
 from traceanalyzer.readers.nsys.nvtx import NVTX
-from traceanalyzer.readers.nsys.graph_nodes import NODES
 from traceanalyzer.readers.nsys.payloads import PAYLOAD_TABLES
 from traceanalyzer.readers.nsys.session import EXPORT, SESSION_TABLES, SETTINGS, is_plain_setting
 from traceanalyzer.readers.nsys.stream_waits import WAIT_TABLES
