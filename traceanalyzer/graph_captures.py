@@ -22,8 +22,10 @@ _BEGIN_OF_CAPTURE = re.compile(r"StreamBeginCapture")
 _END_OF_CAPTURE = re.compile(r"StreamEndCapture")
 
 _NODE_CALLS = {
-    "kernel": re.compile(r"Launch(?:Cooperative)?Kernel"), "memcpy": re.compile(r"Memcpy"), "memset": re.compile(r"Memset")
-}  # fmt: skip
+    "kernel": re.compile(r"Launch(?:Cooperative)?Kernel"),
+    "memcpy": re.compile(r"Memcpy"),
+    "memset": re.compile(r"Memset"),
+}
 """Calls that become nodes of a graph while it is captured, by what the node runs."""
 
 _MODULE = "nn.Module: "
@@ -140,7 +142,10 @@ def _replays(trace: RankTrace, *, is_by_node: bool) -> pd.DataFrame:
 
 
 def _launches(captured: RankTrace) -> pd.DataFrame:
-    """Launches that only went into a graph: `source`, `start_ns`, `thread`, `block` (capture), `name`, `ordinal`, `key`."""
+    """Launches that only went into a graph, with what `_replays` says of its operations.
+
+    `source` (row in `api_calls`), `start_ns`, `thread`, `block` (which capture), `name`, `ordinal`, `key`.
+    """
     calls = captured.api_calls
     is_free = ~calls["has_gpu_op"].to_numpy()
     starts = calls["start_ns"].to_numpy()
@@ -177,15 +182,16 @@ def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Ser
     operators = captured.host_ops
     table = launches.assign(operator=_innermost(operators, launches))
     texts = {name: operators[name].astype("object").to_numpy() for name in ("name", "shapes")}
-    told = {name: np.append(values, None)[table["operator"].to_numpy()] for name, values in texts.items()}
-    table = table.assign(**{f"of_{name}": [str(value) for value in values] for name, values in told.items()})
+    for name, values in texts.items():
+        told = [*map(str, values), "none"]
+        table[f"of_{name}"] = [told[row] for row in table["operator"]]
     table = table.sort_values(["block", "name", "ordinal"], kind="stable")
     parts = {name: table.groupby("block")[f"of_{name}"].agg(lambda row: hash(tuple(row))) for name in texts}
     blocks = pd.DataFrame({"signature": _signature(launches, "block"), **parts}).reset_index()
     same = blocks.groupby("signature")["name"].transform("nunique") == 1
     kept = blocks[same]
-    is_alike = bool((kept.groupby("signature")["shapes"].nunique() <= 1).all())
     first = kept.drop_duplicates("signature")
+    is_alike = len(kept.drop_duplicates(["signature", "shapes"])) == len(first)
     return pd.Series(first["block"].to_numpy(), index=first["signature"].to_numpy()), is_alike
 
 

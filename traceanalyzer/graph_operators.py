@@ -55,8 +55,8 @@ def with_operators(trace: RankTrace, matched: pd.DataFrame, recording: Recording
         if room < 0:
             break
         begin_ns = int(call["start_ns"]) + 1
-        for name in added:
-            added[name].append(scene.at(name, begin_ns, call["thread"]))
+        for name, parts in added.items():
+            parts.append(scene.at(name, begin_ns, call["thread"]))
         moments.append(pd.Series(begin_ns + scene.places(rows["source"].to_numpy()), index=rows["op"].to_numpy()))
     tables = {name: _sorted(parts, TABLES[name]) for name, parts in added.items()}
     return replace(trace, gpu_ops=_with_moments(trace.gpu_ops, moments), **tables)

@@ -137,7 +137,7 @@ def _reader(path: Path) -> Reader:
 
 
 def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
-    """With the operators of its replayed graphs, where a trace of their capture or names of their nodes lie beside it."""
+    """With the operators of its replayed graphs, where a trace of their capture or their nodes' names lie beside it."""
     if not has_replays(trace):
         return trace
     trace = with_notes_beside(trace, path)

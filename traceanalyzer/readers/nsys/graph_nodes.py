@@ -1,4 +1,4 @@
-"""When the nodes of CUDA graphs were made, so that what a replay ran has the operators and ranges around its capture."""
+"""When nodes of CUDA graphs were made: what a replay runs has the operators and ranges around its capture."""
 
 import pandas as pd
 
