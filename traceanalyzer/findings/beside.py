@@ -1,4 +1,4 @@
-"""A rank beside others, by operators: work that it alone does, the same calls that take its host longer, more of them."""
+"""A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
 import json
 from collections.abc import Collection

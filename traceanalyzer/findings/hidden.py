@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.naming import named
-from traceanalyzer.analyses.blame.sizes import other_sizes_pct
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.replay.change import PEERS, Change
@@ -37,7 +37,7 @@ _SAME_WORK_SLOWER = 1.1
 
 _MOST_CANDIDATES = 8
 
-_OTHER_SIZES_PCT = 50.0
+_MOST_OF_IT = 0.5
 
 _PARTS = {"compute": "compute_ns", "host": "needed_host_ns"}
 
@@ -156,17 +156,19 @@ def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame) -> list[Slowe
 def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: list[int]) -> bool:
     """Whether it computes something else, or the same for longer without waiting longer."""
     cell = _named(needs, work, rank)
-    if cell["name"] is not None or _has_other_sizes(needs, work, rank):
+    if cell["name"] is not None or _has_more_work(needs, work, rank):
         return True
     waited = needs.groupby("rank")[["exposed_wait_ns", "exposed_unmatched_ns"]].sum().sum(axis=1)
     ratio = cell["same_ns"] / cell["peers_same_ns"] if cell["peers_same_ns"] else float("nan")
     return bool(ratio >= _SAME_WORK_SLOWER and waited[rank] <= waited[others].median())
 
 
-def _has_other_sizes(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> bool:
-    others = set(needs["rank"]) - {rank}
-    pct = other_sizes_pct(work, rank, others, needs["step"].unique())
-    return pct is not None and pct >= _OTHER_SIZES_PCT
+def _has_more_work(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> bool:
+    """Whether more or larger kernels make half of what it computes longer."""
+    wide = needs.pivot_table(index="step", columns="rank", values="compute_ns").astype("float64")
+    others = [other for other in wide if other != rank]
+    excess = (wide[rank] - wide[others].median(axis=1)).sum()
+    return bool(more_work_ns(work, rank, others, [int(step) for step in wide.index]).sum() >= _MOST_OF_IT * excess)
 
 
 def _named(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> pd.Series:
@@ -188,6 +190,6 @@ def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> 
         return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"
     name = _named(needs, work, one.rank)["name"]
     called = f", most of it {name}" if isinstance(name, str) else ""
-    if not called and _has_other_sizes(needs, work, one.rank):
-        called = " (operators of other sizes)"
+    if not called and _has_more_work(needs, work, one.rank):
+        called = " (more or larger operators)"
     return f"Rank {one.rank} computes {own} a step, {beside} {peers}{called}"

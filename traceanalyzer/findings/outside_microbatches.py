@@ -66,7 +66,7 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
         rule="outside_microbatches",
         severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),
         title=f"Rank {rank} computes {milliseconds(own.ns)} a step before its first microbatch's exchange that no "
-        f"microbatch repeats, most of it {_called(own, work, rank)}: the other stages stand still meanwhile; {without}.",
+        f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; {without}.",
         evidence=plain(pd.DataFrame({"step": list(own.by_step), "outside_ns": list(own.by_step.values())})),
         recommendation=f"Take it out of the step on rank {rank}, do it while the stage waits, or move layers from this "
         "stage to the others.",

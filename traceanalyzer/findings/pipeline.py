@@ -22,7 +22,6 @@ LEAST_GAIN_PCT = 1.0
 """Of a step; evening out what gains less is not advised."""
 
 
-
 def pipeline_bubble(pipelines: Result, pipeline: Result, episodes: Episodes, replay: Replay) -> list[Finding]:
     """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
 

@@ -61,8 +61,8 @@ class Engine:
 
     def __init__(self, job: Job, windows: Windows) -> None:
         self.job, self.windows = job, windows
-        self.peers = Peers(job)
         self.relief = Relief(job)
+        self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
 
     @cached_property

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.schema import NONE
 
@@ -24,8 +25,8 @@ class Peers:
     Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, relief: Relief) -> None:
+        self.job, self.relief = job, relief
         self.ranks = list(job.nodes)
         self.place = {rank: column for column, rank in enumerate(self.ranks)}
         self._means: dict[tuple[int, ...], np.ndarray] = {}
@@ -56,7 +57,7 @@ class Peers:
             return np.asarray(own)
         key = self._op_keys[rank]
         if changed is not None:
-            wanted = put_together(self._op_table[:, columns], axis=1)
+            wanted = put_together(self._free_table[:, columns], axis=1)
         else:  # one answer for all ranks that do the same
             group = tuple(columns.tolist())
             if group not in self._means:
@@ -224,6 +225,15 @@ class Peers:
             spans[rank] = (np.stack([step, number], axis=1), held, ns)
             steps[rank] = (step[:, None], held, ns)
         return self._tabled(spans), self._tabled(steps)
+
+    @cached_property
+    def _free_table(self) -> np.ndarray:
+        """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
+        table = self._op_table.copy()
+        for rank, slower_ns in self.relief.slower_ns.items():
+            key = self._op_keys[rank]
+            np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
+        return table
 
     @property
     def _host_keys(self) -> dict[int, np.ndarray]:

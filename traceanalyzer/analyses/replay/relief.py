@@ -6,8 +6,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.replay.alone import alone_ns
+from traceanalyzer.analyses.replay.alone import alone_medians, alone_ns, of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths
+
+MOST_PEERS = 8
+"""Other ranks that are asked how long a kernel takes alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Relief:
     """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
 
     A kernel that runs beside a wait for a part of its time and takes longer than the median of the same kernel and grid
-    without communication is longer by that part of the difference. Of a wait that is shorter by half, half of it goes.
+    without communication is longer by that part of the difference; of kernels that the rank never runs alone its peers'
+    speak. Of a wait that is shorter by half, half of it goes.
     Waits that become longer slow nothing further: what would lie beside them is not known.
     """
 
@@ -42,6 +46,22 @@ class Relief:
     def _beside(self) -> dict[int, Beside]:
         found = {rank: self._of_rank(rank) for rank in self.job.nodes}
         return {rank: own for rank, own in found.items() if len(own.op)}
+
+    @cached_property
+    def _alone(self) -> dict[int, pd.Series]:
+        return {rank: alone_medians(nodes.piece.ops) for rank, nodes in self.job.nodes.items()}
+
+    def _peers(self, rank: int) -> dict[int, pd.Series]:
+        """Medians of some other ranks."""
+        others = [other for other in self._alone if other != rank][:MOST_PEERS]
+        return {other: self._alone[other] for other in others}
+
+    @property
+    def slower_ns(self) -> dict[int, np.ndarray]:
+        """Of each operation of the ranks that wait beside compute how much longer it is for that."""
+        return {
+            rank: np.bincount(own.op, own.slower_ns, minlength=len(own.least_ns)) for rank, own in self._beside.items()
+        }
 
     @property
     def most_ns(self) -> int:
@@ -58,7 +78,7 @@ class Relief:
         begins, ends = (joins[name].to_numpy()[rows] for name in ("start_ns", "ready_ns"))
         shift = job.origin_ns + job.offset_ns[rank]
         starts, lengths = ops["start_ns"].to_numpy() - shift, ops["duration_ns"].to_numpy()
-        least = alone_ns(ops)
+        least = alone_ns(ops, of_peers(self._alone[rank], self._peers(rank)))
         slower = np.where((ops["kind"] == "compute").to_numpy(), np.maximum(lengths - least, 0), 0)
         held = np.flatnonzero(slower)
         join, op = _shared(begins, ends, starts[held], (starts + lengths)[held])
@@ -91,7 +111,9 @@ class Relief:
         return clipped
 
 
-def _shared(begins: np.ndarray, ends: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _shared(
+    begins: np.ndarray, ends: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Places of waits [begin, end) and operations [start, stop) that share time; neither needs an order."""
     waits = np.argsort(begins, kind="stable")
     reach = np.maximum.accumulate(ends[waits]) if len(waits) else ends
