@@ -75,16 +75,16 @@ def timeline_data(
     clock = common_clock(results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
-    table = table[table["rank"].isin(kept)]
+    table = table[table["rank"].isin(kept)].sort_values("rank", kind="stable", ignore_index=True)
     pinned = pins(findings, split, kept)
     names, name_ids = _names(table)
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
+    operations = _Operations.of(table, name_ids, calls)
     ranks, columns = [], []
     for rank in kept:
-        own = table[table["rank"] == rank]
-        entry, made = _rank(rank, own, name_ids[(table["rank"] == rank).to_numpy()], calls.get(rank), clock)
+        entry, made = operations.of_rank(rank, clock)
         first, idle = _gap_columns(gaps.get(rank), clock, rank)
         ranks.append(entry | first)
         columns += [*made, *idle]
@@ -167,44 +167,76 @@ def _called(operator: str, shapes: str) -> str:
     return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
 
 
-def _rank(
-    rank: int, own: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None, clock: Clock
-) -> tuple[dict[str, Any], list[bytes]]:
-    starts = own["start_ns"].to_numpy(dtype=np.int64) - clock.shift_ns(rank)
-    streams, stream_ids = np.unique(own["stream"].to_numpy(), return_inverse=True)
-    delay = (own["start_ns"] - own["launch_start_ns"]).astype("Int64")
-    launch_names = own["launch"].cat.codes.to_numpy().astype(np.int64) + 1
-    kinds = own["kind"].astype("str").to_numpy()
-    columns = [
-        steps_of(starts),
-        own["end_ns"].to_numpy() - own["start_ns"].to_numpy(),
-        names,
-        stream_ids,
-        or_zero(own["step"]),
-        or_zero(delay.where(delay >= 0)),
-        launch_names,
-        own["origin"].to_numpy(dtype=np.int64),
-        own["around"].to_numpy(dtype=np.int64),
-        *_call_columns(own[kinds == "comm"], calls),
-        or_zero(own["size_bytes"][kinds == "copy"]),
-    ]
-    entry = {"rank": rank, "count": len(own), "first": int(starts[0] - clock.zero_ns), "streams": streams.tolist()}
-    return entry, [varints(column) for column in columns]
+@dataclass(frozen=True, slots=True)
+class _Operations:
+    """Columns of all ranks' operations, of the communication among them, and of the copies; ranks in order."""
+
+    ranks: np.ndarray
+    starts_ns: np.ndarray
+    streams: np.ndarray
+    every: list[np.ndarray]
+    comm: list[np.ndarray]
+    copies: list[np.ndarray]
+    before_comm: np.ndarray
+    before_copies: np.ndarray
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None) -> "_Operations":
+        """Of the timeline's rows, ordered by rank."""
+        starts, ends = (table[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+        delay = (table["start_ns"] - table["launch_start_ns"]).astype("Int64")
+        kinds = table["kind"].astype("str").to_numpy()
+        is_comm, is_copy = kinds == "comm", kinds == "copy"
+        return cls(
+            ranks=table["rank"].to_numpy(dtype=np.int64),
+            starts_ns=starts,
+            streams=table["stream"].to_numpy(),
+            every=[
+                ends - starts,
+                names,
+                or_zero(table["step"]),
+                or_zero(delay.where(delay >= 0)),
+                table["launch"].cat.codes.to_numpy().astype(np.int64) + 1,
+                table["origin"].to_numpy(dtype=np.int64),
+                table["around"].to_numpy(dtype=np.int64),
+            ],
+            comm=_call_columns(table[is_comm], calls),
+            copies=[or_zero(table["size_bytes"][is_copy])],
+            before_comm=np.append(0, np.cumsum(is_comm)),
+            before_copies=np.append(0, np.cumsum(is_copy)),
+        )
+
+    def of_rank(self, rank: int, clock: Clock) -> tuple[dict[str, Any], list[bytes]]:
+        """What the page has to know of a rank's columns, and the columns."""
+        first, end = np.searchsorted(self.ranks, [rank, rank + 1])
+        starts = self.starts_ns[first:end] - clock.shift_ns(rank)
+        streams, stream_ids = np.unique(self.streams[first:end], return_inverse=True)
+        lengths, names, *rest = (column[first:end] for column in self.every)
+        comm = slice(self.before_comm[first], self.before_comm[end])
+        copies = slice(self.before_copies[first], self.before_copies[end])
+        columns = [
+            *(steps_of(starts), lengths, names, stream_ids, *rest),
+            *(column[comm] for column in self.comm),
+            *(column[copies] for column in self.copies),
+        ]
+        entry = {"rank": rank, "count": len(starts), "first": int(starts[0] - clock.zero_ns),
+                 "streams": streams.tolist()}  # fmt: skip
+        return entry, [varints(column) for column in columns]
 
 
 def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
     if calls is None:
         return [np.zeros(len(comm), dtype=np.int64)] * 4
-    rows = calls.reindex(comm["call"].astype("int64"))
+    rows = calls.reindex(pd.MultiIndex.from_arrays([comm["rank"], comm["call"].astype("int64")]))
     wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
     return [or_zero(rows["label"]), or_zero(rows["size_bytes"]), or_zero(wait), or_zero(rows["why"])]
 
 
-def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+def _calls(results: Mapping[str, Result]) -> tuple[pd.DataFrame | None, list[str], list[str]]:
     """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
     frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
     if frame.empty:
-        return {}, [], []
+        return None, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
     if "groups" in results:
@@ -221,8 +253,7 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
     reasons, whys = pd.factorize(frame["why_not_split"])
     frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64"), why=pd.array(reasons, "Int64"))
     frame["why"] = frame["why"].where(reasons >= 0)
-    by_rank = {int(rank): own.set_index("call") for rank, own in frame.groupby("rank")}
-    return by_rank, [str(label) for label in labels], [str(why) for why in whys]
+    return frame.set_index(["rank", "call"]), [str(label) for label in labels], [str(why) for why in whys]
 
 
 def _bands(steps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
