@@ -48,9 +48,7 @@ def step_chart(
     }
 
 
-def _of_ranks(
-    table: pd.DataFrame, columns: Sequence[str], steps: Sequence[int]
-) -> dict[str, list[list[int] | None]]:
+def _of_ranks(table: pd.DataFrame, columns: Sequence[str], steps: Sequence[int]) -> dict[str, list[list[int] | None]]:
     """By rank its parts in each step; `None` in which it has no such step."""
     place = {step: number for number, step in enumerate(steps)}
     found: dict[str, list[list[int] | None]] = {}
