@@ -128,6 +128,24 @@ def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames
     assert cut.settings == whole.settings
 
 
+@pytest.mark.parametrize(("again", "is_cut"), [(lambda frames: frames, True), (list, False)])
+def test_a_repeated_list_may_be_referred_to(tmp_path, monkeypatch, again, is_cut):
+    """Its number stands for a list that repeats; its frames are lost, so that who shares these is read as a whole."""
+    history = leak(steps=4000)
+    for at in range(9001, len(history.events), 3):
+        history.events[at]["frames"] = again(history.events[at - 1]["frames"])
+    path = write(tmp_path / "rank0.pickle", history.snapshot())
+    whole = read_snapshot(path)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
+    if is_cut:
+        monkeypatch.setattr(reading, "_whole", None)
+    cut = read_snapshot(path)
+    assert [cut.stacks[number] for number in cut.history["stack"]] == [
+        whole.stacks[number] for number in whole.history["stack"]
+    ]
+
+
 class Evil:
     def __reduce__(self):
         return (open, ("evil-was-here", "w"))

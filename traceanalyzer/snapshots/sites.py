@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from traceanalyzer.snapshots.reading import Stack
+from traceanalyzer.snapshots.stacks import Stack
 
 UNKNOWN = "unknown"
 
