@@ -56,7 +56,9 @@ def _names(one: Examined, number: int) -> Sequence[tuple[str, bool]]:
         return ((BEFORE, False),)
     frames = [frame for frame in one.snapshot.stacks[number] if frame[0].endswith(".py")]
     kept = [frame for frame in reversed(frames) if frame[2] not in _PASSED_ON]
-    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[:_MOST_DEPTH]] or ((site(one.snapshot.stacks[number]), False),)
+    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[:_MOST_DEPTH]] or (
+        (site(one.snapshot.stacks[number]), False),
+    )
 
 
 def _add(call: _Call, names: Sequence[tuple[str, bool]], size: int) -> None:
