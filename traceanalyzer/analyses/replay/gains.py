@@ -113,7 +113,7 @@ class Engine:
     def _can_relieve(self) -> bool:
         """Whether waits slow compute so much that it matters when they go."""
         window_ns = int(self.windows.lengths(self.unchanged)[:, 0].sum()) / max(self.windows.table["rank"].nunique(), 1)
-        return self.relief.most_ns > LEAST_RELIEF * window_ns
+        return bool(self.relief.most_ns > LEAST_RELIEF * window_ns)
 
     def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns).

@@ -72,7 +72,8 @@ class Relief:
         job, nodes = self.job, self.job.nodes[rank]
         ops = nodes.piece.ops
         joins = job.joins
-        rows = np.flatnonzero((joins["rank"] == rank).to_numpy() & joins["waits"].to_numpy(dtype=bool))
+        rows = job.joins_of(rank)
+        rows = rows[joins["waits"].to_numpy(dtype=bool)[rows]]
         waited = (joins["ready_ns"] - joins["start_ns"]).to_numpy()[rows]
         rows = rows[waited > 0]
         begins, ends = (joins[name].to_numpy()[rows] for name in ("start_ns", "ready_ns"))
