@@ -91,7 +91,8 @@ def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.n
     calls = trace.api_calls.iloc[ops["launch"].to_numpy()[rows]]
     owner = tree.owner.copy()
     owner[rows] = tree.nesting.innermost_at(calls["start_ns"].to_numpy(), calls["thread"].to_numpy())
-    return owner[held]
+    found: np.ndarray = owner[held]
+    return found
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorLaunches:
