@@ -12,6 +12,7 @@ from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, story_of_host
@@ -48,6 +49,7 @@ def host_bound(
     episodes: Episodes,
     pipeline: Pipeline,
     replay: Replay,
+    ranks: Ranks,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
     worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
@@ -65,7 +67,15 @@ def host_bound(
             rule="host_bound",
             severity=severity(share),
             title=_title(
-                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name, few
+                rank,
+                cost_ns,
+                share,
+                basis,
+                mean_steps(idle, basis, ["host_ns", "window_ns"]),
+                step_needs,
+                name,
+                few,
+                is_one=ranks.is_one_process,
             ),
             evidence=by_activity(own, basis),
             recommendation=_advice(name),
@@ -91,9 +101,11 @@ def _title(
     step_needs: StepNeeds,
     name: str | None,
     few: Sequence[int],
+    *,
+    is_one: bool,
 ) -> str:
     if few:
-        late = _late(rank, idle)
+        late = _late(rank, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
         each = " a step" if len(few) > 1 else ""
         return (
@@ -115,19 +127,27 @@ def _title(
             f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
         )
     if not is_known or needed.min() < _SHORT * window:
-        return f"{_late(rank, idle)}: {gpu}{most}."
+        return f"{_late(rank, idle, is_one=is_one)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
-    each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
+    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
+    each = f"{_one_host(len(needed))} needs" if is_one else each
     between = span(needed.min(), needed.max())
     if name:
-        return f"{each} hosts need {between} for a step: {gpu}{most}."
-    return f"{each} hosts need {between} to launch a step: {gpu}."
+        return f"{each} {between} for a step: {gpu}{most}."
+    return f"{each} {between} to launch a step: {gpu}."
 
 
-def _late(rank: int, idle: pd.DataFrame) -> str:
+def _one_host(gpus: int) -> str:
+    """One process drives them all."""
+    return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
+
+
+def _late(rank: int, idle: pd.DataFrame, *, is_one: bool) -> str:
     """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
     if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
+        if is_one:
+            return f"{_one_host(len(idle))} is late"
         return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
     return f"Rank {rank}'s host is late"
 
