@@ -35,7 +35,7 @@ def nanoseconds(time_us):
     return int(time_us * 1000)
 
 
-def by_hand(events, low=None, high=None, launched=None):
+def by_hand(events, low=None, high=None):
     """Nanoseconds in which compute runs, else communication, else a copy, else nothing: a sweep over all edges."""
     edges = []
     for event in events:
