@@ -67,7 +67,8 @@ class _Names:
     @classmethod
     def of(cls, work: pd.DataFrame) -> "_Names":
         sums = {name: np.nan_to_num(work[name].to_numpy(dtype=np.float64, na_value=np.nan)) for name in _SUMS}
-        return cls(work["rank"].to_numpy(), *(work[name].to_numpy(dtype=object) for name in ("what", "name")), sums)
+        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
+        return cls(work["rank"].to_numpy(), what, name, sums)
 
     def at(self, rows: np.ndarray) -> "_Names":
         """These rows."""
