@@ -140,13 +140,18 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
     # Not `astype` of the table: it puts every column together anew, two to ten times slower for a small one.
-    wanted = {name: dtype_of(dtype) for name, dtype in dtypes.items()}
+    wanted = {name: _dtype(dtype) for name, dtype in dtypes.items()}
     others = {name: dtype for name, dtype in wanted.items() if table[name].dtype != dtype}
     return table.assign(**{name: table[name].astype(dtype) for name, dtype in others.items()})
 
 
+def _dtype(name: str) -> Any:
+    # That of texts depends on where they are stored, which is a setting of the process.
+    return pd.StringDtype(na_value=np.nan) if name == "str" else _plain_dtype(name)
+
+
 @cache
-def dtype_of(name: str) -> Any:
+def _plain_dtype(name: str) -> Any:
     """The type of this name; pandas looks a name up among all types that it knows, each time anew."""
     return pandas_dtype(name)
 
@@ -159,40 +164,20 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     held = [(rank, part) for rank, part in sorted(parts.items()) if len(part)]
     if not held:
         return pd.DataFrame(columns=_with_rank(tuple(columns)))
-    # On arrays: pandas' own way makes four tables for one.
     frames = [part for _, part in held]
-    names = dict.fromkeys(name for part in frames for name in part if name != "rank")
-    columns_of = {name: _joined([part[name].array if name in part else None for part in frames]) for name in names}
-    odd = [name for name, column in columns_of.items() if column is None]
+    frame = pd.concat(frames, ignore_index=True)
+    # Names as plain strings: categories differ from rank to rank, and these tables are small.
+    kinds = [part.dtypes.to_dict() for part in frames]
+    names = {name for own in kinds for name, kind in own.items() if isinstance(kind, pd.CategoricalDtype)}
+    frame = typed(frame.drop(columns="rank") if "rank" in frame else frame, dict.fromkeys(names, "str"))
     ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
-    return pd.DataFrame({"rank": ranks, **columns_of, **(_of_several_types(frames, odd) if odd else {})})
+    frame.insert(0, "rank", ranks)
+    return frame
 
 
 @cache
 def _with_rank(names: tuple[str, ...]) -> "pd.Index[str]":
     return pd.Index(["rank", *(name for name in names if name != "rank")])
-
-
-def _joined(arrays: list[Any]) -> Any:
-    """One column of all parts; `None` where they are not of one type, or a part has no such column.
-
-    Names are plain strings: categories differ from rank to rank, and these tables are small.
-    """
-    if all(isinstance(array, pd.Categorical) for array in arrays):
-        arrays = [array.astype(dtype_of("str")) for array in arrays]
-    if any(array is None or array.dtype != arrays[0].dtype for array in arrays):
-        return None
-    if isinstance(arrays[0], pd.arrays.NumpyExtensionArray):  # whose objects may be anything
-        return None if arrays[0].dtype.kind == "O" else np.concatenate([array.to_numpy() for array in arrays])
-    return arrays[0]._concat_same_type(arrays)  # noqa: SLF001 - part of what pandas documents of its arrays
-
-
-def _of_several_types(frames: list[pd.DataFrame], names: list[str]) -> dict[str, pd.Series]:
-    """These columns in the type that pandas finds for all."""
-    own = [part[[name for name in names if name in part]] for part in frames]
-    joined = pd.concat(own, ignore_index=True)
-    texts = {name for part in own for name in part if isinstance(part[name].dtype, pd.CategoricalDtype)}
-    return {name: joined[name].astype("str") if name in texts else joined[name] for name in names}
 
 
 def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:

@@ -12,7 +12,7 @@ def sentences(examined: Sequence[Examined]) -> list[str]:
     alike: dict[str, list[tuple[str, str]]] = {}
     for one in examined:
         for sentence in _of_one(one):
-            key = sentence.replace(_capital(one.snapshot.label), "", 1)
+            key = sentence.replace(_capital(one.snapshot.label), "", 1).replace(one.snapshot.label, "", 1)
             alike.setdefault(key, []).append((sentence, one.snapshot.label))
     made = [_folded(*said) for said in alike.values()]
     if len(examined) > 1:
@@ -35,17 +35,14 @@ def _folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
 
 
 def _of_one(one: Examined) -> list[str]:
-    made = [] if one.oom is None else [_failed(one.snapshot.label, one.oom)]
+    made = [_failed(one.snapshot.label, one.oom)] if one.oom else []
     made += [_grows(one.snapshot.label, growth) for growth in one.growths[:3]]
+    if one.oom is None and one.growths:
+        made.append(_not_failed(one))
     made.append(_peak(one))
     made += _beside_trace(one)
     if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
         made.append(_fragmented(one))
-    if one.oom is None and one.growths:
-        made.append(
-            f"{_capital(one.snapshot.label)}'s history has no out-of-memory event: which request failed, if one did, "
-            "cannot be told from it."
-        )
     return made
 
 
@@ -53,29 +50,51 @@ def _failed(label: str, oom: OutOfMemory) -> str:
     held = size(oom.reserved_bytes - oom.requested_before_bytes)
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size(oom.device_free_bytes)} left"
     return (
-        f"{_capital(label)} asked for {size(oom.requested_bytes)} in vain at {oom.site}: "
-        f"{size(oom.requested_before_bytes)} were in use, {held} more reserved in pieces that did not fit{free}."
+        f"{_capital(label)} ran out of memory at {oom.site}: it asked for {size(oom.requested_bytes)} while tensors "
+        f"held {size(oom.requested_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
     )
 
 
 def _grows(label: str, growth: Growth) -> str:
-    each, of_all = size(growth.per_step_bytes), f"{growth.steps} of {growth.of_steps}"
-    rate = f"{each} a step" if growth.is_by_steps else f"{each} in each equal part of the recorded time"
-    unit = "steps" if growth.is_by_steps else "parts"
+    each = size(growth.per_step_bytes)
+    rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
+    unit = "steps" if growth.is_by_steps else "eighths"
     return (
-        f"{_capital(label)} keeps what {growth.site} allocates: {rate}, {growth.blocks:,} blocks and "
-        f"{size(growth.size_bytes)} in {of_all} {unit}, never freed. Something there holds on to it: a list, a cache, "
-        "a graph that is kept (detach what is only logged). A snapshot has who allocates, not who keeps: of the lines "
-        "named look for the one that stores the result."
+        f"{_capital(label)}'s memory grows by {rate}: what {growth.site} allocates is never freed, "
+        f"{size(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
+        "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
+        "allocates and not who keeps: follow what the named lines return to where it is stored."
+    )
+
+
+def _not_failed(one: Examined) -> str:
+    """Of memory that grows without a failed request: where the next one is likely."""
+    who = _capital(one.snapshot.label)
+    told = f"{who}'s history has no failed request"
+    if not one.gave_back:
+        told += (
+            ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
+        )
+    if not one.taken:
+        return f"{told}."
+    first = one.taken[0]
+    others = "only " if len(one.taken) == 1 else "above all "
+    times = "once" if first.times == 1 else f"{first.times} times"
+    return (
+        f"{told}. In the second half of the history {others}{first.site} made it take more from the GPU, {times} and "
+        f"{size(first.size_bytes)}: the first request without room is most likely there."
     )
 
 
 def _fragmented(one: Examined) -> str:
-    advice = " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets freed memory serve requests of other sizes."
-    told = f"{size(one.free_bytes)} of {size(one.end['reserved'])} reserved are not in use"
+    advice = (
+        " If it runs out of memory with so much free, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed "
+        "memory then serves requests of other sizes."
+    )
     return (
-        f"{_capital(one.snapshot.label)} at the end: {told}, in {one.free_blocks:,} blocks of which the largest has "
-        f"{size(one.largest_free_bytes)}: a larger request needs new memory from the GPU."
+        f"Of {one.snapshot.label}'s {size(one.end['reserved'])} reserved {size(one.free_bytes)} are free at the "
+        f"snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size(one.largest_free_bytes)}: usual "
+        "between two steps, but a larger request needs new memory from the GPU."
         f"{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
 
@@ -100,7 +119,7 @@ def _peak(one: Examined) -> str:
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if known.empty:
         return told
-    return f"{told} Most that is told of comes from {known['site'].iloc[0]}: {size(int(known['size_bytes'].iloc[0]))}."
+    return f"{told} The line with most is {known['site'].iloc[0]}: {size(int(known['size_bytes'].iloc[0]))}."
 
 
 def size(count: int) -> str:

@@ -92,7 +92,7 @@ class Engine:
         for rank, nodes in self.job.nodes.items():
             ops = nodes.piece.ops
             is_open = nodes.is_comm.copy()
-            is_open[self.job.joins["op"].to_numpy()[(self.job.joins["rank"] == rank).to_numpy()]] = False
+            is_open[self.job.joins["op"].to_numpy()[self.job.joins_of(rank)]] = False
             counted = is_open & (np.isin(ops["step"].to_numpy(), steps) if len(steps) else True)
             total += int(ops["duration_ns"].to_numpy()[counted].sum())
         return round(total / max(len(self.windows.table), 1))

@@ -76,7 +76,8 @@ def keeps_waits(changes: Sequence[Change]) -> bool:
 def _chosen_joins(job: Job, change: Change) -> np.ndarray:
     joins = job.joins
     chosen = np.ones(len(joins), dtype=bool)
-    for rank, rows in joins.groupby("rank").indices.items():
+    for rank in job.nodes:
+        rows = job.joins_of(rank)
         op = joins["op"].to_numpy()[rows]
         chosen[rows] = _chosen_ops(job, rank, change)[op]
     if change.ranks is not None:
@@ -183,7 +184,8 @@ def _peers_transfers(job: Job, transfer_ns: np.ndarray, change: Change) -> np.nd
 def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
     """The rank's durations, where calls that wait for partners last as long as their changed transfers."""
     after = transfers_after(job, (change,))
-    rows = np.flatnonzero((job.joins["rank"] == rank).to_numpy() & job.joins["waits"].to_numpy(dtype=bool))
+    rows = job.joins_of(rank)
+    rows = rows[job.joins["waits"].to_numpy(dtype=bool)[rows]]
     longest = pd.Series(after[rows]).groupby(job.joins["op"].to_numpy()[rows]).max()
     durations = timing.duration_ns.copy()
     op = longest.index.to_numpy(dtype=np.int64)
