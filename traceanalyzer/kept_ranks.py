@@ -21,7 +21,7 @@ from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.cache import UNREADABLE, Draft, code_of, facts_of, key_of, prune
 from traceanalyzer.clustering import Capture
-from traceanalyzer.graph_operators import captures_beside
+from traceanalyzer.graph_captures import captures_beside, notes_beside
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.model import RankMeta
@@ -68,7 +68,8 @@ def place_of(
     rules = tuple((kind, rule.pattern, rule.flags) for kind, rule in options.rules.extra)
     ranks = None if options.ranks is None else sorted(options.ranks)
     asked = (capture.hint, rules, ranks, options.selection, names, sorted(thresholds.items()))
-    beside = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in captures_beside(path)]
+    others = [*captures_beside(path), *notes_beside(path)]  # graphs take operators and names from them
+    beside = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in others]
     least = WORTH_BYTES_OF_TEXT if path.suffix == ".json" else WORTH_BYTES
     key = key_of(path, (FORMAT, _code(), asked, beside), least)
     return None if key is None else options.cache / f"{key}{ENDING}"
