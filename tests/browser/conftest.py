@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.samples import sample
-from traceanalyzer.analyses import run
+from tests.samples import analysed
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import html
 
@@ -36,22 +35,38 @@ def written(tmp_path_factory):
 
     def of(name):
         if name not in made:
-            report = Report(name, run(sample(name).ranks), version="test")
+            report = Report(name, analysed(name), version="test")
             made[name] = report, html.write(report, tmp_path_factory.mktemp(name))[0]
         return made[name]
 
     return of
 
 
+@pytest.fixture(scope="session")
+def contexts(browser):
+    """One context for each set of options: to make one costs more than to open a page in it."""
+    made = {}
+
+    def of(**options):
+        key = repr(sorted(options.items()))
+        if key not in made:
+            made[key] = browser.new_context(**options)
+        return made[key]
+
+    yield of
+    for each in made.values():
+        each.close()
+
+
 @pytest.fixture
-def opened(browser):
+def opened(contexts):
     """A page that has painted its timeline; at the end nothing may have gone wrong in it."""
 
     @contextmanager
-    def of(path, *, timeline=True, **context):
+    def of(path, *, timeline=True, **options):
         wrong, requested = [], []
-        with browser.new_context(viewport={"width": 1366, "height": 768}, **context) as tab:
-            page = tab.new_page()
+        with contexts(**options).new_page() as page:
+            page.set_viewport_size({"width": 1366, "height": 768})
             page.on("console", lambda message: wrong.append(message.text) if message.type != "log" else None)
             page.on("pageerror", lambda error: wrong.append(str(error)))
             page.on("request", lambda request: requested.append(request.url))
@@ -60,6 +75,9 @@ def opened(browser):
                 "e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI))"
             )
             page.goto(path.as_uri())
+            if page.evaluate("localStorage.length"):  # what an earlier test chose
+                page.evaluate("localStorage.clear()")
+                page.reload()
             if timeline:
                 page.wait_for_selector("html[data-timeline=ready]", state="attached")
             yield page
