@@ -54,7 +54,10 @@ test("an axis of a chart: round numbers, powers of ten, or what is given", () =>
 
 test("hover texts as the figure asks for them", () => {
   const trace = { name: "rank 1", hovertemplate: "%{x:.1f} ms<br>%{y:.1%}, %{text}, %{fullData.name}<extra></extra>", x: [12.34], y: [0.5], text: ["a"] }; // prettier-ignore
-  assert.equal(hover({ ...trace, hovertemplate: "%{x:.1f} ms<br>%{y:.1%}, %{text}<extra></extra>" }, 0), "12.3 ms · 50.0 %, a");
+  assert.equal(
+    hover({ ...trace, hovertemplate: "%{x:.1f} ms<br>%{y:.1%}, %{text}<extra></extra>" }, 0),
+    "12.3 ms · 50.0 %, a",
+  );
 });
 
 test("letters on a block are black or white by its brightness", () => {

@@ -68,7 +68,9 @@ export const startTimeline = async () => {
   if (!box || !data?.ranks.length) return;
   box.hidden = false;
   const view = viewOf(box, data);
-  window.TA = { view, AXIS, xOf, isLast, showTimeline, goTo };
+  const go = (/** @type {Parameters<typeof goTo>[1]} */ place) => goTo(view, place);
+  const show = (/** @type {number} */ t0, /** @type {number} */ t1) => showTimeline(view, t0, t1);
+  window.TA = { view, AXIS, xOf, isLast, go, showTimeline: show };
   arrange(view);
   new ResizeObserver(() => {
     if (!view.isPrinted && view.scroller.clientWidth !== view.width) arrange(view);
