@@ -82,12 +82,18 @@ interface CounterEntry {
   most: number;
   count: number;
   first: number;
+  /** Of memory: its categories, and the row of its peak. */
+  parts?: string[];
+  peak?: number;
 }
-type Counter = Omit<CounterEntry, "rank" | "first"> & {
+type Counter = Omit<CounterEntry, "rank" | "first" | "parts" | "peak"> & {
   start: Float64Array;
   length: Float64Array;
   value: Float64Array;
 };
+
+/** Memory by category: bytes of each, and their sum. */
+type MemoryCounter = Counter & { parts: string[]; peak: number; levels: Float64Array[] };
 
 interface RankEntry {
   rank: number;
@@ -133,7 +139,7 @@ interface Rank extends Omit<RankEntry, "first"> {
   slack: Float64Array;
   threads: number[];
   host: HostLane[];
-  counters: Counter[];
+  counters: (Counter | MemoryCounter)[];
 }
 
 type Packed = [meta: string, numbers: string];
@@ -205,7 +211,7 @@ interface OfHost extends RankRow {
 }
 interface OfCounter extends RankRow {
   part: "counter";
-  counter: Counter;
+  counter: Counter | MemoryCounter;
 }
 interface OfGroup {
   part: "group";
@@ -301,6 +307,8 @@ interface View {
   focus?: string;
   selected: Operation | (HostEvent & { kind?: undefined }) | null;
   awaited: AwaitedStretch | null;
+  /** The moment of a memory lane that was clicked. */
+  memory: { counter: MemoryCounter; at: number } | null;
   /** What a search has found: operations of a rank, and names of host events. */
   found: { has: (rank: Rank, op: number) => boolean; hasHost: (name: number) => boolean } | null;
   drag: Pair | null;

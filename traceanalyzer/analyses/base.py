@@ -153,7 +153,8 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     frames = [part for _, part in held]
     frame = pd.concat(frames, ignore_index=True)
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
-    names = {name for part in frames for name in part if isinstance(part[name].dtype, pd.CategoricalDtype)}
+    kinds = [part.dtypes.to_dict() for part in frames]
+    names = {name for own in kinds for name, kind in own.items() if isinstance(kind, pd.CategoricalDtype)}
     ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
     frame = frame.assign(rank=ranks, **{name: frame[name].astype("str") for name in names})
     return frame[["rank", *(name for name in frame if name != "rank")]]

@@ -1,6 +1,7 @@
 // Counters below the GPU's lanes, and the bandwidth of communication.
 import { unpacked } from "../page/unpack.js";
 import { rowAt } from "./intervals.js";
+import { drawMemory, isMemory, readMemory } from "./memory.js";
 import { clipped } from "./scale.js";
 
 /** @param {Timeline} data */
@@ -12,14 +13,19 @@ export const loadCounters = async (data) => {
   for (const entry of /** @type {CounterEntry[]} */ (entries)) {
     const start = read(entry.count);
     const length = read(entry.count);
-    const value = read(entry.count);
     let t = entry.first;
     for (let i = 0; i < entry.count; i++) {
       t += i ? start[i] : 0;
       start[i] = t;
-      value[i] *= entry.most / 1000;
     }
-    data.rankOf.get(entry.rank)?.counters.push({ ...entry, start, length, value });
+    const { parts, peak } = entry;
+    const own = data.rankOf.get(entry.rank);
+    if (parts && peak !== undefined) {
+      own?.counters.push(readMemory({ ...entry, parts, peak, start, length }, read));
+      continue;
+    }
+    const value = read(entry.count).map((share) => (share * entry.most) / 1000);
+    own?.counters.push({ ...entry, start, length, value });
   }
   for (const rank of data.ranks) if (rank.counters.length) rank.counters.push(...bandwidth(data, rank));
 };
@@ -49,6 +55,10 @@ export const counterRows = (rank, view) => (view.shows.counters ? (rank.counters
 
 /** @param {CanvasRenderingContext2D} ctx @param {View} view @param {RowOf<"counter">} row @param {number} y */
 export const drawCounter = (ctx, view, { counter, height: whole }, y) => {
+  if (isMemory(counter)) {
+    drawMemory(ctx, view, counter, whole, y);
+    return;
+  }
   const height = whole - 3;
   ctx.fillStyle = view.colours.counter;
   for (let i = Math.max(0, rowAt(counter.start, view.t0)); i < counter.count && counter.start[i] < view.t1; i++) {

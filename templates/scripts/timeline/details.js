@@ -1,4 +1,5 @@
 // What the timeline says of what is chosen: an operation, an event of the host, a wait and who was awaited.
+import { memoryFacts, momentOf } from "./memory.js";
 import { byId, html } from "../page/dom.js";
 import { bytesText, timeText } from "../page/numbers.js";
 import { WORDS } from "../page/words.js";
@@ -103,6 +104,17 @@ export const showHostDetails = (view, rank, lane, event, level) => {
     ["Start", timeText(lane.start[event])],
   ];
   byId("tl-details").replaceChildren(listed(lines));
+  redraw(view);
+};
+
+/** What memory holds at a moment, without one at the peak.
+ * @param {View} view @param {Rank} rank @param {MemoryCounter} counter @param {number} [t] */
+export const showMemory = (view, rank, counter, t) => {
+  const at = momentOf(view, counter, t);
+  view.selected = null;
+  view.awaited = null;
+  view.memory = { counter, at };
+  byId("tl-details").replaceChildren(listed(memoryFacts(counter, at, rank.rank)));
   redraw(view);
 };
 

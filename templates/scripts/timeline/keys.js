@@ -1,5 +1,6 @@
 // Keys on the timeline: rows, operations, steps and zoom.
-import { clearDetails, followWait, showDetails } from "./details.js";
+import { clearDetails, followWait, showDetails, showMemory } from "./details.js";
+import { isMemory } from "./memory.js";
 import { rowAt } from "./intervals.js";
 import { isOperations, nameOf } from "./layout.js";
 import { laneOf } from "./model.js";
@@ -39,7 +40,8 @@ const enter = (view) => {
     toggle(view, row);
     view.focus = view.layout.rows[Math.min(at, view.layout.rows.length - 1)].key;
     redraw(view);
-  } else if (s?.op !== undefined) followWait(view, s.rank, s.op);
+  } else if (row?.part === "counter" && isMemory(row.counter)) showMemory(view, row.rank, row.counter);
+  else if (s?.op !== undefined) followWait(view, s.rank, s.op);
 };
 
 /** The lane that keys go along: that of the row in focus, else of what is selected, else the first one's compute.

@@ -2,6 +2,7 @@
 import { WORDS } from "../page/words.js";
 import { counterRows } from "./counters.js";
 import { hostRows } from "./host.js";
+import { isMemory } from "./memory.js";
 
 const BAND = 14;
 const IDLE = 14;
@@ -9,6 +10,7 @@ const PAD = 8;
 const FOLDED = 18;
 const GROUP = 20;
 const COUNTER = 24;
+const MEMORY = 44;
 /** @type {Record<Kind, number>} */
 const LANES = { compute: 22, comm: 22, copy: 14, unknown: 22 };
 const MORE_ROWS = 8;
@@ -74,7 +76,8 @@ const addRank = (stack, view, head) => {
   }
   stack.add({ rank, part: "idle" }, IDLE, 1);
   for (const { lane, height } of hostRows(rank, view)) stack.add({ rank, part: "host", lane }, height, 2);
-  for (const counter of counterRows(rank, view)) stack.add({ rank, part: "counter", counter }, COUNTER, 1);
+  for (const counter of counterRows(rank, view))
+    stack.add({ rank, part: "counter", counter }, isMemory(counter) ? MEMORY : COUNTER, 1);
   Object.assign(stack.rows[first], { head: true, why: head.why, inside: head.inside });
   stack.skip(PAD);
 };

@@ -1,5 +1,6 @@
 // Pointer, wheel and fingers on the timeline.
-import { clearDetails, followWait, showDetails, showHostDetails } from "./details.js";
+import { clearDetails, followWait, showDetails, showHostDetails, showMemory } from "./details.js";
+import { isMemory } from "./memory.js";
 import { hitHost } from "./host.js";
 import { rowAt } from "./intervals.js";
 import { isOperations } from "./layout.js";
@@ -43,6 +44,7 @@ const click = (view, px, py) => {
     return step && showStep(view, step[1]);
   }
   if (row.part === "host" && event !== undefined) return showHostDetails(view, row.rank, row.lane, event, level);
+  if (row.part === "counter" && isMemory(row.counter)) return showMemory(view, row.rank, row.counter, t);
   if (op === undefined) return clearDetails(view);
   const { rank } = row;
   const wait = row.part === "comm" ? rank.wait[rank.place[op]] - 1 : 0;

@@ -14,7 +14,7 @@ import { listenToPointer } from "./pointer.js";
 import { AXIS, xOf } from "./scale.js";
 import { listenToSearch } from "./search.js";
 import { hideIdleTools, listenToTools } from "./tools.js";
-import { arrange, goTo, redraw, showStep, showTimeline } from "./view.js";
+import { arrange, goTo, redraw, showStep, showStretch, showTimeline } from "./view.js";
 
 /** @param {HTMLElement} box @param {Timeline} data @returns {View} */
 const viewOf = (box, data) => {
@@ -56,6 +56,7 @@ const viewOf = (box, data) => {
     fills: readFills(ctx, colours),
     selected: null,
     awaited: null,
+    memory: null,
     found: null,
     drag: null,
   };
@@ -70,7 +71,8 @@ export const startTimeline = async () => {
   const view = viewOf(box, data);
   const go = (/** @type {Parameters<typeof goTo>[1]} */ place) => goTo(view, place);
   const show = (/** @type {number} */ t0, /** @type {number} */ t1) => showTimeline(view, t0, t1);
-  window.TA = { view, AXIS, xOf, isLast, go, showTimeline: show };
+  const stretch = (/** @type {number} */ t0, /** @type {number} */ t1) => showStretch(view, t0, t1);
+  window.TA = { view, AXIS, xOf, isLast, go, showTimeline: show, show: stretch };
   arrange(view);
   new ResizeObserver(() => {
     if (!view.isPrinted && view.scroller.clientWidth !== view.width) arrange(view);

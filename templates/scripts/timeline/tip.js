@@ -4,6 +4,7 @@ import { amountText, timeText } from "../page/numbers.js";
 import { WORDS } from "../page/words.js";
 import { rowAt } from "./intervals.js";
 import { nameOf } from "./layout.js";
+import { isMemory, memoryText } from "./memory.js";
 import { lastOf, slackText } from "./links.js";
 
 /** @param {View} view @param {number} px @param {number} py @param {Hit} found */
@@ -53,10 +54,11 @@ const forWhom = (data, rank, op, isInWait) => {
 const ofHost = (data, lane, event) =>
   `${data.host.names[lane.name[event]][1]} · ${timeText(lane.length[event])} · ${lane.label}`;
 
-/** @param {Counter} counter @param {number} t */
+/** @param {Counter | MemoryCounter} counter @param {number} t */
 const ofCounter = (counter, t) => {
   const i = rowAt(counter.start, t);
   const isIn = i >= 0 && t < counter.start[i] + counter.length[i];
+  if (isIn && isMemory(counter)) return memoryText(counter, i);
   return isIn ? `${counter.name}: ${amountText(counter, counter.value[i])}` : "";
 };
 

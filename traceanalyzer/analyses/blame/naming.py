@@ -32,36 +32,58 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     ranks = late.groupby("step")["rank"].unique()
     late_ranks = cells.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
-    by_key = dict(iter(held.groupby(["step", "part"])))
-    found = [
-        _told(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers, late_ranks[step]))
-        for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False)
-    ]
+    by_key = {key: dict(iter(rows.groupby("rank"))) for key, rows in held.groupby(["step", "part"])}
+    beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
+    found = []
+    for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
+        others = _others(ranks[step], rank, peers, late_ranks[step])
+        rows = by_key.get((step, part), {})
+        key = (step, part, others.tobytes())
+        if key not in beside:
+            beside[key] = _Beside([rows[other] for other in others if other in rows], others)
+        found.append(_told(rows, rank, excess_ns, beside[key]))
     return cells.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns)})
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
     """The ranks that do the same and are not late, as far as there are any."""
-    alike = np.array([other for other in ranks if other != rank and peers[other] == peers[rank]])
+    alike = ranks[(ranks != rank) & (peers[ranks] == peers[rank]).to_numpy()]
     others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
     in_time = others[~np.isin(others, late)]
     return in_time if len(in_time) else others
 
 
-def _told(rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray) -> tuple[Any, ...]:
-    if rows is None:
+class _Beside:
+    """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
+
+    def __init__(self, rows: list[pd.DataFrame], others: np.ndarray) -> None:
+        self.rows = pd.concat(rows, ignore_index=True) if rows else None
+        self.others = others
+        self._known: dict[tuple[str, str], pd.Series] = {}
+
+    def medians(self, what: str, column: str) -> pd.Series:
+        """Of the column, by name."""
+        if self.rows is None:
+            return pd.Series(dtype="float64")
+        if (what, column) not in self._known:
+            own = self.rows[self.rows["what"] == what]
+            sums = own.groupby(["name", "rank"])[column].sum()
+            table = sums.unstack("rank").reindex(columns=self.others)  # noqa: PD010 - keys are unique
+            self._known[what, column] = table.fillna(0).median(axis=1)
+        return self._known[what, column]
+
+
+def _told(rows: dict[int, pd.DataFrame], rank: int, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
+    if not rows:
         return None, None, np.nan, np.nan
-    own = rows[rows["rank"] == rank]
-    beside = rows[rows["rank"].isin(others)]
-    same = _same_work(own, beside, excess_ns, others)
+    own = rows[rank] if rank in rows else next(iter(rows.values())).iloc[:0]
+    same = _same_work(own, beside, excess_ns)
     if not np.isnan(same[0]):  # no one of them is to be named
         return None, None, *same
-    return *_longest(own, beside, excess_ns, others), *same
+    return *_longest(own, beside, excess_ns), *same
 
 
-def _longest(
-    own: pd.DataFrame, beside: pd.DataFrame, excess_ns: int, others: np.ndarray
-) -> tuple[str | None, str | None]:
+def _longest(own: pd.DataFrame, beside: _Beside, excess_ns: int) -> tuple[str | None, str | None]:
     for what in _KINDS:
         named = own[own["what"] == what]
         if what == RANGE:  # a phase holds all that a host does
@@ -72,7 +94,7 @@ def _longest(
         if named.empty:
             continue
         held = named.set_index("name")["total_ns"]
-        extra = held - _medians(beside, what, others, "total_ns").reindex(held.index).fillna(0)
+        extra = held - beside.medians(what, "total_ns").reindex(held.index).fillna(0)
         longest = extra.idxmax()
         # A host that is slow at everything is not slow by what it does most.
         is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * held[longest]
@@ -81,18 +103,12 @@ def _longest(
     return None, None
 
 
-def _medians(beside: pd.DataFrame, what: str, others: np.ndarray, column: str) -> pd.Series:
-    """By name, over the others; who has none of it has 0."""
-    sums = beside[beside["what"] == what].groupby(["name", "rank"])[column].sum()
-    return sums.unstack("rank").reindex(columns=others).fillna(0).median(axis=1)  # noqa: PD010 - keys are unique
-
-
-def _same_work(own: pd.DataFrame, beside: pd.DataFrame, excess_ns: int, others: np.ndarray) -> tuple[float, float]:
+def _same_work(own: pd.DataFrame, beside: _Beside, excess_ns: int) -> tuple[float, float]:
     """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes."""
-    kernels = _alike(own, beside, KERNEL, others)
+    kernels = _alike(own, beside, KERNEL)
     operators = own[own["what"] == OPERATOR]
     if operators["name"].str.contains(" of [", regex=False).any():
-        by_shape = _alike(own, beside, OPERATOR, others)
+        by_shape = _alike(own, beside, OPERATOR)
         if (by_shape["own"] - by_shape["peers"]).sum() < _NAMED * excess_ns:
             return np.nan, np.nan
     if (kernels["own"] - kernels["peers"]).sum() < _NAMED * excess_ns:
@@ -100,12 +116,12 @@ def _same_work(own: pd.DataFrame, beside: pd.DataFrame, excess_ns: int, others: 
     return float(kernels["own"].sum()), float(kernels["peers"].sum())
 
 
-def _alike(own: pd.DataFrame, beside: pd.DataFrame, what: str, others: np.ndarray) -> pd.DataFrame:
+def _alike(own: pd.DataFrame, beside: _Beside, what: str) -> pd.DataFrame:
     """Times of the names of which the rank has as many calls and blocks as its peers: `own`, `peers`."""
     held = own[own["what"] == what].set_index("name")
     same = pd.Series(data=True, index=held.index)
     for count in ("calls", "blocks"):
-        typical = _medians(beside, what, others, count).reindex(held.index)
+        typical = beside.medians(what, count).reindex(held.index)
         same &= held[count].fillna(0).astype("float64") == typical
-    peers = _medians(beside, what, others, "total_ns").reindex(held.index)
+    peers = beside.medians(what, "total_ns").reindex(held.index)
     return pd.DataFrame({"own": held["total_ns"].astype("float64"), "peers": peers})[same]
