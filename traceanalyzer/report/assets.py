@@ -75,8 +75,12 @@ def script(entry: str) -> Script:
     return Script(Markup(text), sha256(text))  # noqa: S704 - our own files
 
 
+@cache
 def environment() -> jinja2.Environment:
-    """What renders the templates: escaping, strict about names, with the filters that all pages use."""
+    """What renders the templates: escaping, strict about names, with the filters that all pages use.
+
+    One for all pages of a process, as compiling the templates takes a good part of a small page's time.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates()),
         autoescape=True,
