@@ -103,7 +103,12 @@ def _of_whole_files(findings: list[Finding], results: Mapping[str, Result]) -> l
         return findings
     frame = results["integrity"].to_frame()
     cut = set(frame.loc[frame["check"] == TRUNCATED, "rank"].dropna().astype("int64"))
-    return [item for item in findings if item.is_about_capture or not cut & set(named_ranks([item]))]
+    return [item for item in findings if _is_of_files(item) or not cut & set(named_ranks([item]))]
+
+
+def _is_of_files(finding: Finding) -> bool:
+    """It says what the capture cannot tell, and does not rest on the time of hosts."""
+    return finding.is_about_capture and not finding.is_of_hosts
 
 
 def _without_warm_up(findings: list[Finding]) -> list[Finding]:

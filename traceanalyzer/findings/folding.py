@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import SEVERITIES, Finding
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
@@ -16,7 +16,12 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
     outer = {id(item): first.get(item.part_of or "", item) for item in findings}
     inner = {key: lead for key, lead in outer.items() if id(lead) != key and outer[id(lead)] is lead}
     return [
-        replace(lead, also=tuple(item for item in findings if inner.get(id(item)) is lead))
+        _with(lead, tuple(item for item in findings if inner.get(id(item)) is lead))
         for lead in findings
         if id(lead) not in inner
     ]
+
+
+def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
+    """One card is as grave as its gravest sign."""
+    return replace(lead, also=also, severity=min((it.severity for it in (lead, *also)), key=SEVERITIES.index))

@@ -1,5 +1,7 @@
 """Which finding tells of a late host: its rank's lateness, its pipeline's uneven stages, or all hosts."""
 
+import pandas as pd
+
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.lateness import late_by
@@ -9,7 +11,7 @@ HOSTS = "hosts"
 """How findings about all hosts are called by what is part of them."""
 
 UNEVEN_STAGES = 1.1
-"""Compute of the largest stage of a pipeline over the mean."""
+"""Compute of the largest stage of a pipeline over the mean; its host's need over the others'."""
 
 
 def pipeline_name(number: int) -> str:
@@ -17,9 +19,20 @@ def pipeline_name(number: int) -> str:
     return f"pipeline {number}"
 
 
-def story_of_host(rank: int, episodes: Episodes, pipeline: Pipeline) -> str:
-    """What a finding about this rank's host is part of."""
-    return late_by(episodes, rank, HOST.key) or heavy_stage(rank, pipeline) or HOSTS
+def story_of_host(rank: int, episodes: Episodes, pipeline: Pipeline, needed_ns: pd.Series | None = None) -> str:
+    """What a finding about this rank's host is part of; `needed_ns` is what each host needs for a step.
+
+    Where the other stages' hosts need about as long, it is not the size of its stage that makes this one late.
+    """
+    late = late_by(episodes, rank, HOST.key)
+    if late is not None or (needed_ns is not None and not _needs_more(rank, needed_ns)):
+        return late or HOSTS
+    return heavy_stage(rank, pipeline) or HOSTS
+
+
+def _needs_more(rank: int, needed_ns: pd.Series) -> bool:
+    others = needed_ns.drop(rank, errors="ignore")
+    return rank in needed_ns and len(others) > 0 and bool(needed_ns[rank] >= UNEVEN_STAGES * others.median())
 
 
 def heavy_stage(rank: int, pipeline: Pipeline) -> str | None:

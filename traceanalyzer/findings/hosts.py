@@ -69,27 +69,29 @@ def host_bound(
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
-    without, is_by_recording = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
+    without, binds_too = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     said = _title(rank, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
     return [
         Finding(
             rule="host_bound",
-            severity="medium" if is_by_recording else severity(share),
+            severity=severity(share) if binds_too else "medium",
             title=f"{said} {without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_RECORD_LESS if is_by_recording else _advice(name),
+            recommendation=_RECORD_LESS if binds_too is False else _advice(name),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
-            is_about_capture=is_by_recording,
+            is_about_capture=binds_too is False,
             is_of_ideal=True,
             is_of_hosts=True,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=None if is_by_recording else story_of_host(rank, episodes, pipeline),
+            part_of=None
+            if binds_too is False
+            else story_of_host(rank, episodes, pipeline, _needed_ns(step_needs, basis)),
         )
     ]
 
@@ -118,9 +120,7 @@ def _title(
     gpu = f"rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
     gpu += "been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
-    needs = basis.within(step_needs.to_frame())
-    needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
-    needed = needed.groupby("rank")["needed_host_ns"].median()
+    needed = _needed_ns(step_needs, basis)
     window = idle["window_ns"].mean()
     is_known = len(needed) == len(idle) and len(needed) > 0 and basis.steps is not None
     if is_known and needed.min() < _SHORT * window and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
@@ -143,6 +143,13 @@ def _title(
 def _one_host(gpus: int) -> str:
     """One process drives them all."""
     return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
+
+
+def _needed_ns(step_needs: StepNeeds, basis: Basis) -> pd.Series:
+    """What each host needs to launch a step: the median of the basis' steps."""
+    needs = basis.within(step_needs.to_frame())
+    needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
+    return needed.groupby("rank")["needed_host_ns"].median()
 
 
 def _late(rank: int, idle: pd.DataFrame, *, is_one: bool) -> str:

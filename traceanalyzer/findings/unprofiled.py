@@ -22,20 +22,20 @@ def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
     return f" (an estimated {milliseconds(unprofiled_ns)} without the profiler)"
 
 
-def of_hosts(steps_ns: tuple[int, int] | None, ideal_ns: int | None) -> tuple[str, bool]:
-    """A sentence on the step without the profiler, and whether hosts bind it only by what recording takes them.
+def of_hosts(steps_ns: tuple[int, int] | None, ideal_ns: int | None) -> tuple[str, bool | None]:
+    """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
 
     Args:
         steps_ns: the step with the most that recording may take the hosts taken away, and with the least.
         ideal_ns: the step of hosts that take no time.
     """
     if steps_ns is None or ideal_ns is None:
-        return "", False
+        return "", True
     shortest, longest = steps_ns
     takes = f"Without what recording takes the hosts a step is an estimated {span(shortest, longest)}"
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
     if most < BINDS_PCT:
-        return f"{takes}: then the GPUs decide its length.", True
+        return f"{takes}: then the GPUs decide its length.", False
     if least >= BINDS_PCT:
-        return f"{takes}: hosts decide its length then, too.", False
-    return f"{takes}: whether hosts decide its length then, too, cannot be told from this capture.", False
+        return f"{takes}: hosts decide its length then, too.", True
+    return f"{takes}: whether hosts decide its length then, too, cannot be told from this capture.", None
