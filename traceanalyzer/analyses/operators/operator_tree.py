@@ -155,7 +155,8 @@ def _last_of_each(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarray) ->
     """The last of the rows with each number on each thread, in order of numbers."""
     ordered = rows[np.lexsort((rows, thread[rows], sequence[rows]))]
     is_last = (np.diff(sequence[ordered]) != 0) | (np.diff(thread[ordered]) != 0)
-    return ordered[np.append(is_last, True)]
+    lasts: np.ndarray = ordered[np.append(is_last, True)]
+    return lasts
 
 
 def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:
