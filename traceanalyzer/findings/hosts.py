@@ -6,11 +6,13 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
@@ -46,6 +48,7 @@ def host_bound(
     what_ran: WhatRan,
     episodes: Episodes,
     replay: Replay,
+    places: Places,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
     worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
@@ -58,13 +61,13 @@ def host_bound(
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
+    means = mean_steps(idle, basis, ["host_ns", "window_ns"])
+    own_set = alike(means["host_ns"], places)
     return [
         Finding(
             rule="host_bound",
             severity=severity(share),
-            title=_title(
-                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name, few
-            ),
+            title=_title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few),
             evidence=by_activity(own, basis),
             recommendation=_advice(name),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
@@ -82,6 +85,7 @@ def host_bound(
 
 def _title(
     rank: int,
+    own_set: Alike,
     cost_ns: float,
     share: float,
     basis: Basis,
@@ -91,7 +95,7 @@ def _title(
     few: Sequence[int],
 ) -> str:
     if few:
-        late = _late(rank, idle)
+        late = _late(own_set, idle)
         most = f", most of it while its host is in {name}" if name else ""
         each = " a step" if len(few) > 1 else ""
         return (
@@ -99,7 +103,8 @@ def _title(
             f"{milliseconds(cost_ns * basis.per / len(few))}{each} before work that has not been launched yet{most}; "
             f"{share:.0f} % of a mean step."
         )
-    gpu = f"rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
+    idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'}"
+    gpu = f"{idles} {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
     gpu += "been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
     needs = basis.within(step_needs.to_frame())
@@ -107,7 +112,7 @@ def _title(
     needed = needed.groupby("rank")["needed_host_ns"].median()
     window = idle["window_ns"].mean()
     if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
-        return f"{_late(rank, idle)}: {gpu}{most}."
+        return f"{_late(own_set, idle)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
     each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
@@ -117,11 +122,13 @@ def _title(
     return f"{each} hosts need {between} to launch a step: {gpu}."
 
 
-def _late(rank: int, idle: pd.DataFrame) -> str:
+def _late(own_set: Alike, idle: pd.DataFrame) -> str:
     """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
     if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
         return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
-    return f"Rank {rank}'s host is late"
+    if own_set.is_one:
+        return f"Rank {own_set.ranks[0]}'s host is late"
+    return f"The hosts of {own_set.who} are late"
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
