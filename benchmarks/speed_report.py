@@ -121,8 +121,10 @@ def _axes(points: Sequence[tuple[str, float, float]], left: int, title: str) -> 
     low, high = np.floor(y.min()), np.ceil(y.max())
     across = lambda value: left + WIDTH * (value - x.min()) / max(np.ptp(x), 1e-9)  # noqa: E731
     up = lambda value: 30 + HEIGHT - HEIGHT * (value - low) / max(high - low, 1)  # noqa: E731
-    made = [f'<path d="M{left} 30V{30 + HEIGHT}H{left + WIDTH}" stroke="#888" fill="none"/>'
-            f'<text x="{left + WIDTH / 2:.0f}" y="{70 + HEIGHT}" text-anchor="middle">{title}</text>']  # fmt: skip
+    made = [
+        f'<path d="M{left} 30V{30 + HEIGHT}H{left + WIDTH}" stroke="#888" fill="none"/>',
+        f'<text x="{left + WIDTH / 2:.0f}" y="{70 + HEIGHT}" text-anchor="middle">{title}</text>',
+    ]
     made += [
         f'<path d="M{left} {up(decade):.0f}h{WIDTH}" stroke="#ddd"/>'
         f'<text x="{left - 6}" y="{up(decade) + 4:.0f}" text-anchor="end">{10**decade:g}</text>'

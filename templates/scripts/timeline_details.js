@@ -24,7 +24,7 @@
     return { lines, full };
   };
 
-  const listed = (lines) => {
+  const listed = TA.listed = (lines) => {
     const list = document.createElement("dl");
     for (const [term, value] of lines) { const dt = document.createElement("dt"), dd = document.createElement("dd"); dt.textContent = term; dd.textContent = value; const pair = document.createElement("div"); pair.append(dt, dd); list.append(pair); }
     return list;
@@ -113,7 +113,7 @@
   const about = ({ row, t }) => {
     const { data } = TA.view, { rank } = row;
     if (row.part === "group") return `${TA.nameOf(row)}: click to ${row.isOpen ? "close" : "see each"}`;
-    if (row.part === "counter") { const { counter } = row, i = TA.rowAt(counter.start, t); return i >= 0 && t < counter.start[i] + counter.length[i] ? `${counter.name}: ${TA.amount(counter, counter.value[i])}` : ""; }
+    if (row.part === "counter") { const { counter } = row, i = TA.rowAt(counter.start, t); return i >= 0 && t < counter.start[i] + counter.length[i] ? counter.parts ? TA.memoryText(counter, i) : `${counter.name}: ${TA.amount(counter, counter.value[i])}` : ""; }
     if (row.part === "host") return "";
     if (row.part === "steps") { const s = rank.steps.find((item) => item[2] <= t && t < item[3]); return s ? `step ${s[1]} · ${TA.time(s[3] - s[2])}; click to see it alone` : ""; }
     if (row.part.startsWith("band")) { const b = rank.bands.find((item) => item[4] === Number(row.part.slice(4)) && item[2] <= t && t < item[3]); return b ? `${b[1]} · ${TA.time(b[3] - b[2])} on the GPU` : ""; }

@@ -30,6 +30,7 @@
     if (row.part === "group" || row.part === "folded" || px < view.left) return toggle(row);
     if (row.part === "steps") { const s = row.rank.steps.find((item) => item[2] <= t && t < item[3]); return s && TA.showStep(s[1]); }
     if (found.event !== undefined) return TA.hostDetails(row.rank, row.lane, found.event, found.level);
+    if (row.counter?.parts) return TA.memoryDetails(row.rank, row.counter, t);
     const op = found.op, rank = row.rank, wait = op !== undefined && row.part === "comm" ? rank.wait[rank.place[op]] - 1 : 0;
     if (wait > 0 && t < rank.start[op] + wait && TA.follow(rank, op)) return undefined;
     return TA.details(op === undefined ? null : rank, op);
@@ -96,6 +97,7 @@
   const enter = () => {
     const { view } = TA, row = focused(), s = view.selected;
     if (row && (row.part === "group" || row.part === "folded" || row.head)) { const at = view.layout.rows.indexOf(row); toggle(row); view.focus = view.layout.rows[Math.min(at, view.layout.rows.length - 1)].key; TA.redraw(); return; }
+    if (row?.counter?.parts) { TA.memoryDetails(row.rank, row.counter); return; }
     if (s?.op !== undefined) TA.follow(s.rank, s.op);
   };
 

@@ -24,9 +24,10 @@
     const [entries, read] = await TA.unpacked(data.packed.counters);
     data.ranks.forEach((rank) => { rank.counters = []; });
     for (const entry of entries) {
-      const start = read(entry.count), length = read(entry.count), value = read(entry.count);
+      const start = read(entry.count), length = read(entry.count), value = entry.parts ? null : read(entry.count);
       let t = entry.first;
-      for (let i = 0; i < entry.count; i++) { t += i ? start[i] : 0; start[i] = t; value[i] *= entry.most / 1000; }
+      for (let i = 0; i < entry.count; i++) { t += i ? start[i] : 0; start[i] = t; if (value) value[i] *= entry.most / 1000; }
+      if (entry.parts) { data.rankOf.get(entry.rank)?.counters.push(TA.readMemory({ ...entry, start, length }, read)); continue; }
       data.rankOf.get(entry.rank)?.counters.push({ ...entry, start, length, value });
     }
     data.ranks.forEach((rank) => { const made = rank.counters.length && bandwidth(data, rank); if (made) rank.counters.push(made); });
@@ -88,6 +89,7 @@
   };
 
   TA.drawCounter = (ctx, view, row, y) => {
+    if (row.counter.parts) { TA.drawMemory(ctx, view, row, y); return; }
     const { counter } = row, c = view.colours, height = row.height - 3;
     ctx.fillStyle = c.counter;
     let i = Math.max(0, TA.rowAt(counter.start, view.t0));

@@ -2,7 +2,7 @@
 // Where everything lies: ranks on top, the others collapsed, of hundreds in groups that are opened on demand.
 (() => {
   const TA = globalThis.TA;
-  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, unknown: 22, idle: 14 }, PAD = 8, FOLDED = 18, GROUP = 20, COUNTER = 24;
+  const AXIS = 24, BAND = 14, LANES = { compute: 22, comm: 22, copy: 14, unknown: 22, idle: 14 }, PAD = 8, FOLDED = 18, GROUP = 20, COUNTER = 24, MEMORY = 44;
   TA.AXIS = AXIS;
   TA.gutter = (width) => (width < 560 ? 62 : 126);
 
@@ -20,7 +20,7 @@
       for (const lane of rank.lanes) if (lane.ops.length || lane.kind === "compute") { y += 1; add({ rank, part: lane.kind }, LANES[lane.kind] + (lane.rows > 2 ? 8 * (lane.rows - 2) : 0)); }
       y += 1; add({ rank, part: "idle" }, LANES.idle);
       for (const { lane, height } of TA.hostRows(rank, view)) { y += 2; add({ rank, part: "host", lane }, height); }
-      for (const counter of TA.counterRows(rank, view)) { y += 1; add({ rank, part: "counter", counter }, COUNTER); }
+      for (const counter of TA.counterRows(rank, view)) { y += 1; add({ rank, part: "counter", counter }, counter.parts ? MEMORY : COUNTER); }
       rows[first].head = true; rows[first].why = why; rows[first].inside = inside;
       y += PAD;
     };

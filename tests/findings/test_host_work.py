@@ -6,7 +6,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.host_work import cpu_work
 
-NAMES = ("headline", "steps", "host_work", "episodes")
+NAMES = ("headline", "steps", "host_work", "episodes", "places")
 
 
 def found(*ranges, ranks=1):

@@ -1,4 +1,4 @@
-"""Who behaves alike in one figure and unlike the others: one rank, a host, a rack, a stage, a group, half of the job."""
+"""Who behaves alike in one figure and unlike the others: a rank, a host, a rack, a group, half of the job."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

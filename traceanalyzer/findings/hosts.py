@@ -10,25 +10,26 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.host_story import HOSTS, story_of_host
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
-
-HOSTS = "hosts"
-"""How findings about all hosts are called by what is part of them."""
 
 _NAMED = 0.5
 """A name is said when it takes this part of the idle time."""
 
 _SHORT = 0.75
 """Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
+
+_BINDS = 0.9
+"""A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
 
 _ALIKE = 0.5
 """Of the longest idle time: hosts that cost this part of it are late alike."""
@@ -47,6 +48,7 @@ def host_bound(
     step_needs: StepNeeds,
     what_ran: WhatRan,
     episodes: Episodes,
+    pipeline: Pipeline,
     replay: Replay,
     places: Places,
 ) -> list[Finding]:
@@ -78,7 +80,7 @@ def host_bound(
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=late_by(episodes, rank, "host") or HOSTS,
+            part_of=story_of_host(rank, episodes, pipeline),
         )
     ]
 
@@ -111,7 +113,13 @@ def _title(
     needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
     needed = needed.groupby("rank")["needed_host_ns"].median()
     window = idle["window_ns"].mean()
-    if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
+    is_known = len(needed) == len(idle) and len(needed) > 0 and basis.steps is not None
+    if is_known and needed.min() < _SHORT * window and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
+        return (
+            f"Rank {int(needed.idxmax())}'s host needs {milliseconds(needed.max())} to launch a step of "
+            f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
+        )
+    if not is_known or needed.min() < _SHORT * window:
         return f"{_late(own_set, idle)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."

@@ -13,7 +13,8 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import Alike, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts import HOST_PCT, HOSTS
+from traceanalyzer.findings.host_story import HOSTS
+from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 from traceanalyzer.names import short_name
@@ -22,6 +23,10 @@ from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
 DATA_PCT = 2.0
+
+LOADER = "loading of data"
+"""How findings about data that all ranks wait for are called by what is part of them."""
+
 SHORT_KERNELS_PCT = 50.0
 
 _ALIKE = 0.5
@@ -75,7 +80,8 @@ def synchronising_calls(
 ) -> list[Finding]:
     """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
 
-    Ranks of which the same call is the worst are told together, by the one that it costs most. Only time inside the calls counts: what the host does afterwards is named by what it is.
+    Ranks of which the same call is the worst are told together, by the one that it costs most. Only time inside the
+    calls counts: what the host does afterwards is named by what it is.
     """
     if not len(sync_calls) or not len(headline):
         return []
@@ -128,6 +134,7 @@ def data_loader(
             gain_is_bound=gain is None or gain.is_bound,
             interval_ns=longest(own),
             table="gaps",
+            about=LOADER,
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]

@@ -29,6 +29,7 @@ SCRIPTS = (
     "timeline_draw.js",
     "timeline_labels.js",
     "timeline_marks.js",
+    "timeline_memory.js",
     "timeline_details.js",
     "timeline_window.js",
     "timeline_input.js",

@@ -27,8 +27,8 @@ class Places(Result):
     columns: ClassVar[Mapping[str, Column]] = {
         "place": Column.ident("Position; kinds that say most come first."),
         "kind": Column.text(
-            "What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are not "
-            "known), group (a process group), device (the same GPU of every host)."
+            "What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are "
+            "not known), group (a process group), device (the same GPU of every host)."
         ),
         "name": Column.text("What it is called."),
         "ranks": Column.text("Global ranks."),

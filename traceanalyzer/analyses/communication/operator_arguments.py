@@ -5,6 +5,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import taken
+from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -52,9 +53,8 @@ def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     if held.empty or (launch == NONE).all():
         return found
     launched = np.flatnonzero(launch != NONE)
-    captured = trace.gpu_ops["captured_ns"].to_numpy(dtype=np.int64, na_value=NONE)[rows[launched]]
-    calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(position=launched)
-    calls["start_ns"] = np.where(captured == NONE, calls["start_ns"], captured)
+    moments, threads = launch_moments(trace, rows[launched])
+    calls = pd.DataFrame({"start_ns": moments, "thread": threads, "position": launched})
     outermost = held[held["end_ns"] > held.groupby("thread")["end_ns"].transform(_reach)]
     for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
         around = pd.merge_asof(

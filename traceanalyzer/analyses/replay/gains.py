@@ -10,6 +10,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
 from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 
 BOUND_PCT = 3.0
@@ -17,6 +18,9 @@ BOUND_PCT = 3.0
 
 AT_ONCE = 16
 """Replays that are computed together."""
+
+LEAST_RELIEF = 0.01
+"""Of the window: where compute is slower beside waits by less, replays are not run a second time for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class Engine:
 
     def __init__(self, job: Job, windows: Windows) -> None:
         self.job, self.windows = job, windows
-        self.peers = Peers(job)
+        self.relief = Relief(job)
+        self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
 
     @cached_property
@@ -98,18 +103,40 @@ class Engine:
         return round(total / max(len(self.windows.table), 1))
 
     def lengths(self, *changes: Change) -> Lengths:
-        """The graph's lengths after the changes."""
-        return changed(self.job, self.peers, changes)
+        """The graph's lengths after the changes, compute relieved of waits that are gone."""
+        before = changed(self.job, self.peers, changes)
+        if not self._can_relieve:
+            return before
+        return self.relief.relieved(before, self.job.replay(before)[:, 0])
 
-    def steps_after(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
-        """Length of every step of the job (rows) after each set of changes (columns)."""
+    @cached_property
+    def _can_relieve(self) -> bool:
+        """Whether waits slow compute so much that it matters when they go."""
+        window_ns = int(self.windows.lengths(self.unchanged)[:, 0].sum()) / max(self.windows.table["rank"].nunique(), 1)
+        return bool(self.relief.most_ns > LEAST_RELIEF * window_ns)
+
+    def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
+        """Length of every step of the job (rows) after each set of changes (columns).
+
+        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
+        """
         found = []
         for begin in range(0, len(scenarios), AT_ONCE):
             some = scenarios[begin : begin + AT_ONCE]
             times = self.job.order.latest(np.stack([self._weights(changes) for changes in some], axis=1))
+            if is_relieved and self._can_relieve:
+                times = self._again(some, times)
             waits = np.array([keeps_waits(changes) for changes in some])
             found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
+
+    def _again(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
+        """When each node is reached with compute as long as the waits that are left make it."""
+        lengths = [
+            self.relief.relieved(changed(self.job, self.peers, changes), times[:, column])
+            for column, changes in enumerate(scenarios)
+        ]
+        return self.job.replay(*lengths)
 
     def _weights(self, changes: Sequence[Change]) -> np.ndarray:
         """Length of every edge after the changes; what many sets do to a rank alike is computed once."""

@@ -70,6 +70,8 @@ class Job:
         start, end = self._nodes_of_joins()
         instance = self.first_instance + joins["instance"].to_numpy()
         waits = joins["waits"].to_numpy(dtype=bool)
+        self.start_of_join = start
+        """Node of each matched call's start."""
         own = [(self.node(rank, nodes.source), self.node(rank, nodes.target)) for rank, nodes in self.nodes.items()]
         self.waiting = np.flatnonzero(waits)
         pairs = [*own, (start, instance), (instance[waits], end[waits])]

@@ -7,18 +7,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.replay.alone import alone_ns
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.vocabulary import DATA
-
-LEAST_ALONE = 3
-"""So many runs of a kernel without communication beside it tell its own speed."""
-
-BESIDE = 0.5
-"""A kernel runs beside communication for at least this share of its time, or it doesn't."""
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
@@ -130,7 +124,7 @@ def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change
     if change.to in (PEERS, EVEN):
         after = peers.durations(rank, _changed_ranks(job, change))
     elif change.to == ALONE:
-        after = np.minimum(before, _alone(job.nodes[rank].piece.ops))
+        after = np.minimum(before, alone_ns(job.nodes[rank].piece.ops))
     else:
         after = np.round(before * float(change.to)).astype(np.int64)
     return np.where(_chosen_ops(job, rank, change), after, before)
@@ -196,16 +190,3 @@ def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Chang
 def _scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
     scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
     return scaled
-
-
-def _alone(ops: pd.DataFrame) -> np.ndarray:
-    """For each operation the median time of the same kernel and grid when no communication runs beside it."""
-    starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
-    comm = (ops["kind"] == "comm").to_numpy()
-    beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
-    free = (beside == 0) & ~comm
-    key = [ops["name"].cat.codes.to_numpy(), ops["grid"].cat.codes.to_numpy()]
-    runs = pd.Series(lengths).where(free).groupby(key)
-    median = runs.transform("median").where(runs.transform("count") >= LEAST_ALONE)
-    alone: np.ndarray = median.where((beside >= BESIDE * lengths) & ~free).fillna(np.iinfo(np.int64).max // 2)
-    return np.round(np.asarray(alone)).astype(np.int64)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.schema import NONE
 
@@ -24,8 +25,8 @@ class Peers:
     Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, relief: Relief) -> None:
+        self.job, self.relief = job, relief
         self.ranks = list(job.nodes)
         self.place = {rank: column for column, rank in enumerate(self.ranks)}
         self._known: dict[tuple[str, str, bytes], np.ndarray] = {}
@@ -54,7 +55,8 @@ class Peers:
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
             return np.asarray(own)
-        key, wanted = self._op_keys[rank], self._together("_op_table", columns, put_together)
+        table = "_op_table" if changed is None else "_free_table"
+        key, wanted = self._op_keys[rank], self._together(table, columns, put_together)
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
 
@@ -228,6 +230,15 @@ class Peers:
             spans[rank] = (np.stack([step, number], axis=1), held, ns)
             steps[rank] = (step[:, None], held, ns)
         return self._tabled(spans), self._tabled(steps)
+
+    @cached_property
+    def _free_table(self) -> np.ndarray:
+        """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
+        table = self._op_table.copy()
+        for rank, slower_ns in self.relief.slower_ns.items():
+            key = self._op_keys[rank]
+            np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
+        return table
 
     @property
     def _host_keys(self) -> dict[int, np.ndarray]:

@@ -60,7 +60,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
     if engine is None or len(engine.job.nodes) < 2:
         return Slowdown(pd.DataFrame(columns=list(_STORED)))
     cases = _cases(list(engine.job.nodes), pipeline)
-    steps = engine.steps_after([ideal_but(), *(changes for _, changes in cases)])
+    steps = engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False)
     error_ns = engine.error_ns
     numbers: Sequence[object] = sorted(engine.windows.table["step"].dropna().unique()) or [pd.NA]
     rows = []

@@ -77,7 +77,16 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
         "pipeline": ("pipelines", "pipeline"),
-        "memory": ("memory", "memory_peaks", "memory_steps", "memory_sources", "gpu_metrics"),
+        "memory": (
+            "memory",
+            "memory_peaks",
+            "memory_categories",
+            "memory_steps",
+            "memory_sources",
+            "memory_calls",
+            "memory_fit",
+            "gpu_metrics",
+        ),
         "about": ("integrity", "ranks", "clocks"),
     }
 )
