@@ -12,11 +12,12 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
 from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, story_of_host
+from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 
 HOST_PCT = 10.0
@@ -33,6 +34,12 @@ _BINDS = 0.9
 
 _ALIKE = 0.5
 """Of the longest idle time: hosts that cost this part of it are late alike."""
+
+_RECORD_LESS = (
+    "Time some steps without the profiler. To see them as they are, record less of the host: without with_stack, "
+    "record_shapes and profile_memory, or with Nsight Systems."
+)
+"""What to do where only recording makes the hosts late."""
 
 _PROFILED = (
     "A profiler slows the host, most of all with stacks and shapes: compare with the step time without a profiler "
@@ -63,24 +70,27 @@ def host_bound(
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
+    without, is_by_recording = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
-    own_set = alike(means["host_ns"], places)
+    said = _title(rank, alike(means["host_ns"], places), cost_ns, share, basis, means, step_needs, name, few)
     return [
         Finding(
             rule="host_bound",
-            severity=severity(share),
-            title=_title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few),
+            severity="medium" if is_by_recording else severity(share),
+            title=f"{said} {without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_advice(name),
+            recommendation=_RECORD_LESS if is_by_recording else _advice(name),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
+            unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
+            is_about_capture=is_by_recording,
             is_of_ideal=True,
             is_of_hosts=True,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=story_of_host(rank, episodes, pipeline),
+            part_of=None if is_by_recording else story_of_host(rank, episodes, pipeline),
         )
     ]
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.streams.blocks import Blocks
 from traceanalyzer.columns import Adds, Column
 
@@ -42,8 +42,8 @@ def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
     """Summarise each rank's blocks."""
     if not len(blocks):
         table = pd.DataFrame(columns=list(BlockBounds.columns))
-        return BlockBounds(table.astype(dict.fromkeys(_MEDIANS, "Int64")))
-    held = blocks.table.astype(dict.fromkeys(_MEDIANS, "Float64"))
+        return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
+    held = typed(blocks.table, dict.fromkeys(_MEDIANS, "Float64"))
     by_rank = held.groupby("rank")
     counts = held.groupby("rank")["bound"].value_counts().reset_index(name="count")
     most = counts.drop_duplicates("rank").set_index("rank")
@@ -59,4 +59,4 @@ def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
             **{name: column.to_numpy() for name, column in by_rank[list(_MEDIANS)].median().round().items()},
         }
     )
-    return BlockBounds(table.astype(dict.fromkeys(_MEDIANS, "Int64"))[list(BlockBounds.columns)])
+    return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64"))[list(BlockBounds.columns)])
