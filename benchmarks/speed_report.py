@@ -117,6 +117,8 @@ def plot(rows: Rows) -> str:
 
 
 def _axes(points: Sequence[tuple[str, float, float]], left: int, title: str) -> str:
+    if not points:
+        return ""
     x, y = (np.log10([point[place] for point in points]) for place in (1, 2))
     low, high = np.floor(y.min()), np.ceil(y.max())
     across = lambda value: left + WIDTH * (value - x.min()) / max(np.ptp(x), 1e-9)  # noqa: E731
