@@ -126,7 +126,7 @@ def offloads_activations(ranks: int = 4, steps: int = 5, faults: Faults = (), *,
         for layer in range(2 * layers):
             needed: tuple[int, ...] = ()
             if copy_ns and layer >= layers:
-                needed = (program.copy("HtoD", 32 << 20, copy_ns),)
+                needed = (program.copy("HtoD", 16 << 20, copy_ns // 2),)
             name = "forward_gemm" if layer < layers else "backward_gemm"
             with program.range("aten::linear", "operator", _SHAPES):
                 program.host(15_000)

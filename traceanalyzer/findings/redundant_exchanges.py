@@ -72,7 +72,13 @@ def _gain(replay: Replay, redundant: pd.DataFrame) -> Gain | None:
     keys = pd.MultiIndex.from_frame(redundant[["rank", "call"]].astype("int64"))
     is_gone = pd.MultiIndex.from_frame(joins[["rank", "call"]].astype("int64")).isin(keys)
     recorded = engine.job.recorded
-    return engine.gain_of(replace(recorded, transfer_ns=np.where(is_gone, 0, recorded.transfer_ns)))
+    timing = {}
+    for rank, own in recorded.timing.items():
+        rows = engine.job.joins_of(rank)
+        duration = own.duration_ns.copy()
+        duration[joins["op"].to_numpy()[rows[is_gone[rows]]]] = 0
+        timing[rank] = replace(own, duration_ns=duration)
+    return engine.gain_of(replace(recorded, timing=timing, transfer_ns=np.where(is_gone, 0, recorded.transfer_ns)))
 
 
 def _finding(micro: int, calls: float, size: float, gain: Gain | None, collective: str) -> Finding:

@@ -111,13 +111,13 @@ def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
 
 
 def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> Timing:
-    if change.part in ("waits", "links"):
+    if change.part == "waits":
         return timing
     if change.part == "sync":
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
-    if change.part == "comm" and isinstance(change.to, str):
+    if change.part == "links" or (change.part == "comm" and isinstance(change.to, str)):
         return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
     if change.part not in ("host", "data"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
