@@ -45,7 +45,7 @@ def redundant_exchanges(ranks: int = 4, steps: int = 4, faults: Faults = (), *, 
             with program.range("backward"):
                 for layer in range(3):
                     made = layer_of(program, "aten::linear", "backward_gemm", 250_000, 12_000, _SHAPES)
-                    reduced = program.collective("all_reduce", world, 4_000_000 + layer, 400_000, after=(made,))
+                    reduced = program.collective("all_reduce", world, 4_000_000 + layer, 900_000, after=(made,))
         optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), faults)
