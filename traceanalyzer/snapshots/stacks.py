@@ -9,6 +9,9 @@ from traceanalyzer.snapshots.repeats import LOST
 Stack = tuple[tuple[str, int, str], ...]
 """Frames of a call, innermost first: file, line, function."""
 
+NO_FRAMES = -1
+"""Stands for what is no list of frames, and no frame."""
+
 _FRAME = itemgetter("filename", "line", "name")
 
 
@@ -26,11 +29,13 @@ class Stacks:
             if len(frames) == 2:
                 self._repeated[frames[0]] = self.number(frames[1])
             return self._repeated[frames[0]]
+        if type(frames) is int:
+            if frames < 0:
+                raise TypeError("no list of frames")
+            return frames
         try:
             stack = tuple(map(_FRAME, frames)) if frames else ()
         except TypeError:
-            if isinstance(frames, int):
-                return frames
             stack = tuple(self._frames[frame] if isinstance(frame, int) else _FRAME(frame) for frame in frames)
         known = self.numbers.get(stack)
         if known is None:  # checked once a stack, and not once an event
@@ -49,7 +54,7 @@ class Stacks:
         if _is_frame(value):
             self._frames.append(_FRAME(value))
             return len(self._frames) - 1
-        return 0
+        return NO_FRAMES
 
 
 def _check(stack: Stack) -> None:

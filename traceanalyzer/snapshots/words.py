@@ -12,26 +12,26 @@ def sentences(examined: Sequence[Examined]) -> list[str]:
     alike: dict[str, list[tuple[str, str]]] = {}
     for one in examined:
         for sentence in _of_one(one):
-            key = sentence.replace(_capital(one.snapshot.label), "", 1).replace(one.snapshot.label, "", 1)
+            key = sentence.replace(capital(one.snapshot.label), "", 1).replace(one.snapshot.label, "", 1)
             alike.setdefault(key, []).append((sentence, one.snapshot.label))
-    made = [_folded(*said) for said in alike.values()]
+    made = [folded(*said) for said in alike.values()]
     if len(examined) > 1:
         most, least = (pick(examined, key=lambda one: one.peak_bytes) for pick in (max, min))
         if most.peak_bytes > 1.05 * least.peak_bytes:
             made.append(
-                f"{_capital(most.snapshot.label)} decides: its peak is {size(most.peak_bytes)}, "
+                f"{capital(most.snapshot.label)} decides: its peak is {size(most.peak_bytes)}, "
                 f"{least.snapshot.label}'s {size(least.peak_bytes)}."
             )
     return made
 
 
-def _folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
+def folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
     """What one rank's snapshot tells, and which others tell the same."""
     labels = [label for _, label in others]
     if not labels:
         return first[0]
     named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    return f"{first[0]} ({_capital(named)}: the same.)"
+    return f"{first[0]} ({capital(named)}: the same.)"
 
 
 def _of_one(one: Examined) -> list[str]:
@@ -50,7 +50,7 @@ def _failed(label: str, oom: OutOfMemory) -> str:
     held = size(oom.reserved_bytes - oom.requested_before_bytes)
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size(oom.device_free_bytes)} left"
     return (
-        f"{_capital(label)} ran out of memory at {oom.site}: it asked for {size(oom.requested_bytes)} while tensors "
+        f"{capital(label)} ran out of memory at {oom.site}: it asked for {size(oom.requested_bytes)} while tensors "
         f"held {size(oom.requested_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
     )
 
@@ -60,7 +60,7 @@ def _grows(label: str, growth: Growth) -> str:
     rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
     unit = "steps" if growth.is_by_steps else "eighths"
     return (
-        f"{_capital(label)}'s memory grows by {rate}: what {growth.site} allocates is never freed, "
+        f"{capital(label)}'s memory grows by {rate}: what {growth.site} allocates is never freed, "
         f"{size(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
         "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
         "allocates and not who keeps: follow what the named lines return to where it is stored."
@@ -69,7 +69,7 @@ def _grows(label: str, growth: Growth) -> str:
 
 def _not_failed(one: Examined) -> str:
     """Of memory that grows without a failed request: where the next one is likely."""
-    who = _capital(one.snapshot.label)
+    who = capital(one.snapshot.label)
     told = f"{who}'s history has no failed request"
     if not one.gave_back:
         told += (
@@ -103,7 +103,7 @@ def _beside_trace(one: Examined) -> list[str]:
     steps = one.trace_steps
     if steps is None:
         return []
-    who = _capital(one.snapshot.label)
+    who = capital(one.snapshot.label)
     if steps.peak_step is not None:
         return [f"{who}'s peak lies in step {steps.peak_step} of the trace."]
     if steps.before_ns is not None:
@@ -115,7 +115,7 @@ def _peak(one: Examined) -> str:
     largest = one.peak_categories.sort_values("size_bytes", ascending=False).head(4)
     named = zip(largest["category"], largest["size_bytes"], strict=True)
     parts = ", ".join(f"{category} {size(total)}" for category, total in named)
-    told = f"{_capital(one.snapshot.label)} peaks at {size(one.peak_bytes)} in use: {parts}."
+    told = f"{capital(one.snapshot.label)} peaks at {size(one.peak_bytes)} in use: {parts}."
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if known.empty:
         return told
@@ -130,5 +130,6 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """A rank at the start of a sentence; files keep their names."""
     return text[0].upper() + text[1:] if text.startswith("rank") else text

@@ -9,7 +9,7 @@ _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
 _RANKS = re.compile(r"[\d,\s-]+")
 
-_WITHOUT_FACTOR = ("waits", "sync")
+_WITHOUT_FACTOR = ("waits", "sync", "profiler")
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*GB/s)?")
 
