@@ -30,7 +30,7 @@ _KINDS = (OPERATOR, KERNEL, "copy", COLLECTIVE, DOING, RANGE)
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _UNKNOWN = np.full(3, np.nan)
-_NOTHING_KNOWN = (None, None, np.nan, np.nan)
+_NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
 
 
 def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
@@ -54,9 +54,10 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
         others = _others(ranks[step], rank, peers, late_ranks[step])
         key = (step, part, others.tobytes())
         if key not in beside:
-<<<<<<< HEAD
-            beside[key] = _Beside([rows[other] for other in others if other in rows], others)
-        found.append(_told(rows, rank, excess_ns, beside[key]))
+            of_all = in_part.get((step, part), _NO_ROWS)
+            beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
+        own = every.at(rows.get((step, part, rank), _NO_ROWS))
+        found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
     return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
@@ -83,13 +84,6 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
                     chosen[row] = (None, None)
     return chosen
-=======
-            of_all = in_part.get((step, part), _NO_ROWS)
-            beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
-        own = every.at(rows.get((step, part, rank), _NO_ROWS))
-        found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
-    return cells.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns)})
->>>>>>> main
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
@@ -149,26 +143,15 @@ class _Beside:
         return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
 
 
-<<<<<<< HEAD
-def _told(rows: dict[int, pd.DataFrame], rank: int, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
-    if not rows:
-        return {}, np.nan, np.nan
-    own = rows[rank] if rank in rows else next(iter(rows.values())).iloc[:0]
-=======
 def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
->>>>>>> main
     same = _same_work(own, beside, excess_ns)
     if not np.isnan(same[0]):  # no one of them is to be named
         return {}, *same
     return _longest(own, beside, excess_ns), *same
 
 
-<<<<<<< HEAD
-def _longest(own: pd.DataFrame, beside: _Beside, excess_ns: int) -> dict[Named, float]:
+def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
     """All names of the most telling kind that explain about half of the excess, and how much."""
-=======
-def _longest(own: _Names, beside: _Beside, excess_ns: int) -> tuple[str | None, str | None]:
->>>>>>> main
     for what in _KINDS:
         named = own.of_kind(what)
         if what == RANGE:  # a phase holds all that a host does
@@ -178,25 +161,14 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> tuple[str | None, 
             named = named.at(np.flatnonzero(is_work))
         if not len(named.name):
             continue
-<<<<<<< HEAD
-        held = named.set_index("name")["total_ns"]
-        extra = held - beside.medians(what, "total_ns").reindex(held.index).fillna(0)
+        held = named.sums[:, 0]
+        extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
         is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
             is_long &= extra >= _NAMED * held
-        if extra[is_long].max() >= _NAMED * excess_ns:
-            return {(what, str(name)): float(ns) for name, ns in extra[is_long].items()}
+        if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
+            return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
     return {}
-=======
-        held = named.sums[:, 0]
-        extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
-        longest = int(extra.argmax())
-        # A host that is slow at everything is not slow by what it does most.
-        is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * held[longest]
-        if is_own and extra[longest] >= _NAMED * excess_ns:
-            return what, str(named.name[longest])
-    return None, None
->>>>>>> main
 
 
 def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:
