@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.straggler_causes import CAUSES, WAIT, instance_causes
@@ -93,7 +92,6 @@ def across(
     exposed_comm: ExposedComm,
     steps: Steps,
     ranks: Ranks,
-    step_needs: StepNeeds,
     straggler_step_pct: float = 1.0,
 ) -> Stragglers:
     """Follow every exposed wait of the shared complete steps to the rank at its root."""
@@ -107,7 +105,7 @@ def across(
     explains = (table["cause_ns"] >= _LEAST_CAUSE * table["cost_max_ns"]).fillna(value=False)
     table = table.assign(cause=table["cause"].where(explains, None), cause_ns=table["cause_ns"].where(explains))
     table = table.assign(cause=table["cause"].mask(_may_have_waited(table, exposed_comm, windows), UNMATCHED))
-    table = table.assign(cause=table["cause"].mask(_waits_under_transfers(table, step_needs, windows), WAIT))
+    table = table.assign(cause=table["cause"].mask(_waits_under_transfers(table, members.table, windows), WAIT))
     table = _named(table, stack(parts), windows).reset_index(names="rank")
     return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
@@ -238,11 +236,11 @@ def _may_have_waited(table: pd.DataFrame, exposed_comm: ExposedComm, windows: pd
     return (table["cause"] == "transfer") & is_better_part.fillna(value=False).astype(bool)
 
 
-def _waits_under_transfers(table: pd.DataFrame, step_needs: StepNeeds, windows: pd.DataFrame) -> pd.Series:
+def _waits_under_transfers(table: pd.DataFrame, members: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
     """Ranks with longer `transfer` whose calls move data for no longer: waits lie under transfers of other streams."""
-    rows = step_needs.table
-    held = rows[rows["step"].isin(windows["step"])] if windows["step"].iloc[0] != NONE else rows
-    moved = held.groupby("rank")["transfer_ns"].sum() / windows["step"].nunique()
+    calls = members[members["transfer_ns"].notna()].drop_duplicates(["rank", "call"])
+    held = calls[calls["step"].isin(windows["step"])] if windows["step"].iloc[0] != NONE else calls
+    moved = held["transfer_ns"].astype("float64").groupby(held["rank"]).sum() / windows["step"].nunique()
     excess = pd.Series(
         {rank: moved.get(rank, 0) - moved.drop(rank, errors="ignore").median() for rank in table.index}, dtype="float64"
     )
