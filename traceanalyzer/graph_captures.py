@@ -84,12 +84,20 @@ def with_captured_operators(trace: RankTrace, captured: RankTrace) -> RankTrace:
 
 def with_notes_beside(trace: RankTrace, path: Path) -> RankTrace:
     """The trace with the names of its graphs' nodes that a `kernel_annotations_rank<n>….json` beside or above has."""
-    for folder in (path.parent, path.parent.parent):
-        for file in sorted(folder.glob("kernel_annotations_rank*.json")):
-            told = _NOTES.match(file.name)
-            if told and int(told[1]) == trace.rank:
-                return with_annotations(trace, _notes(file))
+    for file in notes_beside(path):
+        told = _NOTES.match(file.name)
+        if told and int(told[1]) == trace.rank:
+            return with_annotations(trace, _notes(file))
     return trace
+
+
+def notes_beside(path: Path) -> list[Path]:
+    """Files of the names of graphs' nodes beside a trace, then those in the folder above."""
+    return [
+        file
+        for folder in (path.parent, path.parent.parent)
+        for file in sorted(folder.glob("kernel_annotations_rank*.json"))
+    ]
 
 
 def _notes(file: Path) -> pd.DataFrame:

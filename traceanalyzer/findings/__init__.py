@@ -140,8 +140,8 @@ def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
         not finding.is_about_capture,
         SEVERITIES.index(finding.severity),
         finding.is_of_ideal,
-        finding.gain_ns is None,
-        -(finding.gain_ns or 0),
+        finding.expected_ns is None,
+        -(finding.expected_ns or 0),
     )
 
 

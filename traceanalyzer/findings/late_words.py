@@ -7,6 +7,7 @@ from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.basis import milliseconds
+from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.names import short_name
 from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
@@ -225,7 +226,8 @@ def _gains(row: Mapping[str, Any]) -> str:
     off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
     error = f" (± {milliseconds(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
     of = "the capture" if row["gain_is_of_capture"] else "a mean step"
-    return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter."
+    without = otherwise(row["gain_ns"], row["unprofiled_gain_ns"], row["step_ns"])
+    return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter{without}."
 
 
 def _ms(time_ns: int | None) -> str:

@@ -32,7 +32,7 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
-    """Columns `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`; the bound where nothing can be replayed."""
+    """Columns `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`; a bound without replay."""
     rows = table.to_dict("records")
     changes = [_changes(row, found) if not pd.isna(row["bound_ns"]) else () for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
@@ -48,6 +48,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
         "gain_ns": pd.array([gain for gain, _, _ in each], dtype="Int64"),
         "gain_error_ns": pd.array([error for _, error, _ in each], dtype="Int64"),
         "gain_is_bound": [is_bound for _, _, is_bound in each],
+        "unprofiled_gain_ns": pd.array([_unprofiled(known.get(place)) for place in range(len(rows))], dtype="Int64"),
     }
 
 
@@ -60,6 +61,10 @@ def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
     factor = max(0.0, 1 - row["excess_ns"] / max(row["own_ns"], 1))
     return Change("compute", factor, frozenset(row["ranks"]), frozenset(row["numbers"]) or None)
+
+
+def _unprofiled(replayed: Gain | None) -> int | None:
+    return None if replayed is None or replayed.is_bound else replayed.unprofiled_gain_ns
 
 
 def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool]:

@@ -98,6 +98,11 @@ class Episodes(Result):
         "gain_is_bound": Column.flag(
             "The gain is the most that can be won: no replay, or one that leaves over 3 % of a step unexplained."
         ),
+        "unprofiled_gain_ns": Column.time(
+            "The gain without what recording takes the hosts, an estimate (see what_ifs); absent where the gain is a "
+            "bound, and for other profilers than PyTorch's.",
+            adds=Adds.DERIVED,
+        ),
         "gain_is_of_capture": Column.flag("No step is complete on all ranks: the gain is of all that was recorded."),
         "bound_ns": Column.time(
             "The longest own step less the longest without the excess: the mean over the complete steps, or the sum "

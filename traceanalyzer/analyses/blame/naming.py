@@ -1,5 +1,6 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ _WHOLE_PHASES = ("forward", "backward")
 _KINDS = (OPERATOR, KERNEL, "copy", COLLECTIVE, DOING, RANGE)
 """The most telling first."""
 
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_UNKNOWN = np.full(3, np.nan)
+_NOTHING_KNOWN = (None, None, np.nan, np.nan)
+
 
 def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """The cells with the name that is longer than on the peers by at least half of the excess: `what`, `name`.
@@ -32,16 +37,18 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     ranks = late.groupby("step")["rank"].unique()
     late_ranks = cells.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
-    by_key = {key: dict(iter(rows.groupby("rank"))) for key, rows in held.groupby(["step", "part"])}
+    every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
+    in_part = held.groupby(["step", "part"]).indices
     beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
     for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
         others = _others(ranks[step], rank, peers, late_ranks[step])
-        rows = by_key.get((step, part), {})
         key = (step, part, others.tobytes())
         if key not in beside:
-            beside[key] = _Beside([rows[other] for other in others if other in rows], others)
-        found.append(_told(rows, rank, excess_ns, beside[key]))
+            of_all = in_part.get((step, part), _NO_ROWS)
+            beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
+        own = every.at(rows.get((step, part, rank), _NO_ROWS))
+        found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     return cells.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns)})
 
 
@@ -53,75 +60,95 @@ def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) ->
     return in_time if len(in_time) else others
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What ran, on arrays: there are many cells, and few names in each."""
+
+    rank: np.ndarray
+    what: np.ndarray
+    name: np.ndarray
+    sums: np.ndarray
+    """Time, calls and blocks of each row as floats; 0 where they are not known."""
+
+    @classmethod
+    def of(cls, work: pd.DataFrame) -> "_Names":
+        sums = [work[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("total_ns", "calls", "blocks")]
+        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
+        return cls(work["rank"].to_numpy(), what, name, np.nan_to_num(np.stack(sums, axis=1)))
+
+    def at(self, rows: np.ndarray) -> "_Names":
+        """These rows."""
+        return _Names(self.rank[rows], self.what[rows], self.name[rows], self.sums[rows])
+
+    def of_kind(self, what: str) -> "_Names":
+        """The rows of `what`: of operators, say."""
+        return self.at(np.flatnonzero(self.what == what))
+
+
 class _Beside:
     """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
 
-    def __init__(self, rows: list[pd.DataFrame], others: np.ndarray) -> None:
-        self.rows = pd.concat(rows, ignore_index=True) if rows else None
-        self.others = others
-        self._known: dict[tuple[str, str], pd.Series] = {}
+    def __init__(self, names: _Names, others: np.ndarray) -> None:
+        self.names = names
+        self.others = np.sort(others)
+        self._known: dict[str, dict[str, np.ndarray]] = {}
 
-    def medians(self, what: str, column: str) -> pd.Series:
-        """Of the column, by name."""
-        if self.rows is None:
-            return pd.Series(dtype="float64")
-        if (what, column) not in self._known:
-            own = self.rows[self.rows["what"] == what]
-            sums = own.groupby(["name", "rank"])[column].sum()
-            table = sums.unstack("rank").reindex(columns=self.others)  # noqa: PD010 - keys are unique
-            self._known[what, column] = table.fillna(0).median(axis=1)
-        return self._known[what, column]
+    def medians(self, what: str, names: np.ndarray) -> np.ndarray:
+        """Of time, calls and blocks, a row for each of the names; NaN where none of the ranks has it."""
+        if what not in self._known:
+            own = self.names.of_kind(what)
+            place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
+            sums = np.zeros((len(self.others), len(place), 3))
+            row, column = (
+                np.searchsorted(self.others, own.rank),
+                np.array([place[name] for name in own.name], dtype=int),
+            )
+            np.add.at(sums, (row, column), own.sums)
+            self._known[what] = dict(zip(place, np.median(sums, axis=0), strict=True)) if place else {}
+        known = self._known[what]
+        return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
 
 
-def _told(rows: dict[int, pd.DataFrame], rank: int, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
-    if not rows:
-        return None, None, np.nan, np.nan
-    own = rows[rank] if rank in rows else next(iter(rows.values())).iloc[:0]
+def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
     if not np.isnan(same[0]):  # no one of them is to be named
         return None, None, *same
     return *_longest(own, beside, excess_ns), *same
 
 
-def _longest(own: pd.DataFrame, beside: _Beside, excess_ns: int) -> tuple[str | None, str | None]:
+def _longest(own: _Names, beside: _Beside, excess_ns: int) -> tuple[str | None, str | None]:
     for what in _KINDS:
-        named = own[own["what"] == what]
+        named = own.of_kind(what)
         if what == RANGE:  # a phase holds all that a host does
-            named = named[~named["name"].map(host_names.phase).isin(_WHOLE_PHASES)]
+            named = named.at(np.flatnonzero([host_names.phase(name) not in _WHOLE_PHASES for name in named.name]))
         if what == DOING:  # neither is what a host is to do less of
-            is_launch = named["name"].map(host_names.is_launch).astype(bool)
-            named = named[~is_launch & (named["name"] != NOTHING)]
-        if named.empty:
+            is_work = [not host_names.is_launch(name) and name != NOTHING for name in named.name]
+            named = named.at(np.flatnonzero(is_work))
+        if not len(named.name):
             continue
-        held = named.set_index("name")["total_ns"]
-        extra = held - beside.medians(what, "total_ns").reindex(held.index).fillna(0)
-        longest = extra.idxmax()
+        held = named.sums[:, 0]
+        extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        longest = int(extra.argmax())
         # A host that is slow at everything is not slow by what it does most.
         is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * held[longest]
         if is_own and extra[longest] >= _NAMED * excess_ns:
-            return what, str(longest)
+            return what, str(named.name[longest])
     return None, None
 
 
-def _same_work(own: pd.DataFrame, beside: _Beside, excess_ns: int) -> tuple[float, float]:
+def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:
     """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes."""
     kernels = _alike(own, beside, KERNEL)
-    operators = own[own["what"] == OPERATOR]
-    if operators["name"].str.contains(" of [", regex=False).any():
+    if any(" of [" in name for name in own.of_kind(OPERATOR).name):
         by_shape = _alike(own, beside, OPERATOR)
-        if (by_shape["own"] - by_shape["peers"]).sum() < _NAMED * excess_ns:
+        if by_shape[0] - by_shape[1] < _NAMED * excess_ns:
             return np.nan, np.nan
-    if (kernels["own"] - kernels["peers"]).sum() < _NAMED * excess_ns:
-        return np.nan, np.nan
-    return float(kernels["own"].sum()), float(kernels["peers"].sum())
+    return kernels if kernels[0] - kernels[1] >= _NAMED * excess_ns else (np.nan, np.nan)
 
 
-def _alike(own: pd.DataFrame, beside: _Beside, what: str) -> pd.DataFrame:
-    """Times of the names of which the rank has as many calls and blocks as its peers: `own`, `peers`."""
-    held = own[own["what"] == what].set_index("name")
-    same = pd.Series(data=True, index=held.index)
-    for count in ("calls", "blocks"):
-        typical = beside.medians(what, count).reindex(held.index)
-        same &= held[count].fillna(0).astype("float64") == typical
-    peers = beside.medians(what, "total_ns").reindex(held.index)
-    return pd.DataFrame({"own": held["total_ns"].astype("float64"), "peers": peers})[same]
+def _alike(own: _Names, beside: _Beside, what: str) -> tuple[float, float]:
+    """Time in the names of which the rank has as many calls and blocks as its peers: its own, and theirs."""
+    held = own.of_kind(what)
+    typical = beside.medians(what, held.name)
+    same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
+    return float(held.sums[same, 0].sum()), float(typical[same, 0].sum())

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import taken
+from traceanalyzer.analyses.base import taken, typed
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -91,4 +91,4 @@ def _bytes_of(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
     facts = [kinds.operator_bytes(*row) for row in distinct.itertuples(index=False)]
     made = distinct.assign(dtype=[fact.dtype for fact in facts], size_bytes=[fact.size_bytes for fact in facts])
     merged = keys.merge(made, how="left", on=list(table)).set_index(keys.index)[["dtype", "size_bytes"]]
-    return merged.reindex(table.index).astype({"dtype": "object", "size_bytes": "Int64"})
+    return typed(merged.reindex(table.index), {"dtype": "object", "size_bytes": "Int64"})

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
 from traceanalyzer.analyses.replay.peers import Peers
@@ -33,17 +33,25 @@ class Gain:
         error_ns: by how much the replay without a change misses the recording.
         unmatched_ns: mean over ranks of the time in communication calls whose partners are not known, so that waits in
             them do not change.
+        unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
+            `None` where the capture holds no calls whose cost is known.
     """
 
     before_ns: int
     after_ns: int
     error_ns: int
     unmatched_ns: int = 0
+    unprofiled_ns: tuple[int, int] | None = None
 
     @property
     def gain_ns(self) -> int:
         """Before − after; never negative."""
         return max(0, self.before_ns - self.after_ns)
+
+    @property
+    def unprofiled_gain_ns(self) -> int | None:
+        """The gain of a step without the profiler; never negative."""
+        return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])
 
     @property
     def is_bound(self) -> bool:
@@ -88,6 +96,11 @@ class Engine:
     def has_hosts(self) -> bool:
         """Whether any rank's capture has the host's side."""
         return any(not nodes.piece.why_no_host for nodes in self.job.nodes.values())
+
+    @cached_property
+    def has_cost_of_recording(self) -> bool:
+        """Whether any capture holds calls of which is known what writing them down takes."""
+        return any(nodes.piece.host["recorded"].to_numpy().any() for nodes in self.job.nodes.values())
 
     @cached_property
     def unmatched_ns(self) -> int:
@@ -151,5 +164,16 @@ class Engine:
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
-        after = self.steps_after(scenarios).mean(axis=0)
-        return [Gain(self.before_ns, round(float(each)), self.error_ns, self.unmatched_ns) for each in after]
+        after = self._mean_steps(scenarios)
+        without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
+        if self.has_cost_of_recording:
+            # Last, so that what becomes as long as on peers loses the cost of its own calls.
+            each = self._mean_steps([(UNRECORDED,), *((*changes, UNRECORDED) for changes in scenarios)])
+            without = [(each[0], one) for one in each[1:]]
+        return [
+            Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
+            for each, pair in zip(after, without, strict=True)
+        ]
+
+    def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
+        return [round(float(each)) for each in self.steps_after(scenarios).mean(axis=0)]

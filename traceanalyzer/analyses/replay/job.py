@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
@@ -153,7 +154,7 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(start_ns=table["start_ns"] - shift, end_ns=table["end_ns"] - shift, op=_ops(job, table))
     for name in ("collective", "size_bytes"):
         table[name] = held[name].to_numpy(dtype=object, na_value=None) if len(held) else None
-    table = table.astype({"size_bytes": "Float64", "collective": "str"})
+    table = typed(table, {"size_bytes": "Float64", "collective": "str"})
     table["synchronises"] = held["transfer_ns"].notna().to_numpy() if len(held) else False
     table["instance"] = pd.factorize(table["instance"])[0]
     ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, P
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.vocabulary import DATA
 
 
@@ -112,9 +113,9 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
         return replace(timing, is_hidden=True)
     if change.part == "comm" and isinstance(change.to, str):
         return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
-    if change.part not in ("host", "data"):
+    if change.part not in ("host", "data", "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
-    if change.part in ("rank", "host", "data"):
+    if change.part in ("rank", "host", "data", "profiler"):
         timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
     return timing
 
@@ -136,6 +137,8 @@ def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> 
         after = peers.host(rank, _changed_ranks(job, change))
     elif change.to == FASTEST:
         after = peers.fastest_host(rank)
+    elif change.part == "profiler":
+        after = np.maximum(before - host["recorded"].to_numpy() * COST_NS[str(change.to)], 0)
     elif change.part == "data":
         spent = host[DATA.column].to_numpy()
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio
+from traceanalyzer.analyses.base import Result, ratio, typed
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay
@@ -73,7 +73,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
                 for number, after, ideal in zip(numbers, steps[:, column], steps[:, 0], strict=True)
             ]
     table = pd.DataFrame(rows, columns=list(_STORED))
-    return Slowdown(table.astype(dict.fromkeys(("rank", "stage", "step", "error_ns"), "Int64")))
+    return Slowdown(typed(table, dict.fromkeys(("rank", "stage", "step", "error_ns"), "Int64")))
 
 
 Case = tuple[dict[str, object], tuple[Change, ...]]

@@ -7,7 +7,7 @@ from traceanalyzer.errors import UsageError
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
-_WITHOUT_FACTOR = ("waits", "sync")
+_WITHOUT_FACTOR = ("waits", "sync", "profiler")
 
 _MOST = 1_000_000
 
