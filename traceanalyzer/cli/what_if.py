@@ -78,7 +78,13 @@ def what_if(folder: Path | None, **options: Any) -> None:
 
     changes = list(changes_of(options))
     console = Console(quiet=options["quiet"])
-    found, _ = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
+    found, _ = find_traces(
+        folder,
+        options["trace_dir"],
+        options["trace_files"],
+        options["rank_regex"],
+        follows_links=options["follow_links"],
+    )
     run = found.runs[-1]
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)
