@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
@@ -58,6 +59,7 @@ def host_bound(
     pipeline: Pipeline,
     replay: Replay,
     places: Places,
+    ranks: Ranks,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
     worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
@@ -72,7 +74,8 @@ def host_bound(
     gain = gain_of(replay, Change("host", 0.0))
     without, is_by_recording = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
-    said = _title(rank, alike(means["host_ns"], places), cost_ns, share, basis, means, step_needs, name, few)
+    own_set = alike(means["host_ns"], places)
+    said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
     return [
         Finding(
             rule="host_bound",
@@ -105,9 +108,11 @@ def _title(
     step_needs: StepNeeds,
     name: str | None,
     few: Sequence[int],
+    *,
+    is_one: bool,
 ) -> str:
     if few:
-        late = _late(own_set, idle)
+        late = _late(own_set, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
         each = " a step" if len(few) > 1 else ""
         return (
@@ -130,19 +135,27 @@ def _title(
             f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
         )
     if not is_known or needed.min() < _SHORT * window:
-        return f"{_late(own_set, idle)}: {gpu}{most}."
+        return f"{_late(own_set, idle, is_one=is_one)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
-    each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
+    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
+    each = f"{_one_host(len(needed))} needs" if is_one else each
     between = span(needed.min(), needed.max())
     if name:
-        return f"{each} hosts need {between} for a step: {gpu}{most}."
-    return f"{each} hosts need {between} to launch a step: {gpu}."
+        return f"{each} {between} for a step: {gpu}{most}."
+    return f"{each} {between} to launch a step: {gpu}."
 
 
-def _late(own_set: Alike, idle: pd.DataFrame) -> str:
+def _one_host(gpus: int) -> str:
+    """One process drives them all."""
+    return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
+
+
+def _late(own_set: Alike, idle: pd.DataFrame, *, is_one: bool) -> str:
     """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
     if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
+        if is_one:
+            return f"{_one_host(len(idle))} is late"
         return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
     if own_set.is_one:
         return f"Rank {own_set.ranks[0]}'s host is late"
