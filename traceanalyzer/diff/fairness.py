@@ -137,7 +137,7 @@ def _more_products(sides: Sequence[Side]) -> str | None:
     """The products of which one run does more, where all others are the same: `base none | other 40 [8192, …] …`."""
     captures = [side.first for side in sides]
     told = dict(contents.of(captures)).get(contents.PRODUCTS) if contents.is_same_but_for_products(captures) else None
-    return told and " | ".join(f"{side.label} {done}" for side, done in zip(sides, told, strict=True))
+    return " | ".join(f"{side.label} {done}" for side, done in zip(sides, told, strict=True)) if told else None
 
 
 def _exchange_alike(sides: Sequence[Side]) -> bool:
