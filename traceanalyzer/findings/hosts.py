@@ -9,18 +9,18 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.host_story import HOSTS, story_of_host
+from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
-
-HOSTS = "hosts"
-"""How findings about all hosts are called by what is part of them."""
 
 _NAMED = 0.5
 """A name is said when it takes this part of the idle time."""
@@ -28,8 +28,17 @@ _NAMED = 0.5
 _SHORT = 0.75
 """Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
 
+_BINDS = 0.9
+"""A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
+
 _ALIKE = 0.5
 """Of the longest idle time: hosts that cost this part of it are late alike."""
+
+_RECORD_LESS = (
+    "Time some steps without the profiler. To see them as they are, record less of the host: without with_stack, "
+    "record_shapes and profile_memory, or with Nsight Systems."
+)
+"""What to do where only recording makes the hosts late."""
 
 _PROFILED = (
     "A profiler slows the host, most of all with stacks and shapes: compare with the step time without a profiler "
@@ -45,7 +54,9 @@ def host_bound(
     step_needs: StepNeeds,
     what_ran: WhatRan,
     episodes: Episodes,
+    pipeline: Pipeline,
     replay: Replay,
+    ranks: Ranks,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
     worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
@@ -58,24 +69,27 @@ def host_bound(
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
+    without, is_by_recording = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
+    means = mean_steps(idle, basis, ["host_ns", "window_ns"])
+    said = _title(rank, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
     return [
         Finding(
             rule="host_bound",
-            severity=severity(share),
-            title=_title(
-                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name, few
-            ),
+            severity="medium" if is_by_recording else severity(share),
+            title=f"{said} {without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_advice(name),
+            recommendation=_RECORD_LESS if is_by_recording else _advice(name),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
+            unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
+            is_about_capture=is_by_recording,
             is_of_ideal=True,
             is_of_hosts=True,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=late_by(episodes, rank, "host") or HOSTS,
+            part_of=None if is_by_recording else story_of_host(rank, episodes, pipeline),
         )
     ]
 
@@ -89,9 +103,11 @@ def _title(
     step_needs: StepNeeds,
     name: str | None,
     few: Sequence[int],
+    *,
+    is_one: bool,
 ) -> str:
     if few:
-        late = _late(rank, idle)
+        late = _late(rank, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
         each = " a step" if len(few) > 1 else ""
         return (
@@ -106,20 +122,34 @@ def _title(
     needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
     needed = needed.groupby("rank")["needed_host_ns"].median()
     window = idle["window_ns"].mean()
-    if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
-        return f"{_late(rank, idle)}: {gpu}{most}."
+    is_known = len(needed) == len(idle) and len(needed) > 0 and basis.steps is not None
+    if is_known and needed.min() < _SHORT * window and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
+        return (
+            f"Rank {int(needed.idxmax())}'s host needs {milliseconds(needed.max())} to launch a step of "
+            f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
+        )
+    if not is_known or needed.min() < _SHORT * window:
+        return f"{_late(rank, idle, is_one=is_one)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
-    each = "Both" if len(needed) == 2 else f"No one rank is late: all {len(needed)}"
+    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
+    each = f"{_one_host(len(needed))} needs" if is_one else each
     between = span(needed.min(), needed.max())
     if name:
-        return f"{each} hosts need {between} for a step: {gpu}{most}."
-    return f"{each} hosts need {between} to launch a step: {gpu}."
+        return f"{each} {between} for a step: {gpu}{most}."
+    return f"{each} {between} to launch a step: {gpu}."
 
 
-def _late(rank: int, idle: pd.DataFrame) -> str:
+def _one_host(gpus: int) -> str:
+    """One process drives them all."""
+    return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
+
+
+def _late(rank: int, idle: pd.DataFrame, *, is_one: bool) -> str:
     """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
     if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
+        if is_one:
+            return f"{_one_host(len(idle))} is late"
         return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
     return f"Rank {rank}'s host is late"
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
-from tests.samples import sample
+from tests.samples import analysed, sample
 from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
@@ -43,7 +43,7 @@ HOSTILE = (
 
 
 def report_of(name: str) -> Report:
-    return Report(name, run(sample(name).ranks))
+    return Report(name, analysed(name))
 
 
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])
@@ -179,7 +179,7 @@ def test_hostile_labels_findings_and_notes_stay_text():
 def check_inert(text):
     page = Page(text)
     assert not [a for _, a in page.elements if any(key.startswith("on") for key in a)]
-    hashes = {script.hash for script in assets.scripts()}
+    hashes = {assets.script("run.js").hash}
     running = [script for attributes, script in page.scripts if attributes.get("type") != "application/json"]
     assert {assets.sha256(script) for script in running} == hashes
     assert len(running) == len(hashes)
