@@ -24,7 +24,7 @@ _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
 """How much less surely a median is known than a mean, of normal errors."""
 
-_SHARE_OF_OWN = 0.25
+_SHARE_OF_OWN = 0.35
 """A part with less of a rank's excess than this goes to the largest."""
 
 _WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")

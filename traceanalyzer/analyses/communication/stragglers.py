@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.straggler_causes import CAUSES, instance_causes
+from traceanalyzer.analyses.communication.straggler_causes import CAUSES, WAIT, instance_causes
 from traceanalyzer.analyses.communication.waits import Waits
 from traceanalyzer.analyses.host.step_work import COMPUTE, COPY, OPERATOR, RANGE, step_work
 from traceanalyzer.analyses.time.headline import shared_steps
@@ -105,6 +105,7 @@ def across(
     explains = (table["cause_ns"] >= _LEAST_CAUSE * table["cost_max_ns"]).fillna(value=False)
     table = table.assign(cause=table["cause"].where(explains, None), cause_ns=table["cause_ns"].where(explains))
     table = table.assign(cause=table["cause"].mask(_may_have_waited(table, exposed_comm, windows), UNMATCHED))
+    table = table.assign(cause=table["cause"].mask(_waits_under_transfers(table, members.table, windows), WAIT))
     table = _named(table, stack(parts), windows).reset_index(names="rank")
     return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
 
@@ -233,6 +234,18 @@ def _may_have_waited(table: pd.DataFrame, exposed_comm: ExposedComm, windows: pd
     )
     is_better_part = 2 * excess.reindex(table.index).astype("float64") >= table["cause_ns"].astype("Float64")
     return (table["cause"] == "transfer") & is_better_part.fillna(value=False).astype(bool)
+
+
+def _waits_under_transfers(table: pd.DataFrame, members: pd.DataFrame, windows: pd.DataFrame) -> pd.Series:
+    """Ranks with longer `transfer` whose calls move data for no longer: waits lie under transfers of other streams."""
+    calls = members[members["transfer_ns"].notna()].drop_duplicates(["rank", "call"])
+    held = calls[calls["step"].isin(windows["step"])] if windows["step"].iloc[0] != NONE else calls
+    moved = held["transfer_ns"].astype("float64").groupby(held["rank"]).sum() / windows["step"].nunique()
+    excess = pd.Series(
+        {rank: moved.get(rank, 0) - moved.drop(rank, errors="ignore").median() for rank in table.index}, dtype="float64"
+    )
+    is_less = 2 * excess.reindex(table.index) < table["cause_ns"].astype("Float64")
+    return (table["cause"] == "transfer") & is_less.fillna(value=False).astype(bool)
 
 
 def _named(table: pd.DataFrame, work: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:

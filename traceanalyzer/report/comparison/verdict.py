@@ -9,7 +9,7 @@ from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.kinds import element_types
 from traceanalyzer.quantities import digits, text
-from traceanalyzer.report.comparison import awaited, bound, recorded_otherwise, work_sentences
+from traceanalyzer.report.comparison import awaited, bound, path, recorded_otherwise, work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
 
 CONTRADICTS_POINTS = 1.0
@@ -69,6 +69,10 @@ def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
         yield from work_sentences.phases(tables.get("phases"), per(comparison))
         yield from _without_profiler(comparison, run, change)
         yield from _contradictions(comparison, run, change)
+        other = next(side.first for side in comparison.sides if side.label == run)
+        concluding = path.sentence(comparison.base.first, other)
+        if concluding:
+            yield concluding
 
 
 def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
