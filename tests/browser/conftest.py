@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.samples import sample
-from traceanalyzer.analyses import run
+from tests import once
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import html
 
@@ -36,7 +35,7 @@ def written(tmp_path_factory):
 
     def of(name):
         if name not in made:
-            report = Report(name, run(sample(name).ranks), version="test")
+            report = Report(name, once.results(name), version="test")
             made[name] = report, html.write(report, tmp_path_factory.mktemp(name))[0]
         return made[name]
 

@@ -1,7 +1,6 @@
 import pytest
 
-from tests.samples import sample
-from traceanalyzer.analyses import run
+from tests import once
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.report.page import step_chart as module
 from traceanalyzer.report.page.floors import floors
@@ -11,7 +10,7 @@ from traceanalyzer.report.words.parts import split
 
 @pytest.fixture(scope="module")
 def results():
-    return run(sample("ddp").ranks)
+    return once.results("ddp")
 
 
 def test_a_steps_parts_add_up_to_its_window(results):

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
 from tests.samples import sample
@@ -43,7 +44,7 @@ HOSTILE = (
 
 
 def report_of(name: str) -> Report:
-    return Report(name, run(sample(name).ranks))
+    return Report(name, once.results(name))
 
 
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])
