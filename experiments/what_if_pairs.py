@@ -58,12 +58,13 @@ def main() -> None:
 
 
 def _row(pair: Path, texts: Sequence[str]) -> dict[str, Any]:
-    before, after = (_replay(pair / side) for side in ("before", "after"))
+    before, after = (replay_of(pair / side) for side in ("before", "after"))
     gain = gain_of(before, *map(read_change, texts))
     happened = gain_of(after)
     assert gain is not None
     assert happened is not None
     unprofiled = json.loads((pair / "steps.json").read_text(encoding="utf-8"))
+    without = gain.unprofiled_ns[1] if gain.unprofiled_ns else gain.after_ns
     step_ms = {side: sorted(times)[len(times) // 2] / 1e6 for side, times in unprofiled.items()}
     return {
         "pair": pair.name,
@@ -75,10 +76,13 @@ def _row(pair: Path, texts: Sequence[str]) -> dict[str, Any]:
         "miss_pct": round(100 * (gain.after_ns - happened.before_ns) / happened.before_ns, 1),
         "unprofiled_before_ms": round(step_ms["before"], 2),
         "unprofiled_after_ms": round(step_ms["after"], 2),
+        "unprofiled_predicted_ms": round(without / 1e6, 2),
+        "unprofiled_miss_pct": round(100 * (without / 1e6 / step_ms["after"] - 1), 1),
     }
 
 
-def _replay(folder: Path) -> Replay:
+def replay_of(folder: Path) -> Replay:
+    """The recorded job's replay."""
     found = discover(folder)
     replay = summarise(found, found.runs[-1], LoadOptions(), names=("replay",)).results["replay"]
     assert isinstance(replay, Replay)

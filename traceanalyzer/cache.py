@@ -11,10 +11,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ _FORGOTTEN_S = 86_400
 
 _DRAFT = ".draft-"
 
-_UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Contents:
     Attributes:
         folder: where.
         entries: traces.
-        size_bytes: of all of them.
+        size_bytes: of all of them, and of what analyses made of ranks.
     """
 
     folder: Path
@@ -75,8 +75,8 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def contents(folder: Path) -> Contents:
     """How much there is."""
-    sizes = [_size_of(entry) for entry in _entries(folder)]
-    return Contents(folder, len(sizes), sum(sizes))
+    sizes = {entry.name: _size_of(entry) for entry in _entries(folder)}
+    return Contents(folder, sum(name.isalnum() for name in sizes), sum(sizes.values()))
 
 
 def clear(folder: Path) -> Contents:
@@ -102,28 +102,33 @@ def through(
         yield from read
         return
     given = 0
-    with suppress(*_UNREADABLE):
+    with suppress(*UNREADABLE):
         for trace in _stored(folder / key):
             yield trace
             given += 1
         if given:
             return
     shutil.rmtree(folder / key, ignore_errors=True)  # what is there cannot be read
-    draft = _Draft.begun(folder) if not given else None
+    draft = Draft.begun(folder) if not given else None
     try:
         for trace in islice(read, given, None):
             if draft is not None:
-                draft.add(trace)
+                draft.add(partial(_write, trace))
             yield trace
         if draft is not None and _key(path, options) == key:
             draft.settle(folder / key)
-            _prune(folder)
+            prune(folder)
     finally:
         if draft is not None:
             draft.drop()
 
 
 def _key(path: Path, options: tuple[object, ...]) -> str | None:
+    least = WORTH_BYTES_OF_TEXT if path.suffix == ".json" else WORTH_BYTES
+    return key_of(path, (FORMAT, _code(), *options), least)
+
+
+def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | None:
     """Names the file as it is; `None` for what is not worth keeping or may not be."""
     try:
         state = path.stat()
@@ -131,11 +136,10 @@ def _key(path: Path, options: tuple[object, ...]) -> str | None:
     except OSError:
         return None
     changed_ns = max(state.st_mtime_ns, state.st_ctime_ns)
-    least = WORTH_BYTES_OF_TEXT if path.suffix == ".json" else WORTH_BYTES
-    if not path.is_file() or state.st_size < least or time.time_ns() - changed_ns < _UNSETTLED_NS:
+    if not path.is_file() or state.st_size < least_bytes or time.time_ns() - changed_ns < _UNSETTLED_NS:
         return None
     identity = (str(place), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev)
-    text = repr((FORMAT, _code(), identity, options))
+    text = repr((identity, options))
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -143,13 +147,17 @@ def _key(path: Path, options: tuple[object, ...]) -> str | None:
 def _code() -> tuple[object, ...]:
     """Names the code that reads: every file of the package outside the rooms that only use what was read."""
     package = Path(__file__).parent
-    files = [*package.glob("*.py"), *(package / "readers").rglob("*.py"), *(package / "kinds").rglob("*")]
+    return code_of([*package.glob("*.py"), *(package / "readers").rglob("*.py"), *(package / "kinds").rglob("*")])
+
+
+def code_of(files: Iterable[Path]) -> tuple[object, ...]:
+    """Names files of code as they are."""
     states = ((file, file.stat()) for file in sorted(files) if file.is_file() and "__pycache__" not in file.parts)
-    return tuple((str(file.relative_to(package)), state.st_size, state.st_mtime_ns) for file, state in states)
+    return tuple((str(file), state.st_size, state.st_mtime_ns) for file, state in states)
 
 
 @dataclass(slots=True)
-class _Draft:
+class Draft:
     """An entry that is being written; it appears when it is whole. An error ends it, and nothing else."""
 
     folder: Path
@@ -157,38 +165,41 @@ class _Draft:
     is_usable: bool = True
 
     @classmethod
-    def begun(cls, folder: Path) -> "_Draft | None":
+    def begun(cls, folder: Path) -> "Draft | None":
+        """An empty one in the cache's folder; `None` where nothing can be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             return cls(Path(tempfile.mkdtemp(prefix=_DRAFT, dir=folder)))
         except OSError:
             return None
 
-    def add(self, trace: RankTrace) -> None:
+    def add(self, write: Callable[[Path], None]) -> None:
+        """One rank more: `write` puts it into a folder."""
         if not self.is_usable:
             return
         try:
             place = self.folder / str(self.ranks)
             place.mkdir()
-            _write(trace, place)
+            write(place)
             self.ranks += 1
-        except _UNREADABLE:
+        except UNREADABLE:
             self.is_usable = False
 
     def settle(self, target: Path) -> None:
+        """Make it the entry, if all of it was written."""
         if self.is_usable and self.ranks:
             with suppress(OSError):  # another process was first
                 self.folder.rename(target)
 
     def drop(self) -> None:
+        """Remove what is left of it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _write(trace: RankTrace, place: Path) -> None:
     if len(trace.steps) or trace.meta.kind_rules.extra or (trace.op_step != NONE).any():
         raise ValueError("not as a reader gives it")
-    facts = {name: value for name, value in asdict(replace(trace.meta, versions={})).items() if name != "kind_rules"}
-    (place / "meta.json").write_bytes(msgspec.json.encode(facts | {"versions": dict(trace.meta.versions)}))
+    (place / "meta.json").write_bytes(msgspec.json.encode(facts_of(trace.meta)))
     for name, schema in TABLES.items():
         frame = trace.table(name)
         columns = {column: _arrow(frame[column], dtype) for column, dtype in schema.items()}
@@ -196,6 +207,12 @@ def _write(trace: RankTrace, place: Path) -> None:
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with (place / f"{name}.arrow").open("wb") as file, pa.ipc.new_file(file, rows.schema, options=options) as out:
             out.write_batch(rows)
+
+
+def facts_of(meta: RankMeta) -> dict[str, object]:
+    """What is known of a rank, as plain values; without the user's rules for kinds."""
+    facts = {name: value for name, value in asdict(replace(meta, versions={})).items() if name != "kind_rules"}
+    return facts | {"versions": dict(meta.versions)}
 
 
 def _stored(entry: Path) -> Iterator[RankTrace]:
@@ -254,7 +271,7 @@ def _pandas(array: Any, dtype: str) -> Any:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return [entry for entry in folder.iterdir() if re.fullmatch(r"[0-9a-f]{64}", entry.name)]
+        return [entry for entry in folder.iterdir() if re.fullmatch(r"[0-9a-f]{64}(-ranks)?", entry.name)]
     except OSError:
         return []
 
@@ -265,7 +282,7 @@ def _size_of(entry: Path) -> int:
     return 0
 
 
-def _prune(folder: Path) -> None:
+def prune(folder: Path) -> None:
     """Keep within the limit, and forget what ended processes left."""
     with suppress(OSError):
         aged = sorted(((entry.stat().st_mtime_ns, entry) for entry in _entries(folder)), reverse=True)

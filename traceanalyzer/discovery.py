@@ -20,7 +20,7 @@ from traceanalyzer.clustering import (
 )
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
-from traceanalyzer.graph_operators import is_capture
+from traceanalyzer.graph_captures import is_capture
 from traceanalyzer.model import Skipped
 from traceanalyzer.readers import Header, RankHint, reader_of
 from traceanalyzer.remote import named, url_of

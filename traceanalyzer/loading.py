@@ -12,7 +12,7 @@ from traceanalyzer.cache import through
 from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
 from traceanalyzer.errors import InputError, UsageError
-from traceanalyzer.graph_operators import captures_beside, has_replays, with_captured_operators
+from traceanalyzer.graph_captures import captures_beside, has_replays, with_captured_operators, with_notes_beside
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, Reader, reader_of
@@ -137,8 +137,11 @@ def _reader(path: Path) -> Reader:
 
 
 def _with_captured_graphs(trace: RankTrace, path: Path, rules: KindRules) -> RankTrace:
-    """With the operators of its replayed graphs, where a trace of their capture lies beside it."""
-    for file in captures_beside(path) if has_replays(trace) else ():
+    """With the operators of its replayed graphs, where a trace of their capture or their nodes' names lie beside it."""
+    if not has_replays(trace):
+        return trace
+    trace = with_notes_beside(trace, path)
+    for file in captures_beside(path):
         reader = reader_of(file)
         try:
             ranks = reader.read(file, RankHint(trace.rank, FILE_ORDER), rules) if reader else ()

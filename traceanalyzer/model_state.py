@@ -161,14 +161,34 @@ def _activations(model: Model) -> int | None:
 
 
 def choices(model: Model) -> list[tuple[Model, Needs]]:
-    """The model under every strategy, without and with activation checkpointing; then with half and one sample."""
+    """The model under every strategy, without and with activation checkpointing; then with half and one sample.
+
+    Before the state goes to the host, layers are shared by two, four and eight ranks, and cut into as many stages,
+    where the data-parallel ranks suffice for it: these are then fewer.
+    """
     made = []
     for batch in _batches(model.batch):
-        for strategy in SHARDED if (model.dp or 1) > 1 else ("ddp", "offload"):
-            for checkpoint in (False, True):
-                one = replace(model, strategy=strategy, checkpoint=checkpoint, batch=batch)
-                made.append((one, needs(one)))
+        for one in _strategies(replace(model, batch=batch)):
+            made += [(each, needs(each)) for each in (replace(one, checkpoint=kept) for kept in (False, True))]
     return made
+
+
+def _strategies(model: Model) -> list[Model]:
+    dp = model.dp or 1
+    sharing = [replace(model, strategy=name) for name in SHARDED if dp > 1 or name == "ddp"]
+    apart = [] if dp == 1 else [sharing.pop()]  # offload stands last
+    ways = [ways for ways in WAYS if dp % ways == 0 and ways <= dp]
+    layers = [replace(model, strategy="ddp", tp=model.tp * ways, dp=dp // ways) for ways in ways]
+    stages = [
+        replace(model, strategy="ddp", pp=model.pp * ways, dp=dp // ways)
+        for ways in ways
+        if model.layers is None or model.layers >= model.pp * ways
+    ]
+    return [*sharing, *layers, *stages, *(apart or [replace(model, strategy="offload")])]
+
+
+WAYS = (2, 4, 8)
+"""Ranks that share a layer, or stages, in the choices; eight are the GPUs of most hosts."""
 
 
 def _batches(batch: int | None) -> list[int | None]:
@@ -184,6 +204,11 @@ def assumptions(model: Model) -> str:
         told.append("activations and gathered layers unknown without layers, d_model, seq and batch")
     else:
         told.append("34 bytes an activation and layer in 16 bits, attention fused, layers of equal size")
+    if (model.dp or 1) > 1:
+        told.append(
+            "rows with more tp or pp take as many GPUs, with fewer data-parallel ranks and so a smaller global batch "
+            "or more micro-steps; without sequence parallelism; a first stage holds a micro-batch for each stage"
+        )
     told.append("DDP with buckets of its own beside the gradients; no fragmentation, no memory of libraries")
     return "; ".join(told) + "."
 

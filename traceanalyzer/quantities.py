@@ -69,4 +69,6 @@ def digits(value: float) -> str:
 
 def is_known(value: Any) -> bool:
     """Whether there is a value: not None, NA or NaN."""
-    return value is not None and not pd.isna(value)
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return value is not None and (isinstance(value, int | str) or not pd.isna(value))

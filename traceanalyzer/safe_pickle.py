@@ -172,7 +172,11 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._source.read(len(buffer))
+        try:
+            data = self._source.read(len(buffer))
+        except BaseException:
+            buffer.release()  # else the error's traceback holds it, and who owns it complains on stderr
+            raise
         buffer[: len(data)] = data
         self._left -= len(data)
         return 0 if self.is_over else len(data)

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from traceanalyzer import kept_ranks
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
 from traceanalyzer.analyses.replay.replay import let_go
@@ -219,12 +220,17 @@ def _reduce_capture(
 ) -> _Done:
     skipped: list[Skipped] = []
     failures: list[Failure] = []
-    ranks: list[tuple[RankMeta, dict[str, pd.DataFrame]]] = []
+    place = kept_ranks.place_of(capture, options, names, thresholds)
+    ranks = kept_ranks.kept(place, options.rules)
+    if ranks:
+        return _Done(capture, tuple(ranks), (), ())
     name = printable(str(capture.place))
     try:
         for trace in read_capture(capture, options, skipped):
             tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
             ranks += [(trace.meta, tables)]
+        if not skipped and not failures:
+            kept_ranks.keep(place, kept_ranks.place_of(capture, options, names, thresholds), ranks)
     except MemoryError:
         skipped.append(Skipped(name, _NO_MEMORY))
     except TraceAnalyzerError:

@@ -201,3 +201,30 @@ def test_a_schedule_of_16_microbatches_fits_a_phone(written, opened, tmp_path, m
         page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
         assert page.locator(".schedule .bar").count() == 2
         assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_a_click_in_the_chart_of_steps_shows_the_step_in_the_timeline_and_marks_it_in_tables(written, opened):
+    _, path = written("ddp")
+    with opened(path) as page:
+        column = page.locator(".step-chart g[data-step='3']")
+        column.click()
+        page.wait_for_function("() => TA.view.step === 3")
+        assert "chosen" in column.get_attribute("class")
+        assert page.locator("#tl-window-title").inner_text().startswith("In view: step 3 of all ranks")
+        marked = page.evaluate(
+            "() => [...document.querySelectorAll(\".table[data-name='steps'] tr.of-step\")].map(r => r.cells[1].textContent)"
+        )
+        assert set(marked) == {"3"}
+        page.locator(".step-chart g[data-step='2']").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => TA.view.step === 2")
+
+
+def test_a_search_finds_what_the_host_did(written, opened):
+    report, path = written("ddp")
+    names = report.results["host_events"].table["name"].astype("str")
+    with opened(path) as page:
+        page.fill("#tl-search", "cudaMemcpyAsync")
+        count = names.str.contains("cudaMemcpyAsync", case=False).sum()
+        assert count > 1
+        assert page.locator("#tl-found").text_content().endswith(f"; on the host {count:,} events")

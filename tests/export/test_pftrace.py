@@ -134,10 +134,15 @@ def test_collectives_are_linked_from_rank_to_rank_in_the_order_in_which_they_beg
 def test_counters_hold_memory_and_the_launch_queue(of_sample):
     traces, database, _ = of_sample("pytorch_ddp_memory")
     names = {name for (name,) in database.execute("SELECT DISTINCT name FROM track WHERE is_counter")}
-    assert names == {"launched operations that wait", "memory allocated", "memory reserved"}
-    memory = "FROM counter JOIN track ON track.id = counter.track WHERE name LIKE 'memory %'"
+    levels, held = {"memory allocated", "memory reserved"}, {name for name in names if name.startswith("memory held: ")}
+    assert names == {"launched operations that wait"} | levels | held
+    memory = "FROM counter JOIN track ON track.id = counter.track WHERE name IN ('memory allocated', 'memory reserved')"
     assert one(database, f"SELECT count(*) {memory}") == sum(len(trace.counters) for trace in traces)
     assert one(database, f"SELECT max(value) {memory}") == max(trace.counters["value"].max() for trace in traces)
+    ends = """SELECT sum(value) FROM (SELECT value, max(ts) FROM counter JOIN track ON track.id = counter.track
+              WHERE name LIKE 'memory held: %' GROUP BY track.id)"""
+    last = [trace.counters.query("name == 'memory_allocated_bytes'")["value"].iloc[-1] for trace in traces]
+    assert one(database, ends) == sum(last)
 
 
 def test_metrics_of_the_gpu_are_counters(tmp_path):

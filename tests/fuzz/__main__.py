@@ -1,22 +1,29 @@
 """Damage inputs and see what becomes of them.
 
 python -m tests.fuzz                         # ten thousand cases of every kind of input: hours
+python -m tests.fuzz --workers 16 --seconds 20   # as many as fit into twenty seconds a kind, on sixteen cores
 python -m tests.fuzz kineto --cases 500      # fewer, of one kind
 python -m tests.fuzz kineto --seed 1234 --cases 1 --keep odd    # one case again, its files kept in `odd`
 python -m tests.fuzz --result docs/reliability.json     # keep the counts, from which the page is written
 """
 
 import argparse
+import gc
 import json
+import multiprocessing
+import os
 import random
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from tests.fuzz.outcome import Outcome, judged
+from tests.fuzz.outcome import HANG, Outcome, judged
 from tests.fuzz.targets import TARGETS
 
 
@@ -25,12 +32,14 @@ def case(name: str, seed: int, folder: Path) -> Outcome:
     return judged(TARGETS[name].prepare(random.Random(f"{name} {seed}"), folder))
 
 
-def campaign(
-    name: str, seeds: range, keep: Path | None = None, limit_s: float = 1e9
-) -> tuple[Counter[str], dict[str, tuple[int, Outcome]]]:
+Counts = Counter[str]
+Bugs = dict[str, tuple[int, Outcome]]
+
+
+def campaign(name: str, seeds: Iterable[int], keep: Path | None = None, limit_s: float = 1e9) -> tuple[Counts, Bugs]:
     """Outcomes of many cases, and the first case of each bug, by place."""
-    counts: Counter[str] = Counter()
-    bugs: dict[str, tuple[int, Outcome]] = {}
+    counts: Counts = Counter()
+    bugs: Bugs = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
         for seed in seeds:
@@ -47,12 +56,44 @@ def campaign(
     return counts, bugs
 
 
+def spread(name: str, seeds: range, workers: int, limit_s: float) -> tuple[Counts, Bugs]:
+    """The same by several processes; one that ends by itself is a bug of its own."""
+    counts: Counts = Counter()
+    bugs: Bugs = {}
+    forked = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, forked, initializer=_alone) as pool:
+        parts = [pool.submit(campaign, name, seeds[place::workers], None, limit_s) for place in range(workers)]
+        for place, part in enumerate(parts):
+            try:
+                found, own = part.result()
+            except BrokenProcessPool:
+                found, own = (
+                    Counter({HANG: 1}),
+                    {f"{HANG}: a worker ended": (seeds[place], Outcome(HANG, "a worker ended"))},
+                )
+                found[f"at {HANG}: a worker ended"] = 1
+            counts += found
+            for where, case in own.items():
+                bugs[where] = min(bugs.get(where, case), case, key=lambda one: one[0])
+    return counts, bugs
+
+
+def _alone() -> None:
+    """A worker has one core: no library may take more, and what all share is not looked through for garbage."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    gc.freeze()
+
+
 def main() -> int:
     """Run campaigns; the exit code is 1 when a bug was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="KIND", help=f"of {', '.join(TARGETS)} (default: all)")
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=1e9, help="for each kind of input, at most")
+    parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--keep", type=Path, help="folder for the last case's files")
     parser.add_argument("--result", type=Path, help="JSON file that takes up the counts")
@@ -61,7 +102,12 @@ def main() -> int:
     found_bugs = False
     for name in given.names or TARGETS:
         began = time.monotonic()
-        counts, bugs = campaign(name, range(given.seed, given.seed + given.cases), given.keep, given.seconds)
+        seeds = range(given.seed, given.seed + given.cases)
+        if given.workers > 1 and given.keep is None:
+            campaign(name, seeds[:2])  # what is made once is made before the processes part
+            counts, bugs = spread(name, seeds, given.workers, given.seconds)
+        else:
+            counts, bugs = campaign(name, seeds, given.keep, given.seconds)
         total = sum(count for what, count in counts.items() if not what.startswith("at "))
         shown = ", ".join(f"{count} {what}" for what, count in counts.most_common() if not what.startswith("at "))
         print(f"{name}: {total} cases in {time.monotonic() - began:.0f} s: {shown}", flush=True)
@@ -88,4 +134,6 @@ def _kept(path: Path, name: str, seed: int, counts: Counter[str]) -> None:
 
 
 if __name__ == "__main__":
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     sys.exit(main())

@@ -234,6 +234,40 @@ def _snapshot(rng: random.Random, folder: Path) -> Look:
     return look
 
 
+def _snapshot_in_pieces(rng: random.Random, folder: Path) -> Look:
+    """The same of a longer history by the reader of large files, held against that of small ones."""
+    from unittest.mock import patch
+
+    from traceanalyzer.errors import InputError
+    from traceanalyzer.snapshots import pieces, reading
+
+    data = bytearray(seeds.long_snapshot(rng.random() < 0.5))
+    if rng.random() < 0.8:
+        data = bytearray(bytes_mutated(rng, bytes(data)))
+    path = folder / "snapshot.pickle"
+    path.write_bytes(data)
+    piece = rng.choice((20_000, 90_000))
+
+    def look() -> bool:
+        try:
+            with patch.object(reading, "LARGE_BYTES", 1), patch.object(pieces, "PIECE_BYTES", piece):
+                cut = reading.read_snapshot(path)
+        except InputError:
+            return False
+        try:
+            whole = reading.read_snapshot(path)
+        except InputError as error:
+            if "plain data is read" in str(error):
+                raise WrongError(f"pieces: read in pieces, and refused as a whole: {error}") from error
+            return False  # lengths of frames, and of what repeats, are looked at as a whole only
+        stacks = [[one.stacks[number] for number in one.history["stack"]] for one in (cut, whole)]
+        if stacks[0] != stacks[1] or not cut.history.drop(columns="stack").equals(whole.history.drop(columns="stack")):
+            raise WrongError("pieces: another history than as a whole")
+        return False
+
+    return look
+
+
 def _pickles(rng: random.Random, _folder: Path) -> Look:
     from traceanalyzer import safe_pickle
 
@@ -373,10 +407,18 @@ def _summaries(rng: random.Random, folder: Path) -> Look:
     return look
 
 
+USED = (
+    "headline", "steps", "breakdown", "ranks", "kernels", "nccl", "operators", "micro_steps", "mfu", "collectives",
+)  # fmt: skip
+"""Tables from which a comparison's figures come."""
+
+
 def _focused(rng: random.Random, content: Any) -> Any:
     """Damage in one table as likely as in what is around the tables."""
     capture = content["captures"][0] if "captures" in content else content
-    results = capture["results"]
+    others = [name for name in capture["results"] if name not in USED]
+    kept = {*USED, *rng.sample(others, min(4, len(others)))}  # a comparison's time is that of its tables
+    results = capture["results"] = {name: rows for name, rows in capture["results"].items() if name in kept}
     if rng.random() < 0.4:
         bare = {key: value for key, value in capture.items() if key != "results"}
         odd = value_mutated(rng, bare)
@@ -384,19 +426,7 @@ def _focused(rng: random.Random, content: Any) -> Any:
         made = odd | ({"results": results} if rng.random() < 0.95 else {})
         return {**content, "captures": [made]} if "captures" in content else made
     for _ in range(rng.choice((1, 1, 3))):
-        used = (
-            "headline",
-            "steps",
-            "breakdown",
-            "ranks",
-            "kernels",
-            "nccl",
-            "operators",
-            "micro_steps",
-            "mfu",
-            "collectives",
-        )
-        name = rng.choice([name for name in results if name in used] if rng.random() < 0.7 else list(results))
+        name = rng.choice([name for name in results if name in USED] if rng.random() < 0.7 else list(results))
         results[name] = value_mutated(rng, results[name])
     return content
 
@@ -483,6 +513,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType({
     "flight_recorder": Target("flight-recorder dumps (pickle and JSON), through the doctor", _flight_recorder),
     "inspector": Target("NCCL Inspector's records, through the doctor", _inspector),
     "snapshots": Target("memory snapshots, through their examination", _snapshot),
+    "snapshots_in_pieces": Target("memory snapshots by the reader of large ones, held against the other", _snapshot_in_pieces),
     "pickles": Target("the restricted unpickler", _pickles),
     "grammars": Target("gates, filters, changes, ranks, steps, kinds", _grammars),
     "analyses": Target("Kineto ranks with run.json through all analyses, rules and words", _analyses),

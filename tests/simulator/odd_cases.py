@@ -82,7 +82,7 @@ ODD_CASES: tuple[Case, ...] = (
     _nobody("all wait for data", "data", _ddp, Fault("data", 6 * MS, _EVERY)),
     _nobody("all wait for data now and then", "In steps 1 and 4: .*data", _ddp_of_8, Fault("data", 6 * MS, _EVERY, (1, 4))),
     _nobody("all read their loss", "print_loss|cudaStreamSynchronize|.item", _ddp, Fault("item", 5 * MS, _EVERY)),
-    _nobody("allocation stalls all", "cudaMalloc", _ddp, Fault("malloc", 15 * MS, _EVERY)),
+    _nobody("allocation stalls all", "calls for GPU memory", _ddp, Fault("malloc", 15 * MS, _EVERY)),
     _nobody("all save once", "In step 3 .*save", _ddp, Fault("save", 20 * MS, _EVERY, (3,))),
     _nobody("random lengths", "compute unevenly", lambda faults: odd.lengths(faults=faults)),
     _nobody("random lengths, few steps", "compute unevenly|Rank 1 computes", lambda faults: odd.lengths(4, 3, faults, seed=8)),

@@ -14,6 +14,7 @@ from tests.simulator.capture import capture
 from tests.simulator.case import Case, recorded
 from tests.simulator.cases import CASES
 from tests.simulator.engine import run
+from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses import run as run_analyses
@@ -122,7 +123,9 @@ def _wrong_gain(case: Case, first: Finding) -> list[str]:
 def main() -> None:
     """Print a row for each case, and how many are right."""
     chosen = [
-        case for case in (*CASES, *ODD_CASES) if not sys.argv[1:] or any(text in case.name for text in sys.argv[1:])
+        case
+        for case in (*CASES, *ODD_CASES, *MORE_CASES)
+        if not sys.argv[1:] or any(text in case.name for text in sys.argv[1:])
     ]
     right = 0
     for case in chosen:

@@ -4,16 +4,19 @@ import pytest
 
 from tests.conftest import sampled
 from tests.simulator.cases import CASES
+from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.scoreboard import judged
 
 WRONG: frozenset[str] = frozenset()
 """Cases of which the first line is not right yet: they become right, or stay here."""
 
-RIGHT, ODD = ([case for case in cases if case.name not in WRONG] for cases in (CASES, ODD_CASES))
+RIGHT, ODD, MORE = ([case for case in cases if case.name not in WRONG] for cases in (CASES, ODD_CASES, MORE_CASES))
 
 
-@pytest.mark.parametrize("case", [*sampled(RIGHT, every=5), *sampled(ODD, every=8)], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*sampled(RIGHT, every=5), *sampled(ODD, every=8), *sampled(MORE, every=8)], ids=lambda case: case.name
+)
 def test_the_first_line_is_true(case):
     result = judged(case)
     assert not result.wrong, result.line

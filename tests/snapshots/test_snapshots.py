@@ -43,7 +43,7 @@ def test_growth_names_the_line(tmp_path):
         48 * MB,
     )
     assert (growth.steps, growth.of_steps, growth.per_step_bytes, growth.is_by_steps) == (6, 6, 8 * MB, True)
-    assert "Rank 3 keeps what model.py:7 in forward" in sentences([one])[0]
+    assert "Rank 3's memory grows by 8.39 MB a step: what model.py:7 in forward" in sentences([one])[0]
 
 
 def test_what_is_freed_or_made_once_does_not_grow(tmp_path):
@@ -79,8 +79,25 @@ def test_the_failed_request(tmp_path):
         5 * MB,
         52 * MB,
     )
-    assert "asked for 944 MB in vain at model.py:7 in forward" in sentences([one])[0]
-    assert not any("no out-of-memory event" in sentence for sentence in sentences([one]))
+    assert (
+        "ran out of memory at model.py:7 in forward, from train.py:20 in <module>: it asked for 944 MB"
+        in sentences([one])[0]
+    )
+    assert not any("no failed request" in sentence for sentence in sentences([one]))
+
+
+def test_without_a_failed_request_the_next_is_looked_for(tmp_path):
+    history = leak(steps=6)
+    history.event("segment_alloc", 1 << 41, 20 * MB, KEEP)
+    one = examined(tmp_path, history)
+    assert [(taken.site, taken.times, taken.size_bytes) for taken in one.taken] == [
+        ("model.py:7 in forward, from train.py:20 in <module>", 1, 20 * MB)
+    ]
+    told = sentences([one])[1]
+    assert "no failed request, and its allocator gave nothing back" in told
+    assert "only model.py:7 in forward, from train.py:20 in <module> made it take more from the GPU, once and" in told
+    history.event("segment_free", 1 << 41, 20 * MB, KEEP)
+    assert "gave nothing back" not in sentences([examined(tmp_path, history)])[1]
 
 
 def test_what_was_there_before_the_history(tmp_path):
@@ -128,6 +145,24 @@ def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames
     assert cut.settings == whole.settings
 
 
+@pytest.mark.parametrize(("again", "is_cut"), [(lambda frames: frames, True), (list, False)])
+def test_a_repeated_list_may_be_referred_to(tmp_path, monkeypatch, again, is_cut):
+    """Its number stands for a list that repeats; its frames are lost, so that who shares these is read as a whole."""
+    history = leak(steps=4000)
+    for at in range(9001, len(history.events), 3):
+        history.events[at]["frames"] = again(history.events[at - 1]["frames"])
+    path = write(tmp_path / "rank0.pickle", history.snapshot())
+    whole = read_snapshot(path)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
+    if is_cut:
+        monkeypatch.setattr(reading, "_whole", None)
+    cut = read_snapshot(path)
+    assert [cut.stacks[number] for number in cut.history["stack"]] == [
+        whole.stacks[number] for number in whole.history["stack"]
+    ]
+
+
 class Evil:
     def __reduce__(self):
         return (open, ("evil-was-here", "w"))
@@ -167,7 +202,9 @@ SITES = [
     ((("/x/torch/nn/modules/module.py", 1, "_apply"), ("t.py", 2, "g")), "t.py:2 in g", "parameters"),
     ((("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", 59, "allocate"),), "_fsdp_collectives.py:59 in allocate", "communication"),
     ((("torch/optim/adam.py", 5, "_multi_tensor_adam"), ("t.py", 1, "m")), "t.py:1 in m", "temporaries"),
-    ((("??", 0, "torch::autograd::Engine::call"), ("??", 0, "torch::autograd::AccumulateGrad::apply")), "unknown", "gradients"),
+    ((("??", 0, "torch::autograd::Engine::call"), ("??", 0, "torch::autograd::AccumulateGrad::apply")), "backward pass: AccumulateGrad", "gradients"),
+    ((("??", 0, "c10::x"), ("??", 0, "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)"), ("??", 0, "torch::autograd::Engine::thread_main()")), "backward pass: MmBackward0", "unknown"),
+    ((("??", 0, "torch::autograd::Engine::thread_main()"),), "backward pass", "unknown"),
     ((), "unknown", "unknown"),
 ]  # fmt: skip
 
@@ -183,7 +220,7 @@ def test_a_folder_of_snapshots_gives_a_memory_report(tmp_path, monkeypatch, caps
         write(tmp_path / f"rank{rank}_snapshot.pickle", leak(steps=6 + rank).snapshot())
     assert run(["--trace-dir", str(tmp_path), "--output", "out"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "Rank 1 keeps what model.py:7 in forward" in printed
+    assert "Rank 1's memory grows by 8.39 MB a step: what model.py:7 in forward" in printed
     assert "Rank 1 decides" in printed
     told = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert [one["peak_bytes"] for one in told["snapshots"]] == [68 * MB, 76 * MB]

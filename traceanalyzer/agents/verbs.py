@@ -51,7 +51,7 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_OF_LATENESS = ("stragglers", "in_turn", "slow_hosts")
+_OF_LATENESS = ("late_ranks", "hidden_late", "slow_hosts", "busy_hosts")
 
 
 def summary(workspace: Workspace, folder: str) -> Answer:

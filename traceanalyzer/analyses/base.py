@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from html import escape
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import pandas_dtype
 
 from traceanalyzer.columns import Column
 from traceanalyzer.errors import UsageError
@@ -137,9 +139,21 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
 
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
-    # Not `astype` of the table: it puts every column together anew, two to six times slower for a small one.
-    others = {name: dtype for name, dtype in dtypes.items() if table[name].dtype != dtype}
+    # Not `astype` of the table: it puts every column together anew, two to ten times slower for a small one.
+    wanted = {name: _dtype(dtype) for name, dtype in dtypes.items()}
+    others = {name: dtype for name, dtype in wanted.items() if table[name].dtype != dtype}
     return table.assign(**{name: table[name].astype(dtype) for name, dtype in others.items()})
+
+
+def _dtype(name: str) -> Any:
+    # That of texts depends on where they are stored, which is a setting of the process.
+    return pd.StringDtype(na_value=np.nan) if name == "str" else _plain_dtype(name)
+
+
+@cache
+def _plain_dtype(name: str) -> Any:
+    """The type of this name; pandas looks a name up among all types that it knows, each time anew."""
+    return pandas_dtype(name)
 
 
 def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[str, ...] = ()) -> pd.DataFrame:
@@ -149,14 +163,21 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     """
     held = [(rank, part) for rank, part in sorted(parts.items()) if len(part)]
     if not held:
-        return pd.DataFrame(columns=["rank", *(name for name in columns if name != "rank")])
+        return pd.DataFrame(columns=_with_rank(tuple(columns)))
     frames = [part for _, part in held]
     frame = pd.concat(frames, ignore_index=True)
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
-    names = {name for part in frames for name in part if isinstance(part[name].dtype, pd.CategoricalDtype)}
+    kinds = [part.dtypes.to_dict() for part in frames]
+    names = {name for own in kinds for name, kind in own.items() if isinstance(kind, pd.CategoricalDtype)}
+    frame = typed(frame.drop(columns="rank") if "rank" in frame else frame, dict.fromkeys(names, "str"))
     ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
-    frame = frame.assign(rank=ranks, **{name: frame[name].astype("str") for name in names})
-    return frame[["rank", *(name for name in frame if name != "rank")]]
+    frame.insert(0, "rank", ranks)
+    return frame
+
+
+@cache
+def _with_rank(names: tuple[str, ...]) -> "pd.Index[str]":
+    return pd.Index(["rank", *(name for name in names if name != "rank")])
 
 
 def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:

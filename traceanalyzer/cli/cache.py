@@ -9,7 +9,7 @@ from traceanalyzer.errors import UsageError
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cache() -> None:
-    """Large traces that were read, kept so that the next run need not decode them again.
+    """Large traces that were read, and what was made of their ranks, kept for the next run.
 
     They lie in $XDG_CACHE_HOME/traceanalyzer, else ~/.cache/traceanalyzer, 4 GiB at most; --no-cache does without.
 

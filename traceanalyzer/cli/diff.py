@@ -20,6 +20,9 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
+from traceanalyzer.cli.snapshots import compare as compare_memory
+from traceanalyzer.cli.snapshots import compare_alone, snapshot_sides
+from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +69,8 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
       analyze-traces diff baseline:main profile/new --fail-on 'step_ms +3%' --fail-on 'exposed_comm_pct +2pp'
 
     Writes summary.html, summary.csv, summary.json, summary.md and tables/; with gates also gate.xml (JUnit) and
-    gate.md. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable; 4 no gate failed, but
+    gate.md. Folders with memory snapshots, beside traces or alone, give memory.csv: each rank's peak by category and by
+    line. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable; 4 no gate failed, but
     the repeats cannot tell one from noise (or there are none).
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
@@ -81,7 +85,14 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     console = Console(quiet=options["quiet"])
     wanted = wanted_gates(options, of_comparison=True)
     sources = source_options(options)
-    sides = read_sides((base, *others), sources)
+    memory = snapshot_sides((base, *others))
+    try:
+        sides = read_sides((base, *others), sources)
+    except InputError:
+        if not memory or wanted:
+            raise
+        compare_alone(memory, (base, *others), options["output"], console, force=options["force"])
+        return 0
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
     report = DiffReport(
@@ -94,10 +105,18 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     ) as draft:
         formats = dict.fromkeys(options["formats"] or FORMATS)
         files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
+        told: list[str] = []
+        if memory:
+            try:
+                more, told = compare_memory(memory, (base, *others), draft.path)
+                files += more
+            except InputError as error:
+                told = [f"Skipped: {error}"]
         if outcomes:
             files += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
         written = draft.final(files)
     terminal.show(report, console)
+    console.print(*told, sep="\n", highlight=False, markup=False)
     gates.show(outcomes, console)
     for note in draft.notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)

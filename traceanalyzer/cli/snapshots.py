@@ -72,3 +72,44 @@ def write(examined: "Sequence[Examined]", folder: Path, label: str) -> list[Path
 
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
     return page.write(examined, folder, label, command) + as_json.write(examined, folder)
+
+
+def snapshot_sides(places: "Sequence[str]") -> "list[list[Path]]":
+    """Snapshots of each place that a comparison names; nothing unless each has some."""
+    found = [snapshots_in(Path(place)) for place in places]
+    return found if all(found) else []
+
+
+def compare_alone(
+    sides: "Sequence[Sequence[Path]]", places: "Sequence[str]", output: Path | None, console: "Console", *, force: bool
+) -> None:
+    """Compare the memory of folders that have snapshots only."""
+    from traceanalyzer import __version__
+    from traceanalyzer.loading import label_of
+    from traceanalyzer.report.writers import folder
+
+    target = output or Path("reports", "_".join(["diff", *(label_of(Path(place)) for place in places)])[:200])
+    content = folder.fingerprint(__version__, files=[path for side in sides for path in side])
+    with folder.whole(target, " and ".join(places), content, force=force) as draft:
+        files, told = compare(sides, places, draft.path)
+        written = draft.final(files)
+    console.print(*told, sep="\n", highlight=False, markup=False)
+    console.print(f"Tables: {', '.join(map(str, written))}", highlight=False, soft_wrap=True, markup=False)
+
+
+def compare(sides: "Sequence[Sequence[Path]]", places: "Sequence[str]", folder: Path) -> tuple[list[Path], list[str]]:
+    """Each later side against the first: `memory.csv`, and what to print of it."""
+    import pandas as pd
+
+    from traceanalyzer.report.writers.tables import write_frame
+    from traceanalyzer.snapshots import changes, compared, examine_snapshots
+
+    base, *others = (examine_snapshots(side) for side in sides)
+    tables, told = [], []
+    for place, other in zip(places[1:], others, strict=True):
+        tables.append(compared(base, other).assign(base=places[0], other=place))
+        told.append(f"Memory of {place} against {places[0]}, by the snapshots:")
+        told += [f"• {one}" for one in changes(base, other)]
+    path = folder / "memory.csv"
+    write_frame(pd.concat(tables, ignore_index=True), path)
+    return [path], told

@@ -11,6 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.engine import reduce_rank
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.analyses.memory.held import CATEGORIES, Held
 from traceanalyzer.export.gpu_slices import streams
 from traceanalyzer.export.host_slices import threads
 from traceanalyzer.export.rows import SLICE_COLUMNS, gaps, path, ranges, steps
@@ -112,3 +113,11 @@ def _counters(trace: RankTrace) -> Iterator[Track]:
         is_bytes = title.endswith("_bytes")
         heading = title.removesuffix("_bytes").replace("_", " ") if is_bytes else title
         yield Track("counters", heading, samples=own[["time_ns", "value"]], unit="bytes" if is_bytes else "")
+    held = Held.of(trace)
+    for place, category in enumerate(CATEGORIES if len(held.events) else ()):
+        level = held.level_bytes[:, place]
+        if level.any():
+            changes = np.append(True, level[1:] != level[:-1])
+            times = held.events["time_ns"].to_numpy()
+            samples = pd.DataFrame({"time_ns": times[changes], "value": level[changes].astype(float)})
+            yield Track("counters", f"memory held: {category}", samples=samples, unit="bytes")

@@ -18,6 +18,7 @@ from traceanalyzer.findings import (
     efficiency,
     experts,
     fitness,
+    hidden,
     host_work,
     hosts,
     idle,
@@ -25,6 +26,7 @@ from traceanalyzer.findings import (
     lateness,
     memory,
     memory_limits,
+    outside_microbatches,
     pipeline,
     slow_hosts,
     uneven_steps,
@@ -47,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     fitness.no_complete_step,
     fitness.whole_graphs,
     fitness.cut_files,
+    outside_microbatches.outside_microbatches,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,
     lateness.late_ranks,
@@ -62,10 +65,12 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     slow_hosts.slow_hosts,
+    slow_hosts.busy_hosts,
     host_work.cpu_work,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,
+    hidden.hidden_late,
     copy_bound.copy_bound,
     copies.pageable_copies,
     copies.serial_blocks,
@@ -88,7 +93,8 @@ def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     """
     found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
-    return tuple(sorted(folded(_of_whole_files(found, results)), key=_impact))
+    held = _without_warm_up(_of_whole_files(found, results))
+    return tuple(sorted((_by_gain(item) for item in folded(held)), key=_impact))
 
 
 def _of_whole_files(findings: list[Finding], results: Mapping[str, Result]) -> list[Finding]:
@@ -98,6 +104,22 @@ def _of_whole_files(findings: list[Finding], results: Mapping[str, Result]) -> l
     frame = results["integrity"].to_frame()
     cut = set(frame.loc[frame["check"] == TRUNCATED, "rank"].dropna().astype("int64"))
     return [item for item in findings if item.is_about_capture or not cut & set(named_ranks([item]))]
+
+
+def _without_warm_up(findings: list[Finding]) -> list[Finding]:
+    """Where a step is a warm-up, without what happens in that step alone; gains of means that hold it are bounds."""
+    cold = {step for item in findings if item.rule == fitness.warm_up.__name__ for step in item.steps or ()}
+    if not cold:
+        return findings
+    kept = (item for item in findings if item.is_about_capture or not item.steps or not {*item.steps} <= cold)
+    return [item if item.is_about_capture else replace(item, gain_is_bound=True) for item in kept]
+
+
+def _by_gain(finding: Finding) -> Finding:
+    """Nothing to gain is nothing to do first: such a finding is of low severity, with its signs as they are."""
+    if finding.gain_ns != 0 or finding.is_about_capture or finding.severity == "info":
+        return finding
+    return replace(finding, severity="low")
 
 
 def named_ranks(findings: Iterable[Finding]) -> list[int]:
@@ -118,8 +140,8 @@ def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
         not finding.is_about_capture,
         SEVERITIES.index(finding.severity),
         finding.is_of_ideal,
-        finding.gain_ns is None,
-        -(finding.gain_ns or 0),
+        finding.expected_ns is None,
+        -(finding.expected_ns or 0),
     )
 
 

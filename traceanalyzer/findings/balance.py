@@ -7,11 +7,13 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.uneven_steps import IMBALANCE_PCT, compute_by_step, is_lasting
+from traceanalyzer.findings.unprofiled import otherwise
 
 _EXPERTS = (
     "Balance the tokens over the ranks of the experts: capacity factor, balancing loss, placement of the experts. "
@@ -58,8 +60,8 @@ def uneven_compute(
     if share < imbalance_pct or is_said or not is_lasting(compute_by_step(step_needs, basis), rank):
         return []
     even = gain_of(replay, Change("compute", float(compute.mean() / compute.max()), frozenset({rank})))
-    is_known = even is not None and not even.is_bound
-    if even is not None and is_known and 100 * even.gain_ns < LEAST_GAIN_PCT * basis.mean_ns(rank):
+    even = None if even is None or even.is_bound else even
+    if even and 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * basis.mean_ns(rank):
         return []
     least = int(compute.idxmin())
     per = "" if basis.steps is None else " a step"
@@ -73,17 +75,27 @@ def uneven_compute(
             rule="uneven_compute",
             severity=severity(share),
             title=f"Rank {rank} computes {milliseconds(compute[rank])}{per}, rank {least} only "
-            f"{milliseconds(compute[least])}{where}.",
+            f"{milliseconds(compute[least])}{where}.{_shorter(even, rank)}",
             evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
             caveat=f"The gain is what rank {rank} computes beyond the mean rank.",
-            gain_ns=even.gain_ns if even is not None and is_known else round(excess_ns),
+            gain_ns=even.gain_ns if even else round(excess_ns),
+            unprofiled_gain_ns=even.unprofiled_gain_ns if even else None,
             interval_ns=_longest_step(calls, steps, least),
             table="efficiency",
             about=about("uneven compute", rank),
         ),
         *_other_products(work, rank, least),
     ]
+
+
+def _shorter(even: Gain | None, rank: int) -> str:
+    """What the step gains, where a replay tells."""
+    if even is None:
+        return ""
+    without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
+    shorter = f"{milliseconds(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
+    return f" With rank {rank}'s compute as the mean rank's a mean step is {shorter}{without}."
 
 
 def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""A rank beside others, by operators: work that it alone does, and the same calls for which its host takes longer."""
+"""A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
 import json
 from collections.abc import Collection
@@ -13,6 +13,11 @@ LEAST_OWN_PCT = 10.0
 
 SLOWER = 1.2
 """A host that takes this much longer for the same calls is slow."""
+
+MORE = 1.15
+"""A host that makes this many times as many calls is busy."""
+
+_A_QUARTER = 0.25
 
 _COVERED = 0.9
 """Of a host's time in operators, the part that must be in calls that all ranks make."""
@@ -81,3 +86,48 @@ def slow_host(operators: Result, rank: int) -> SlowHost | None:
     return SlowHost(
         int(rows["calls"].sum()), float(own.sum()) / median, rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MoreCalls:
+    """How many more operator calls a rank's host makes than the others'.
+
+    Attributes:
+        calls: of the rank.
+        others_calls: the others' median.
+        others: who they are, in words.
+        name: the operator with most of the host time in calls beyond the others'; absent where none has a quarter.
+        rows: the operators with most: `operator`, `calls`, `others_calls`, `more_ns` (of host time).
+    """
+
+    calls: int
+    others_calls: int
+    others: str
+    name: str | None
+    rows: pd.DataFrame
+
+    @property
+    def times(self) -> float:
+        """The rank's calls over the others'."""
+        return self.calls / self.others_calls
+
+
+def more_calls(operators: Result, rank: int) -> MoreCalls | None:
+    """`None` unless the rank makes at least 1.15 times as many calls as the others' median."""
+    table = operators.to_frame()
+    table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
+    wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
+    if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
+        return None
+    calls, ns = wide["calls"], wide["host_self_ns"]
+    others = calls.drop(columns=rank)
+    total, typical = int(calls[rank].sum()), int(others.sum().median())
+    if not typical or total < MORE * typical:
+        return None
+    beyond = (calls[rank] - others.median(axis=1)).clip(lower=0)
+    each = ns[rank] / calls[rank].where(calls[rank] > 0)
+    more = (beyond * each).fillna(0).sort_values(ascending=False, kind="stable")
+    rows = pd.DataFrame({"calls": calls[rank], "others_calls": others.median(axis=1), "more_ns": more.round()})
+    name = str(more.index[0]) if more.iloc[0] >= _A_QUARTER * more.sum() else None
+    who = f"rank {others.columns[0]}'s" if others.shape[1] == 1 else "the others'"
+    return MoreCalls(total, typical, who, name, rows.loc[more.index[:_MOST_ROWS]].reset_index())

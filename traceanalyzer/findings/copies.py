@@ -90,7 +90,9 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
 def _hidden(gain_ns: int, basis: Basis) -> str:
     """What it gains when compute hides the copies."""
     of = "the capture" if basis.steps is None else "a mean step"
-    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter." if gain_ns else ""
+    if not gain_ns:
+        return f" As recorded, {of} gains nothing by pinning: something else binds it."
+    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter."
 
 
 def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:

@@ -11,7 +11,8 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts import HOSTS, longest_name
+from traceanalyzer.findings.host_story import HOSTS
+from traceanalyzer.findings.hosts import longest_name
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.names import short_name
 from traceanalyzer.vocabulary import DATA, HOST, SYNC

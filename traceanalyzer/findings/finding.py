@@ -25,6 +25,8 @@ class Finding:
         gain_ns: what mending it gains of a mean step (of the capture, without steps); orders findings.
         gain_error_ns: how far the gain may be off; `None` where that is not known.
         gain_is_bound: the gain is the most that can be won, not what will be.
+        unprofiled_gain_ns: the gain without what recording takes the hosts, an estimate; where it is known it is what
+            findings are ordered by.
         is_of_ideal: it is a distance from what nobody has (hosts that take no time, the GPU's peak): of the same
             severity it comes after causes that can be mended.
         is_of_hosts: it stands on the time of hosts, which are slower under a profiler.
@@ -49,6 +51,7 @@ class Finding:
     gain_ns: int | None = None
     gain_error_ns: int | None = None
     gain_is_bound: bool = True
+    unprofiled_gain_ns: int | None = None
     is_of_ideal: bool = False
     is_of_hosts: bool = False
     ranks: tuple[int, ...] = ()
@@ -61,6 +64,11 @@ class Finding:
     about: str | None = None
     part_of: str | None = None
     also: "tuple[Finding, ...]" = ()
+
+    @property
+    def expected_ns(self) -> int | None:
+        """What mending it is expected to gain of a step without the profiler, else of a recorded one."""
+        return self.gain_ns if self.unprofiled_gain_ns is None else self.unprofiled_gain_ns
 
     def __repr__(self) -> str:
         gain = f", gain {text(self.gain_ns, Unit.NS)}" if self.gain_ns is not None else ""

@@ -16,6 +16,9 @@ LEAST_WAIT_PCT = 5.0
 WARM_UP = 3.0
 """A first step of this many times the later ones is a warm-up; so is one of which one API call takes this share."""
 
+BEYOND_ANY = 1.5
+"""A warm-up takes this many times as long as any later step: steps that are long now and then are none."""
+
 _ONE_CALL = 0.3
 _LEAST_CALL_NS = 100_000_000
 _LEAST_JUMP_NS = 1_000_000
@@ -110,7 +113,10 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
 
 
 def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
-    """The first complete step is three times as long as the later ones, or one API call takes a third of it."""
+    """The first complete step is three times as long as the later ones, or one API call takes a third of it.
+
+    And it is half as long again as any later one: a loader that is slow at every second batch makes no warm-up.
+    """
     if not len(step_needs):
         return []
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
@@ -124,8 +130,9 @@ def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
     # All ranks warm up: where others wait for one of them, it is late.
     needed = table["end_ns"] - table["begin_ns"] - table["exposed_wait_ns"] - table["exposed_unmatched_ns"]
     own = needed.groupby(table["step"]).quantile(interpolation="lower")
-    is_long = len(later) > 0 and own.iloc[0] >= WARM_UP * own.iloc[1:].median()
-    is_one_call = call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
+    is_beyond_any = lengths.iloc[0] >= BEYOND_ANY * later.max() if len(later) else True
+    is_long = len(later) > 0 and is_beyond_any and own.iloc[0] >= WARM_UP * own.iloc[1:].median()
+    is_one_call = is_beyond_any and call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
     if not (is_long or is_one_call):
         return []
     beside = f", the later ones {milliseconds(later.median())}" if len(later) else " and is the only complete one"
@@ -138,6 +145,7 @@ def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
             recommendation=_AGAIN if not len(later) else f"{_AGAIN} Till then leave it out: --steps {first + 1}:.",
             caveat="Means over steps hold it too.",
             is_about_capture=True,
+            steps=(first,),
         )
     ]
 

@@ -8,7 +8,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import MAIN
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts import HOSTS
+from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.names import short_name
 from traceanalyzer.vocabulary import HOST

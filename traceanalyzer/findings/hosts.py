@@ -9,18 +9,17 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.host_story import HOSTS, story_of_host
+from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
-
-HOSTS = "hosts"
-"""How findings about all hosts are called by what is part of them."""
 
 _NAMED = 0.5
 """A name is said when it takes this part of the idle time."""
@@ -28,8 +27,17 @@ _NAMED = 0.5
 _SHORT = 0.75
 """Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
 
+_BINDS = 0.9
+"""A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
+
 _ALIKE = 0.5
 """Of the longest idle time: hosts that cost this part of it are late alike."""
+
+_RECORD_LESS = (
+    "Time some steps without the profiler. To see them as they are, record less of the host: without with_stack, "
+    "record_shapes and profile_memory, or with Nsight Systems."
+)
+"""What to do where only recording makes the hosts late."""
 
 _PROFILED = (
     "A profiler slows the host, most of all with stacks and shapes: compare with the step time without a profiler "
@@ -45,6 +53,7 @@ def host_bound(
     step_needs: StepNeeds,
     what_ran: WhatRan,
     episodes: Episodes,
+    pipeline: Pipeline,
     replay: Replay,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
@@ -58,24 +67,26 @@ def host_bound(
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
+    without, is_by_recording = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
+    said = _title(rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name, few)
     return [
         Finding(
             rule="host_bound",
-            severity=severity(share),
-            title=_title(
-                rank, cost_ns, share, basis, mean_steps(idle, basis, ["host_ns", "window_ns"]), step_needs, name, few
-            ),
+            severity="medium" if is_by_recording else severity(share),
+            title=f"{said} {without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_advice(name),
+            recommendation=_RECORD_LESS if is_by_recording else _advice(name),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
+            unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
+            is_about_capture=is_by_recording,
             is_of_ideal=True,
             is_of_hosts=True,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=late_by(episodes, rank, "host") or HOSTS,
+            part_of=None if is_by_recording else story_of_host(rank, episodes, pipeline),
         )
     ]
 
@@ -106,7 +117,13 @@ def _title(
     needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
     needed = needed.groupby("rank")["needed_host_ns"].median()
     window = idle["window_ns"].mean()
-    if len(needed) < len(idle) or not len(needed) or basis.steps is None or needed.min() < _SHORT * window:
+    is_known = len(needed) == len(idle) and len(needed) > 0 and basis.steps is not None
+    if is_known and needed.min() < _SHORT * window and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
+        return (
+            f"Rank {int(needed.idxmax())}'s host needs {milliseconds(needed.max())} to launch a step of "
+            f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
+        )
+    if not is_known or needed.min() < _SHORT * window:
         return f"{_late(rank, idle)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."

@@ -11,7 +11,8 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts import HOST_PCT, HOSTS
+from traceanalyzer.findings.host_story import HOSTS
+from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 from traceanalyzer.names import short_name
@@ -20,6 +21,10 @@ from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
 DATA_PCT = 2.0
+
+LOADER = "loading of data"
+"""How findings about data that all ranks wait for are called by what is part of them."""
+
 SHORT_KERNELS_PCT = 50.0
 
 _ALIKE = 0.5
@@ -115,6 +120,7 @@ def data_loader(
             gain_is_bound=gain is None or gain.is_bound,
             interval_ns=longest(own),
             table="gaps",
+            about=LOADER,
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]

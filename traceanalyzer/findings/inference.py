@@ -5,7 +5,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts import HOSTS
+from traceanalyzer.findings.host_story import HOSTS
 
 LAUNCH_BOUND_PCT = 30.0
 """An iteration whose GPU idles for more than this waits for its launches."""

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.basis import milliseconds
+from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.names import short_name
 from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
@@ -24,8 +25,8 @@ ADVICE = {
     "at these GPUs' clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
     "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
-    "host": "Look at this host's CPU: its cores' clock, other processes on them, binding to cores and to the GPU's "
-    "NUMA node.",
+    "host": "Compare what these hosts launch with the others (table operators). If that is the same, look at their "
+    "CPU: its cores' clock, other processes on them, binding to cores and to the GPU's NUMA node.",
     DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
     SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
     "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
@@ -68,11 +69,16 @@ def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
     if _is_slow_gpu(row):
         return _SLOW_GPU
+    if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
+        return _first_upper(_NAMED_ADVICE[NOTHING].format(who=who(row)))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
-    made = _NAMED_ADVICE[key].format(who=who(row), name=name(row))
-    return made[0].upper() + made[1:]
+    return _first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row)))
+
+
+def _first_upper(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def caveat(row: Mapping[str, Any]) -> str | None:
@@ -220,7 +226,8 @@ def _gains(row: Mapping[str, Any]) -> str:
     off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
     error = f" (± {milliseconds(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
     of = "the capture" if row["gain_is_of_capture"] else "a mean step"
-    return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter."
+    without = otherwise(row["gain_ns"], row["unprofiled_gain_ns"], row["step_ns"])
+    return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter{without}."
 
 
 def _ms(time_ns: int | None) -> str:

@@ -34,7 +34,7 @@ def late_ranks(episodes: Episodes, step_needs: StepNeeds, expert_layers: Result)
     last = int(max(numbered)) if len(numbered) else None
     saved = saved_by_evening(expert_layers.to_frame())
     rows = [_evened(row, saved) for row in episodes.rows() if is_said(row)]
-    rows.sort(key=lambda row: -(row["gain_ns"] or 0))
+    rows.sort(key=lambda row: -(_expected_ns(row) or 0))
     return [_finding(row, step_needs.to_frame(), last) for row in rows[:_MOST_FINDINGS]]
 
 
@@ -44,14 +44,21 @@ def _evened(row: Mapping[str, Any], saved: Mapping[int, int]) -> Mapping[str, An
     even = saved.get(ranks[0]) if len(ranks) == 1 and row["cause"] == "compute" else None
     if gain is None or even is None or even >= gain:
         return row
-    return {**row, "gain_ns": even, "gain_is_bound": True}
+    return {**row, "gain_ns": even, "gain_is_bound": True, "unprofiled_gain_ns": None}
 
 
 def is_said(row: Mapping[str, Any]) -> bool:
     """Whether the lateness is these ranks' own, and mending it worth anything."""
     if row["cause"] == "host" and row["name"] is None and not _is_slow_host(row):
         return False
-    return row["gain_ns"] is None or 100 * row["gain_ns"] >= LEAST_GAIN_PCT * _whole_ns(row)
+    expected = _expected_ns(row)
+    return expected is None or 100 * expected >= LEAST_GAIN_PCT * _whole_ns(row)
+
+
+def _expected_ns(row: Mapping[str, Any]) -> int | None:
+    """What mending it gains, without what recording takes the hosts where that is known."""
+    gain: int | None = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
+    return gain
 
 
 def _whole_ns(row: Mapping[str, Any]) -> int:
@@ -77,8 +84,8 @@ def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
 
 
 def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None) -> Finding:
-    gain = row["gain_ns"]
-    share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if gain is None else gain / _whole_ns(row))
+    gain, expected = row["gain_ns"], _expected_ns(row)
+    share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if expected is None else expected / _whole_ns(row))
     return Finding(
         rule="late_ranks",
         severity=lower(severity(share)) if gain is None else severity(share),
@@ -89,6 +96,7 @@ def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None)
         gain_ns=gain,
         gain_error_ns=row["gain_error_ns"],
         gain_is_bound=bool(row["gain_is_bound"]),
+        unprofiled_gain_ns=row["unprofiled_gain_ns"],
         is_of_hosts=is_of_hosts(row),
         ranks=numbers(row["ranks"]),
         steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,

@@ -61,12 +61,12 @@ def _enough(memory_fit: Result) -> str:
     if found.empty:
         return ""
     row = found.iloc[0]
+    ways = "".join(f" with {name}={row[name]}" for name in ("tp", "pp") if row[name] > 1)
     more = " with activation checkpointing" if row["checkpointing"] else ""
     batch = "" if pd.isna(row["micro_batch"]) else f" at a micro-batch of {row['micro_batch']}"
     return (
-        f" By estimate {row['strategy']}{more}{batch} needs {row['total_bytes'] / 1e9:.1f} GB (table memory_fit has "
-        f"its "
-        "assumptions)."
+        f" By estimate {row['strategy']}{ways}{more}{batch} needs {row['total_bytes'] / 1e9:.1f} GB "
+        "(table memory_fit has its assumptions)."
     )
 
 

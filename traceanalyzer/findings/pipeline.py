@@ -11,22 +11,24 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.findings.outside_microbatches import costly_outside, work_outside
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
-IMBALANCE = 1.1
-"""Largest stage over mean."""
+LEAST_GAIN_PCT = 1.0
+"""Of a step; evening out what gains less is not advised."""
 
 
-def pipeline_bubble(pipelines: Result, pipeline: Result, episodes: Episodes) -> list[Finding]:
+def pipeline_bubble(pipelines: Result, pipeline: Result, episodes: Episodes, replay: Replay) -> list[Finding]:
     """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
 
     It is part of what is said of a late rank when a stage makes the others wait by its own doing.
     """
     return [
-        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, episodes))
+        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, episodes, replay))
         for row in pipelines.rows()
         if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT
     ]
@@ -38,7 +40,7 @@ def pipeline_imbalance(pipelines: Result, pipeline: Result, replay: Replay) -> l
 
 
 def _is_uneven(row: Mapping[str, Any]) -> bool:
-    return row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= IMBALANCE
+    return row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= UNEVEN_STAGES
 
 
 def _stages(pipeline: Result, row: Mapping[str, Any]) -> pd.DataFrame:
@@ -46,17 +48,16 @@ def _stages(pipeline: Result, row: Mapping[str, Any]) -> pd.DataFrame:
     return frame[frame["pipeline"] == row["pipeline"]]
 
 
-def _cause(number: int, pipeline: Result, episodes: Episodes) -> str | None:
-    """The late ranks of the pipeline that cost it most, where they are late by more than their stage's size."""
+def _cause(number: int, pipeline: Result, episodes: Episodes, replay: Replay) -> str | None:
+    """The late ranks of the pipeline that cost it most, or a stage's work that no microbatch repeats."""
     own = set(pipeline.table.loc[pipeline.table["pipeline"] == number, "rank"])
+    extra = [(found.gain.gain_ns, int(rank)) for rank in own if (found := costly_outside(replay, int(rank))) and
+             not found.is_hidden]  # fmt: skip
+    if extra:
+        return work_outside(max(extra)[1])
     late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]
     late = [row for row in late if row["gain_ns"] is not None]  # else it is of no step that means are taken of
     return of_ranks(late[0]) if late else None
-
-
-def pipeline_name(number: int) -> str:
-    """How findings about a pipeline call it."""
-    return f"pipeline {number}"
 
 
 def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> Finding:
@@ -143,13 +144,15 @@ def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Fin
     even = [
         (rank, mean_ns * (_steps(stages) or 1) / ns) for rank, ns in zip(stages["rank"], compute, strict=True) if ns
     ]
-    gain = gain_of(replay, *(Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even))
+    evened = [Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even]
+    gain = gain_of(replay, *evened)
     gain_ns = round(longest_ns - mean_ns) if gain is None else gain.gain_ns
+    hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
     return Finding(
         rule="pipeline_imbalance",
         severity=severity(100 * gain_ns / step_ns),
         title=f"{_who(row)} computes {milliseconds(longest_ns)} "
-        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess)}.",
+        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden)}.",
         evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
         recommendation=f"Move layers from {_its_stages(row)} to {_others(row)}; the first and last stages also carry "
         "embedding, head and loss.",
@@ -170,15 +173,27 @@ def _who(row: Mapping[str, Any]) -> str:
     return f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']})"
 
 
-def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float) -> str:
+def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
+    """What even stages gain once hosts take no time, where they gain nothing before."""
+    hosts, both = gain_of(replay, Change("host")), gain_of(replay, Change("host"), *evened)
+    if hosts is None or both is None or replay.engine is None or not replay.engine.has_hosts:
+        return "even stages gain nothing"
+    more_ns = hosts.after_ns - both.after_ns
+    if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
+        return "even stages gain nothing"
+    return f"hidden behind the hosts now; without these, even stages gain {milliseconds(more_ns)} a step"
+
+
+def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float, hidden: str) -> str:
     others = stages[stages["stage"] != stage]
     if len(others) != 1:
-        return f"{excess_pct:.0f} % more than the mean rank: the others wait for it"
+        return f"{excess_pct:.0f} % more than the mean rank: {hidden or 'the others wait for it'}"
     (other,) = others.to_dict("records")
     name = f"rank {other['rank']}" if pd.notna(other["stages_per_rank"]) and other["stages_per_rank"] > 1 else (
         f"stage {other['stage']}"
     )  # fmt: skip
-    return f"{name} {milliseconds(other['compute_ns'] / (_steps(stages) or 1))} and waits for it"
+    compute = milliseconds(other["compute_ns"] / (_steps(stages) or 1))
+    return f"{name} {compute}: {hidden}" if hidden else f"{name} {compute} and waits for it"
 
 
 def _steps(stages: pd.DataFrame) -> int | None:

@@ -1,12 +1,17 @@
-"""A late host that makes the calls that all make, and takes longer for them."""
+"""Why a late host is late: the calls that all make take it longer, or it makes more of them."""
+
+import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import plain
-from traceanalyzer.findings.beside import slow_host
+from traceanalyzer.findings.beside import more_calls, slow_host
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.host_story import story_of_host
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.vocabulary import HOST
 
 
 def slow_hosts(episodes: Episodes, operators: Result) -> list[Finding]:
@@ -32,4 +37,30 @@ def slow_hosts(episodes: Episodes, operators: Result) -> list[Finding]:
                     part_of=of_ranks(row),
                 )
             )
+    return found
+
+
+def busy_hosts(episodes: Episodes, operators: Result, idle: Result, pipeline: Pipeline) -> list[Finding]:
+    """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others."""
+    late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
+    most = idle.table.loc[idle.table["step"].isna()].set_index("rank")[HOST.column] if len(idle) else pd.Series()
+    ranks = {own[0] for own in late if len(own) == 1} | ({int(most.idxmax())} if len(most.dropna()) else set())
+    found = []
+    for rank in sorted(ranks):
+        busy = more_calls(operators, rank)
+        if busy is None:
+            continue
+        what = f", most of the more in {busy.name}" if busy.name else ""
+        found.append(
+            Finding(
+                rule="busy_hosts",
+                severity="medium",
+                title=f"Rank {rank}'s host makes {busy.times:.2f} times as many operator calls as "
+                f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
+                evidence=plain(busy.rows),
+                recommendation="Give the hosts equal work, or launch less on this one.",
+                table="operators",
+                part_of=story_of_host(rank, episodes, pipeline),
+            )
+        )
     return found

@@ -3,8 +3,10 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
@@ -24,10 +26,22 @@ _LASTING = 0.75
 _HALF = 0.5
 
 
+LEAST_OF_WORK_PCT = 1.0
+"""Of a step: both of these where the ranks run more or larger kernels by fact."""
+
+
 def uneven_steps(
-    headline: Result, steps: Result, step_needs: StepNeeds, episodes: Episodes, pipeline: Result, replay: Replay
+    headline: Result,
+    steps: Result,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    pipeline: Result,
+    replay: Replay,
 ) -> list[Finding]:
     """Ranks compute unevenly, each longest in other steps, and even compute gains over 3 % of a step.
+
+    Where they run more or larger kernels by fact, 1 % of a step is enough.
 
     A rank that is longest throughout, ranks late by compute in some steps, and stages of a pipeline are told otherwise.
     """
@@ -40,10 +54,12 @@ def uneven_steps(
     longest = wide.max(axis=1)
     beyond_ns = float((longest - wide.mean(axis=1)).mean())
     step_ns = float(basis.window_ns.mean()) / basis.per
-    if 100 * beyond_ns < UNEVEN_PCT * step_ns or _is_one_ranks(wide, step_ns):
+    is_work = _is_other_work(wide, what_ran)
+    least_pct, gain_pct = (LEAST_OF_WORK_PCT,) * 2 if is_work else (UNEVEN_PCT, LEAST_GAIN_PCT)
+    if 100 * beyond_ns < least_pct * step_ns or _is_one_ranks(wide, step_ns):
         return []
     gain = gain_of(replay, Change("compute", EVEN))
-    if gain is None or 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns:
+    if gain is None or 100 * gain.gain_ns < gain_pct * gain.before_ns:
         return []
     spread = (longest - wide.min(axis=1)).mean()
     most = "at most " if gain.is_bound else ""
@@ -60,13 +76,15 @@ def uneven_steps(
         Finding(
             rule="uneven_steps",
             severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=f"Ranks compute unevenly, another one longest from step to step: in the same step "
+            title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
             f"{milliseconds(spread)} lie between the shortest and the longest ({milliseconds(float(longest.mean()))}), "
             f"for which the others wait. Evened, a mean step is {most}{milliseconds(gain.gain_ns)} shorter.",
             evidence=plain(rows),
             recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
             "as many tokens a batch, balanced experts.",
-            caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
+            caveat=None
+            if is_work
+            else "Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
             gain_ns=gain.gain_ns,
             gain_error_ns=gain.error_ns,
             gain_is_bound=gain.is_bound,
@@ -75,11 +93,29 @@ def uneven_steps(
     ]
 
 
+def _how(wide: pd.DataFrame) -> str:
+    if len(wide.idxmax(axis=1).unique()) > 1:
+        return "another one longest from step to step"
+    return f"rank {wide.idxmax(axis=1).iloc[0]} longest by another amount from step to step"
+
+
+def _is_other_work(wide: pd.DataFrame, what_ran: WhatRan) -> bool:
+    """Whether more or larger kernels make half of what the longest rank of each step has beyond the others."""
+    ranks, longest = list(wide.columns), wide.idxmax(axis=1)
+    work, beyond, more = what_ran.table, 0.0, 0.0
+    for step, rank in longest.items():
+        others = [other for other in ranks if other != rank]
+        beyond += float(wide.loc[step, rank] - wide.loc[step, others].median())
+        more += float(more_work_ns(work, int(rank), others, [int(step)]).sum())
+    return more >= _HALF * beyond > 0
+
+
 def _is_one_ranks(wide: pd.DataFrame, step_ns: float) -> bool:
     """Whether one rank is longest throughout, by so much that it is said of it, or in all steps."""
     rank = int(wide.mean().idxmax())
-    is_said = 100 * (wide[rank].mean() - wide.mean(axis=1).mean()) >= IMBALANCE_PCT * step_ns
-    return bool((wide.idxmax(axis=1) == rank).all()) or (is_said and is_lasting(wide, rank))
+    beyond = wide[rank].mean() - wide.mean(axis=1).mean()
+    is_longest = bool((wide.idxmax(axis=1) == rank).all())
+    return is_lasting(wide, rank) and (is_longest or 100 * beyond >= IMBALANCE_PCT * step_ns)
 
 
 def compute_by_step(step_needs: StepNeeds, basis: Basis) -> pd.DataFrame:

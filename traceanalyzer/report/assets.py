@@ -2,43 +2,25 @@
 
 import base64
 import hashlib
+import json
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from traceanalyzer import quantities
 from traceanalyzer.names import short_name
+from traceanalyzer.report.bundle import bundled
 from traceanalyzer.report.words import wording
-from traceanalyzer.vocabulary import LOOKS
-
-SCRIPTS = (
-    "page.js",
-    "tables.js",
-    "bars.js",
-    "timeline_model.js",
-    "timeline_links.js",
-    "timeline_lanes.js",
-    "timeline_layout.js",
-    "timeline_draw.js",
-    "timeline_labels.js",
-    "timeline_marks.js",
-    "timeline_details.js",
-    "timeline_window.js",
-    "timeline_input.js",
-    "timeline_export.js",
-    "timeline.js",
-    "own_charts.js",
-    "step_chart.js",
-    "charts.js",
-)
-"""In the order in which they run."""
+from traceanalyzer.vocabulary import LOOKS, by_key
 
 _B85_LESS, _LESS = b"<", b"/"
 """Base85 has `<`, which begins tags, and not `/`."""
@@ -87,14 +69,18 @@ def _looks() -> str:
 
 
 @cache
-def scripts(names: tuple[str, ...] = SCRIPTS) -> tuple[Script, ...]:
-    """Scripts of the templates' folder; those of a run's page unless others are named."""
-    texts = [read(f"scripts/{name}") for name in names]
-    return tuple(Script(Markup(text), sha256(text)) for text in texts)  # noqa: S704 - our own files
+def script(entry: str) -> Script:
+    """What runs on a page: a module of the templates' scripts, and all that it imports, as one."""
+    text = bundled(entry, lambda path: read(f"scripts/{path}"))
+    return Script(Markup(text), sha256(text))  # noqa: S704 - our own files
 
 
+@cache
 def environment() -> jinja2.Environment:
-    """What renders the templates: escaping, strict about names, with the filters that all pages use."""
+    """What renders the templates: escaping, strict about names, with the filters that all pages use.
+
+    One for all pages of a process, as compiling the templates takes a good part of a small page's time.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates()),
         autoescape=True,
@@ -111,6 +97,35 @@ def environment() -> jinja2.Environment:
         "known": quantities.is_known,
     }
     return made
+
+
+def render(
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    entry: str,
+    styles: tuple[str, ...] = (),
+    allowed: tuple[str, ...] = (),
+) -> str:
+    """A whole page: what `base.html` needs beside the template's own words.
+
+    Args:
+        template: the page's file in `page/`; it extends `base.html`.
+        context: what the template sees.
+        entry: the module of the scripts that runs on it.
+        styles: files of style beside what all pages have.
+        allowed: sources of scripts beside the page's own, as its policy names them.
+    """
+    own = script(entry)
+    sources = " ".join([f"'{own.hash}'", *allowed])
+    shell = {
+        "policy": f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'",
+        "script": own,
+        "style": Markup(style(*styles)),  # noqa: S704 - our own files
+        "vocabulary": Markup(json.dumps(by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
+    }
+    return environment().get_template(f"page/{template}").render({**context, **shell})
 
 
 @cache

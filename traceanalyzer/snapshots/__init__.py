@@ -7,6 +7,7 @@ for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))
 print(sentence)
 """
 
+from traceanalyzer.snapshots.comparison import changes, compared
 from traceanalyzer.snapshots.examination import (
     Examined,
     OutOfMemory,
@@ -24,6 +25,8 @@ __all__ = [
     "OutOfMemory",
     "Snapshot",
     "beside_trace",
+    "changes",
+    "compared",
     "examine_snapshot",
     "examine_snapshots",
     "find_snapshots",

@@ -10,6 +10,7 @@ from traceanalyzer.snapshots import given, levels
 from traceanalyzer.snapshots.growth import Growth, growths
 from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
 from traceanalyzer.snapshots.sites import by_category, by_site, site
+from traceanalyzer.snapshots.taken import Taken, gave_back, taken_late
 from traceanalyzer.snapshots.trace_steps import TraceSteps, by_steps
 
 
@@ -53,6 +54,8 @@ class Examined:
         end_sites: who holds what is in use at the end.
         growths: what piles up over steps.
         oom: the last request that failed, where the history has one.
+        taken: whose requests made the allocator take more from the GPU in the second half of the history.
+        gave_back: whether the allocator gave memory back to the GPU, as it does before it fails a request.
         free_bytes: reserved but not in use at the end.
         free_blocks: in how many blocks.
         largest_free_bytes: the largest of them.
@@ -72,6 +75,8 @@ class Examined:
     end_sites: pd.DataFrame
     growths: tuple[Growth, ...]
     oom: OutOfMemory | None
+    taken: tuple[Taken, ...]
+    gave_back: bool
     free_bytes: int
     free_blocks: int
     largest_free_bytes: int
@@ -103,6 +108,8 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         end_sites=by_site(at_end, snapshot.stacks),
         growths=tuple(growths(snapshot, lives)),
         oom=_oom(snapshot, over_time),
+        taken=taken_late(snapshot),
+        gave_back=gave_back(snapshot),
         free_bytes=int(free.sum()),
         free_blocks=len(free),
         largest_free_bytes=int(free.max()) if len(free) else 0,

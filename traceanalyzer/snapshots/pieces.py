@@ -14,13 +14,14 @@ import numpy as np
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.safe_pickle import PlainUnpickler
+from traceanalyzer.snapshots.repeats import Repeats
 
-PIECE_BYTES = 64 << 20
-"""Of the pickle that are read at once; as objects they take five times that."""
+PIECE_BYTES = 96 << 20
+"""Of the pickle that are read at once."""
 
 _KEY = b"\x8c\rdevice_traces\x94"
-_ENDS = (b"\x8c\x12allocator_settings\x94", b"\x8c\x14external_annotations\x94", b"\x8c\x08segments\x94")
-"""Keys of which one follows the history, if any does."""
+_ENDS = (b"e\x8c\x12allocator_settings\x94", b"e\x8c\x14external_annotations\x94", b"e\x8c\x08segments\x94")
+"""End of the history, and a key: one of these follows it, if any does."""
 _CUT = b"ue(}\x94("
 """End of an event, of a batch of events; start of a batch, of an event. No text holds it: it is not UTF-8."""
 _OTHER_LIST = b"ue]\x94"
@@ -29,8 +30,8 @@ _CACHED = 1 << 19
 """Bytes that are looked through at once: what a processor keeps near."""
 _FEW = 100_000
 """Objects that are sooner all named to a piece than looked for in it."""
-_NOTHING = b"N0N0N0K\x000"
-"""As long as the opcode of a frame, and without effect."""
+_FRAME_BYTES = 9
+"""Of the opcode that begins a frame."""
 
 
 class NotInPieces(Exception):  # noqa: N818 - no error: it is read as a whole then
@@ -78,33 +79,42 @@ class _Pieces:
         self, file: IO[bytes], frames: np.ndarray, referred: np.ndarray, stand_in: Callable[[Any], int | str]
     ) -> None:  # fmt: skip
         self._file, self._frames, self._referred, self._stand_in = file, frames, referred, stand_in
+        self._repeats = Repeats()
         self._count = 0
+        self._last: tuple[PlainUnpickler, _Fed] | None = None
         self._known: dict[int, bytes] = {}  # opcodes that name it to a piece
 
     def load(self, start: int, end: int, before: bytes, after: bytes) -> Any:
-        """The plain data of a piece, made whole by what stands before and after it."""
-        piece = self._read(start, end)
-        source = _Fed(_framed(b"".join((self._memo(piece), before, piece, after))))
-        del piece
-        unpickler = PlainUnpickler(source)
+        """The plain data of a piece, made whole by what stands before and after it.
+
+        Who calls has looked at the events of the piece before: its lists have numbers by now.
+        """
         try:
+            if self._last is not None:
+                self._remember(*self._last)
+            piece = self._read(start, end)
+            if self._count:  # blocks of the first piece are looked at after the events that would refer to their lists
+                piece = self._repeats.shortened(piece)
+            source = _Fed(_framed(b"".join((self._memo(piece), before, piece, after))))
+            del piece
+            unpickler = PlainUnpickler(source)
             found = unpickler.load()
-            self._remember(unpickler, source)
-        except NotInPieces:
+        except (NotInPieces, TypeError):
             raise
         except Exception as error:
             raise InputError(f"a piece of the snapshot cannot be read ({type(error).__name__}: {error})") from error
+        self._last = unpickler, source
         return found
 
-    def _read(self, start: int, end: int) -> bytearray:
+    def _read(self, start: int, end: int) -> bytes:
         """The piece's bytes, without the opcodes that say how the whole was buffered."""
         self._file.seek(start)
-        piece = bytearray(self._file.read(end - start))
-        for at in self._frames[np.searchsorted(self._frames, start) : np.searchsorted(self._frames, end)].tolist():
-            piece[at - start : at - start + len(_NOTHING)] = _NOTHING
-        return piece
+        piece = memoryview(self._file.read(end - start))
+        inside = self._frames[np.searchsorted(self._frames, start) : np.searchsorted(self._frames, end)] - start
+        begins, ends = [0, *(inside + _FRAME_BYTES).tolist()], [*inside.tolist(), len(piece)]
+        return b"".join(piece[begin:end] for begin, end in zip(begins, ends, strict=True))
 
-    def _memo(self, piece: bytearray) -> bytes:
+    def _memo(self, piece: bytes) -> bytes:
         """Opcodes that count the objects before the piece, and name those that it refers to."""
         if not self._count:
             return b""
@@ -123,7 +133,7 @@ class _Pieces:
         for index, value in zip(wanted.tolist(), unpickler.load(), strict=True):
             if value is not None:
                 self._known[index] = _put(index, value if isinstance(value, str) else self._stand_in(value))
-        self._count = count
+        self._count, self._last = count, None
 
 
 class _Fed(io.RawIOBase):
@@ -213,15 +223,23 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
             is_started = at >= 0
         if not is_started or is_over:
             continue
-        ends = [place for key in _ENDS if (place := block.find(key, at)) >= 0]
-        is_over = bool(ends)
-        until = min(ends, default=len(block))
+        until = _end(block, at)
+        is_over = until < len(block)
         cut = block.find(_CUT, at, until)
         if cut >= 0 and (not cuts or start + cut + 2 - cuts[-1] > PIECE_BYTES // 2):
             cuts.append(start + cut + 2)
         if cuts and not is_over and block.find(_OTHER_LIST, max(cut, 0), until) >= 0:
             raise NotInPieces
     return cuts, _distinct(np.concatenate(referred))
+
+
+def _end(block: bytes, at: int) -> int:
+    """Place at which the history ends, or the block's length."""
+    while (at := block.find(_ENDS[0][:2], at)) >= 0:
+        if block.startswith(_ENDS, at):
+            return at
+        at += 1
+    return len(block)
 
 
 def _references(content: np.ndarray, below: int) -> np.ndarray:

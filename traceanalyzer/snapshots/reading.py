@@ -15,12 +15,9 @@ import pandas as pd
 from traceanalyzer import safe_pickle
 from traceanalyzer.errors import InputError
 from traceanalyzer.snapshots import pieces
-
-Stack = tuple[tuple[str, int, str], ...]
-"""Frames of a call, innermost first: file, line, function."""
+from traceanalyzer.snapshots.stacks import Stack, Stacks
 
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_FRAME = itemgetter("filename", "line", "name")
 _COLUMNS = ("action", "addr", "size", "stream", "time_us", "frames")
 _FIELDS = itemgetter(*_COLUMNS)
 ACTIONS = (
@@ -31,7 +28,7 @@ ACTIONS = (
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _LONGEST = 120
 """Characters of an error's own text that a message carries."""
-LARGE_BYTES = 2 * pieces.PIECE_BYTES
+LARGE_BYTES = 8 << 20
 """Files from this size on are read in pieces."""
 
 
@@ -67,48 +64,6 @@ class Snapshot:
     def label(self) -> str:
         """What to call it."""
         return f"rank {self.rank}" if self.rank is not None else self.path.name
-
-
-class Stacks:
-    """Numbers different stacks, in order."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Stack, int] = {}
-        self._frames: list[tuple[str, int, str]] = []
-
-    def number(self, frames: Any) -> int:
-        """The stack's number; a stand-in of an earlier piece is one already."""
-        try:
-            stack = tuple(map(_FRAME, frames)) if frames else ()
-        except TypeError:
-            if isinstance(frames, int):
-                return frames
-            stack = tuple(self._frames[frame] if isinstance(frame, int) else _FRAME(frame) for frame in frames)
-        known = self.numbers.get(stack)
-        if known is None:  # checked once a stack, and not once an event
-            _check(stack)
-            known = self.numbers.setdefault(stack, len(self.numbers))
-        return known
-
-    def stand_in(self, value: Any) -> int:
-        """A number for a list of frames, or for a frame; what is neither is nothing that an event refers to."""
-        if isinstance(value, list) and all(isinstance(frame, int) or _is_frame(frame) for frame in value):
-            return self.number(value)
-        if _is_frame(value):
-            self._frames.append(_FRAME(value))
-            return len(self._frames) - 1
-        return 0
-
-
-def _check(stack: Stack) -> None:
-    """Raise `TypeError` unless files and functions are texts and lines numbers."""
-    for file, line, name in stack:
-        if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
-            raise TypeError("a frame is no file, line and function")
-
-
-def _is_frame(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() >= {"filename", "line", "name"}
 
 
 def is_snapshot(path: Path) -> bool:
@@ -166,8 +121,22 @@ def _plain(file: IO[bytes]) -> IO[bytes]:
 
 
 def _snapshot(path: Path, content: IO[bytes], size: int) -> Snapshot:
+    if size >= LARGE_BYTES:
+        try:
+            stacks = Stacks()
+            return _made(path, _in_pieces(content, stacks, size), stacks)
+        except (pieces.NotInPieces, TypeError):  # something refers to a list that was left out, or is malformed
+            pass
     stacks = Stacks()
-    tables, rest, device = _in_pieces(content, size, stacks) or _whole(path, content, stacks)
+    return _made(path, _whole(path, content, stacks), stacks)
+
+
+Parts = tuple[list[pd.DataFrame], dict[str, Any], int]
+"""Tables of the history, all that is no history, and the GPU that it is of."""
+
+
+def _made(path: Path, parts: Parts, stacks: Stacks) -> Snapshot:
+    tables, rest, device = parts
     segments = rest["segments"]
     if not tables or not len(tables[0]):
         device = segments[0]["device"] if segments else 0
@@ -183,23 +152,14 @@ def _snapshot(path: Path, content: IO[bytes], size: int) -> Snapshot:
     )
 
 
-Parts = tuple[list[pd.DataFrame], dict[str, Any], int]
-"""Tables of the history, all that is no history, and the GPU that it is of."""
-
-
-def _in_pieces(content: IO[bytes], size: int, stacks: Stacks) -> Parts | None:
-    """A large file, or nothing when it is small, or laid out so that it cannot be cut."""
-    if size < LARGE_BYTES:
-        return None
+def _in_pieces(content: IO[bytes], stacks: Stacks, size: int) -> Parts:
+    """A large file; raises `NotInPieces` where it is laid out so that it cannot be cut."""
     tables: list[pd.DataFrame] = []
     rest: dict[str, Any] = {}
-    try:
-        for events, told in pieces.events(content, size, stacks.stand_in):
-            tables.append(_history(events, stacks))
-            events.clear()
-            rest |= told
-    except pieces.NotInPieces:
-        return None
+    for events, told in pieces.events(content, size, stacks.stand_in):
+        tables.append(_history(events, stacks))
+        events.clear()
+        rest |= told
     return tables, rest, int(rest["device"])
 
 

@@ -1,10 +1,11 @@
 """Where blocks were allocated, by file and line of the code that is not PyTorch's."""
 
+import re
 from collections.abc import Sequence
 
 import pandas as pd
 
-from traceanalyzer.snapshots.reading import Stack
+from traceanalyzer.snapshots.stacks import Stack
 
 UNKNOWN = "unknown"
 
@@ -13,17 +14,30 @@ BEFORE = "before the history began"
 CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "communication", "temporaries", UNKNOWN)
 """What a block may be, by the frames that allocated it."""
 
+BACKWARD = "backward pass"
+_ENGINE, _NODE = "autograd::Engine", re.compile(r"(\w+Backward\d*|AccumulateGrad)::(?:apply|release_variables)")
 _COMMUNICATION = ("_fsdp_collectives", "distributed_c10d", "_functional_collectives", "reducer", "flat_param")
 _PARAMETERS = {"_apply", "convert", "reset_parameters", "to_empty", "register_parameter"}
 
 
 def site(stack: Stack) -> str:
-    """`train.py:25 in forward, from train.py:142 in <module>`: innermost and outermost line, PyTorch's left out."""
+    """`train.py:25 in forward, from train.py:142 in <module>`: innermost and outermost line, PyTorch's left out.
+
+    Autograd's threads run no Python: of theirs the node, `backward pass: AddmmBackward0`.
+    """
     python = [frame for frame in stack if frame[0].endswith(".py")]
     own = [frame for frame in python if not is_of_torch(frame[0])]
     if not own:
-        return line(python[0]) if python else UNKNOWN
+        return line(python[0]) if python else _of_autograd(stack)
     return line(own[0]) if len(own) == 1 else f"{line(own[0])}, from {line(own[-1])}"
+
+
+def _of_autograd(stack: Stack) -> str:
+    names = [frame[2] for frame in stack]
+    node = next((found[1] for name in names if (found := _NODE.search(name))), None)
+    if node is not None:
+        return f"{BACKWARD}: {node}"
+    return BACKWARD if any(_ENGINE in name for name in names) else UNKNOWN
 
 
 def category(stack: Stack) -> str:
@@ -34,7 +48,7 @@ def category(stack: Stack) -> str:
         return "communication"
     if any("torch/optim/" in file for file in files):
         return "optimizer state" if names & {"_init_group", "_init_state"} else "temporaries"
-    if any("autograd::Engine" in name for name in names) or "backward" in names:
+    if any(_ENGINE in name for name in names) or "backward" in names:
         return "gradients" if any("AccumulateGrad" in name for name in names) else UNKNOWN
     if any("torch/nn/modules/" in file and name in _PARAMETERS | {"__init__"} for file, _, name in stack):
         return "parameters"

@@ -20,6 +20,10 @@ _PART_OF_REPLAY: Mapping[str, str] = {
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
 
+_MOST_SAID = 8
+"""Changes that are written out."""
+
+
 def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
     """The cells of an episode."""
     name = found["name"].isna() if pd.isna(row["name"]) else found["name"] == row["name"]
@@ -28,19 +32,23 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
-    """Columns `gain_ns`, `gain_error_ns`, `gain_is_bound`; the bound where nothing can be replayed."""
+    """Columns `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`; a bound without replay."""
     rows = table.to_dict("records")
     changes = [_changes(row, found) if not pd.isna(row["bound_ns"]) else () for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
     for place in [place for place, answer in known.items() if _is_without_peers(rows[place], answer)]:
-        known[place] = gain_of(replay, _as_long_as_peers(rows[place])) or known[place]
+        changes[place] = (_as_long_as_peers(rows[place]),)
+        known[place] = gain_of(replay, *changes[place]) or known[place]
     each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
+    said = [changes[place] if place in known else () for place in range(len(rows))]
     return {
+        "what_if": ["; ".join(map(str, own)) if 0 < len(own) <= _MOST_SAID else None for own in said],
         "gain_ns": pd.array([gain for gain, _, _ in each], dtype="Int64"),
         "gain_error_ns": pd.array([error for _, error, _ in each], dtype="Int64"),
         "gain_is_bound": [is_bound for _, _, is_bound in each],
+        "unprofiled_gain_ns": pd.array([_unprofiled(known.get(place)) for place in range(len(rows))], dtype="Int64"),
     }
 
 
@@ -53,6 +61,10 @@ def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
     factor = max(0.0, 1 - row["excess_ns"] / max(row["own_ns"], 1))
     return Change("compute", factor, frozenset(row["ranks"]), frozenset(row["numbers"]) or None)
+
+
+def _unprofiled(replayed: Gain | None) -> int | None:
+    return None if replayed is None or replayed.is_bound else replayed.unprofiled_gain_ns
 
 
 def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool]:
@@ -110,3 +122,21 @@ def _bound(
     # Where every rank waits, ranks are late at different times of the step: one hides no other.
     gained = np.minimum(shorter + waits.reindex(held), own.groupby("step")["excess_ns"].max().reindex(held))
     return round(float(gained.clip(lower=0).sum()) / count)
+
+
+def at_least_its_gain(table: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]) -> pd.DataFrame:
+    """Excess and cost where mending gains more of each step of the episode, and the others wait as long.
+
+    What launching takes a host more is less than what its GPU idles for, where the host waits for the GPU in between.
+    """
+    if not complete:
+        return table
+    waited = late[["exposed_wait_ns", "exposed_unmatched_ns"]].sum(axis=1).astype("float64")
+    raised = []
+    for row in table.to_dict("records"):
+        held = [step for step in row["numbers"] if step in complete]
+        others = late["step"].isin(held) & ~late["rank"].isin(row["ranks"])
+        gain = 0.0 if pd.isna(row["gain_ns"]) or row["gain_is_bound"] or not held else float(row["gain_ns"])
+        most = float(waited[others].groupby(late["rank"]).mean().max()) if others.any() else 0.0
+        raised.append(round(min(gain * len(complete) / max(len(held), 1), most)))
+    return table.assign(**{name: np.maximum(table[name], raised) for name in ("excess_ns", "cost_ns")})

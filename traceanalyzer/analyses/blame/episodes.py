@@ -6,7 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.blame.episode_gains import bounds, gains
+from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
@@ -88,11 +88,20 @@ class Episodes(Result):
             "ranks' part as their peers'; without a replay, a bound. Absent when no complete step has it.",
             adds=Adds.DERIVED,
         ),
+        "what_if": Column.text(
+            "The changes whose replay gives the gain, as `ta.what_if` takes them; absent without one.",
+            is_secondary=True,
+        ),
         "gain_error_ns": Column.time(
             "By how much the replay without a change misses the recording; absent without a replay.", adds=Adds.DERIVED
         ),
         "gain_is_bound": Column.flag(
             "The gain is the most that can be won: no replay, or one that leaves over 3 % of a step unexplained."
+        ),
+        "unprofiled_gain_ns": Column.time(
+            "The gain without what recording takes the hosts, an estimate (see what_ifs); absent where the gain is a "
+            "bound, and for other profilers than PyTorch's.",
+            adds=Adds.DERIVED,
         ),
         "gain_is_of_capture": Column.flag("No step is complete on all ranks: the gain is of all that was recorded."),
         "bound_ns": Column.time(
@@ -165,7 +174,7 @@ def _of_job(
     sets = [set_of(own, every, places) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
-    return table.assign(**gains(table, found, replay))
+    return at_least_its_gain(table.assign(**gains(table, found, replay)), late, complete)
 
 
 def _text(numbers: Sequence[int]) -> str | None:

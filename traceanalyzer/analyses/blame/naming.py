@@ -1,5 +1,6 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ _WHOLE_PHASES = ("forward", "backward")
 _KINDS = (OPERATOR, KERNEL, "copy", COLLECTIVE, DOING, RANGE)
 """The most telling first."""
 
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_UNKNOWN = np.full(3, np.nan)
+_NOTHING_KNOWN = (None, None, np.nan, np.nan)
+
 
 def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """The cells with the name that is longer than on the peers by at least half of the excess: `what`, `name`.
@@ -32,80 +37,118 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     ranks = late.groupby("step")["rank"].unique()
     late_ranks = cells.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
-    by_key = dict(iter(held.groupby(["step", "part"])))
-    found = [
-        _told(by_key.get((step, part)), rank, excess_ns, _others(ranks[step], rank, peers, late_ranks[step]))
-        for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False)
-    ]
+    every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
+    in_part = held.groupby(["step", "part"]).indices
+    beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
+    found = []
+    for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
+        others = _others(ranks[step], rank, peers, late_ranks[step])
+        key = (step, part, others.tobytes())
+        if key not in beside:
+            of_all = in_part.get((step, part), _NO_ROWS)
+            beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
+        own = every.at(rows.get((step, part, rank), _NO_ROWS))
+        found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     return cells.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns)})
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
     """The ranks that do the same and are not late, as far as there are any."""
-    alike = np.array([other for other in ranks if other != rank and peers[other] == peers[rank]])
+    alike = ranks[(ranks != rank) & (peers[ranks] == peers[rank]).to_numpy()]
     others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
     in_time = others[~np.isin(others, late)]
     return in_time if len(in_time) else others
 
 
-def _told(rows: pd.DataFrame | None, rank: int, excess_ns: int, others: np.ndarray) -> tuple[Any, ...]:
-    if rows is None:
-        return None, None, np.nan, np.nan
-    own = rows[rows["rank"] == rank]
-    beside = rows[rows["rank"].isin(others)]
-    same = _same_work(own, beside, excess_ns, others)
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What ran, on arrays: there are many cells, and few names in each."""
+
+    rank: np.ndarray
+    what: np.ndarray
+    name: np.ndarray
+    sums: np.ndarray
+    """Time, calls and blocks of each row as floats; 0 where they are not known."""
+
+    @classmethod
+    def of(cls, work: pd.DataFrame) -> "_Names":
+        sums = [work[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("total_ns", "calls", "blocks")]
+        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
+        return cls(work["rank"].to_numpy(), what, name, np.nan_to_num(np.stack(sums, axis=1)))
+
+    def at(self, rows: np.ndarray) -> "_Names":
+        """These rows."""
+        return _Names(self.rank[rows], self.what[rows], self.name[rows], self.sums[rows])
+
+    def of_kind(self, what: str) -> "_Names":
+        """The rows of `what`: of operators, say."""
+        return self.at(np.flatnonzero(self.what == what))
+
+
+class _Beside:
+    """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
+
+    def __init__(self, names: _Names, others: np.ndarray) -> None:
+        self.names = names
+        self.others = np.sort(others)
+        self._known: dict[str, dict[str, np.ndarray]] = {}
+
+    def medians(self, what: str, names: np.ndarray) -> np.ndarray:
+        """Of time, calls and blocks, a row for each of the names; NaN where none of the ranks has it."""
+        if what not in self._known:
+            own = self.names.of_kind(what)
+            place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
+            sums = np.zeros((len(self.others), len(place), 3))
+            row, column = (
+                np.searchsorted(self.others, own.rank),
+                np.array([place[name] for name in own.name], dtype=int),
+            )
+            np.add.at(sums, (row, column), own.sums)
+            self._known[what] = dict(zip(place, np.median(sums, axis=0), strict=True)) if place else {}
+        known = self._known[what]
+        return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
+
+
+def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
+    same = _same_work(own, beside, excess_ns)
     if not np.isnan(same[0]):  # no one of them is to be named
         return None, None, *same
-    return *_longest(own, beside, excess_ns, others), *same
+    return *_longest(own, beside, excess_ns), *same
 
 
-def _longest(
-    own: pd.DataFrame, beside: pd.DataFrame, excess_ns: int, others: np.ndarray
-) -> tuple[str | None, str | None]:
+def _longest(own: _Names, beside: _Beside, excess_ns: int) -> tuple[str | None, str | None]:
     for what in _KINDS:
-        named = own[own["what"] == what]
+        named = own.of_kind(what)
         if what == RANGE:  # a phase holds all that a host does
-            named = named[~named["name"].map(host_names.phase).isin(_WHOLE_PHASES)]
+            named = named.at(np.flatnonzero([host_names.phase(name) not in _WHOLE_PHASES for name in named.name]))
         if what == DOING:  # neither is what a host is to do less of
-            is_launch = named["name"].map(host_names.is_launch).astype(bool)
-            named = named[~is_launch & (named["name"] != NOTHING)]
-        if named.empty:
+            is_work = [not host_names.is_launch(name) and name != NOTHING for name in named.name]
+            named = named.at(np.flatnonzero(is_work))
+        if not len(named.name):
             continue
-        held = named.set_index("name")["total_ns"]
-        extra = held - _medians(beside, what, others, "total_ns").reindex(held.index).fillna(0)
-        longest = extra.idxmax()
+        held = named.sums[:, 0]
+        extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        longest = int(extra.argmax())
         # A host that is slow at everything is not slow by what it does most.
         is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * held[longest]
         if is_own and extra[longest] >= _NAMED * excess_ns:
-            return what, str(longest)
+            return what, str(named.name[longest])
     return None, None
 
 
-def _medians(beside: pd.DataFrame, what: str, others: np.ndarray, column: str) -> pd.Series:
-    """By name, over the others; who has none of it has 0."""
-    sums = beside[beside["what"] == what].groupby(["name", "rank"])[column].sum()
-    return sums.unstack("rank").reindex(columns=others).fillna(0).median(axis=1)  # noqa: PD010 - keys are unique
-
-
-def _same_work(own: pd.DataFrame, beside: pd.DataFrame, excess_ns: int, others: np.ndarray) -> tuple[float, float]:
+def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:
     """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes."""
-    kernels = _alike(own, beside, KERNEL, others)
-    operators = own[own["what"] == OPERATOR]
-    if operators["name"].str.contains(" of [", regex=False).any():
-        by_shape = _alike(own, beside, OPERATOR, others)
-        if (by_shape["own"] - by_shape["peers"]).sum() < _NAMED * excess_ns:
+    kernels = _alike(own, beside, KERNEL)
+    if any(" of [" in name for name in own.of_kind(OPERATOR).name):
+        by_shape = _alike(own, beside, OPERATOR)
+        if by_shape[0] - by_shape[1] < _NAMED * excess_ns:
             return np.nan, np.nan
-    if (kernels["own"] - kernels["peers"]).sum() < _NAMED * excess_ns:
-        return np.nan, np.nan
-    return float(kernels["own"].sum()), float(kernels["peers"].sum())
+    return kernels if kernels[0] - kernels[1] >= _NAMED * excess_ns else (np.nan, np.nan)
 
 
-def _alike(own: pd.DataFrame, beside: pd.DataFrame, what: str, others: np.ndarray) -> pd.DataFrame:
-    """Times of the names of which the rank has as many calls and blocks as its peers: `own`, `peers`."""
-    held = own[own["what"] == what].set_index("name")
-    same = pd.Series(data=True, index=held.index)
-    for count in ("calls", "blocks"):
-        typical = _medians(beside, what, others, count).reindex(held.index)
-        same &= held[count].fillna(0).astype("float64") == typical
-    peers = _medians(beside, what, others, "total_ns").reindex(held.index)
-    return pd.DataFrame({"own": held["total_ns"].astype("float64"), "peers": peers})[same]
+def _alike(own: _Names, beside: _Beside, what: str) -> tuple[float, float]:
+    """Time in the names of which the rank has as many calls and blocks as its peers: its own, and theirs."""
+    held = own.of_kind(what)
+    typical = beside.medians(what, held.name)
+    same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
+    return float(held.sums[same, 0].sum()), float(typical[same, 0].sum())

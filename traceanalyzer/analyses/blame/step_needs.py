@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
@@ -74,7 +74,7 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: P
 
 def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
     is_step = part["is_step"].to_numpy(dtype=bool)
-    steps = part.loc[is_step, list(COLUMNS)].astype(_TYPES).reset_index(drop=True)
+    steps = typed(part.loc[is_step, list(COLUMNS)], _TYPES).reset_index(drop=True)
     stretches = part.loc[~is_step, ["begin_ns", "end_ns"]].astype("int64")
     exposed = exposed_of(stretches.rename(columns={"begin_ns": "start_ns"}).reset_index(drop=True))
     begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
@@ -121,7 +121,7 @@ def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
     whole = whole.assign(step=pd.NA, is_complete=pd.NA)
     names = list(whole)
     own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
-    table = pd.concat([frame.reindex(columns=names).astype(_TYPES) for frame in (whole, own) if len(frame)] or [whole])
+    table = pd.concat([typed(frame.reindex(columns=names), _TYPES) for frame in (whole, own) if len(frame)] or [whole])
     return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication import group_uses
 from traceanalyzer.analyses.communication.group_members import parsed, ranks_text, stride
 from traceanalyzer.analyses.communication.group_names import (
@@ -90,7 +90,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
-    return Groups(table[[*Groups.columns, "users"]].astype({"stride": "Int64"}).reset_index(drop=True))
+    return Groups(typed(table[[*Groups.columns, "users"]], {"stride": "Int64"}).reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
@@ -103,9 +103,9 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
         return pd.Series(None, index=frame.index, dtype="object")
     keys = ["group", "group_ranks"] if "group_ranks" in frame else ["rank", "group"]
     known = table.explode("users").rename(columns={"users": "rank"})
-    known = known.astype(dict.fromkeys(("group", "group_ranks"), "object")).fillna({"group_ranks": ""})
+    known = typed(known, dict.fromkeys(("group", "group_ranks"), "object")).fillna({"group_ranks": ""})
     by_key = known.drop_duplicates(keys).set_index(keys)["group_label"]
-    wanted = frame[keys].astype({name: "object" for name in keys if name != "rank"}).fillna({"group_ranks": ""})
+    wanted = typed(frame[keys], {name: "object" for name in keys if name != "rank"}).fillna({"group_ranks": ""})
     found = by_key.reindex(pd.MultiIndex.from_frame(wanted)).to_numpy(dtype=object)
     return pd.Series(found, index=frame.index, dtype="object").where(frame["group"].notna().to_numpy(), None)
 

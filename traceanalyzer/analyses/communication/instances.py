@@ -71,7 +71,7 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks)
 
 def _extremes(held: pd.DataFrame) -> dict[str, pd.Series]:
     ordered = held[held["wait_ns"].notna()].sort_values(["instance", "wait_ns", "rank"])
-    ranks = ordered.astype({"rank": "Int64"}).groupby("instance")["rank"]
+    ranks = ordered["rank"].astype("Int64").groupby(ordered["instance"])
     return {"max_wait_rank": ranks.last(), "last_rank": ranks.first()}
 
 
@@ -85,5 +85,5 @@ def _skew(held: pd.DataFrame, clocks: Clocks) -> dict[str, pd.Series]:
     sure = sure.clip(lower=np.int64(LEAST_UNCERTAINTY_NS)).astype("Int64")
     skew = skew.where((skew > sure).fillna(value=False))
     ordered = held.loc[starts.sort_values(kind="stable").index]
-    first = ordered.astype({"rank": "Int64"}).groupby("instance")["rank"].first()
+    first = ordered["rank"].astype("Int64").groupby(ordered["instance"]).first()
     return {"skew_ns": skew, "first_rank": first.where(skew.notna()), "skew_uncertainty_ns": sure}

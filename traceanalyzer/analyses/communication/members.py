@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication import calls as all_calls
 from traceanalyzer.analyses.communication.call_lists import synchronises, waits_of
 from traceanalyzer.analyses.communication.matching import match
@@ -93,7 +93,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
     table = pd.concat([members, pd.DataFrame({"row": alone})], ignore_index=True)
     rows = table["row"].to_numpy()
-    table = table.drop(columns="row").astype({"instance": "Int64", "is_ambiguous": "boolean"})
+    table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
     table = table.join(calls[[*_KEPT, *UNTIL.values()]].take(rows).reset_index(drop=True))
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_synchronising"] = synchronises(calls)[rows]

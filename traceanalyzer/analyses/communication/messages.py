@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.communication.alignment import Alignment, align
 from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, TO_ITSELF, CallLists
 
@@ -42,7 +43,7 @@ def match_messages(
 def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
     """A row for each end of each message: `row`, `scope`, `is_send`, and global ranks `source` and `target`."""
     calls = calls[calls["peers"].notna()]
-    texts = calls[["row", "scope", "rank", "group_ranks", "peers"]].astype({"peers": "object"})
+    texts = typed(calls[["row", "scope", "rank", "group_ranks", "peers"]], {"peers": "object"})
     ends = texts.assign(peers=texts["peers"].str.split(", ")).explode("peers", ignore_index=True)
     if ends.empty:
         return ends.assign(is_send=False, source=0, target=0)

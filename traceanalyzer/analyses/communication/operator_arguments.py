@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import taken
+from traceanalyzer.analyses.base import taken, typed
+from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 
@@ -52,9 +53,8 @@ def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     if held.empty or (launch == NONE).all():
         return found
     launched = np.flatnonzero(launch != NONE)
-    captured = trace.gpu_ops["captured_ns"].to_numpy(dtype=np.int64, na_value=NONE)[rows[launched]]
-    calls = trace.api_calls.iloc[launch[launched]][["start_ns", "thread"]].assign(position=launched)
-    calls["start_ns"] = np.where(captured == NONE, calls["start_ns"], captured)
+    moments, threads = launch_moments(trace, rows[launched])
+    calls = pd.DataFrame({"start_ns": moments, "thread": threads, "position": launched})
     outermost = held[held["end_ns"] > held.groupby("thread")["end_ns"].transform(_reach)]
     for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
         around = pd.merge_asof(
@@ -91,4 +91,4 @@ def _bytes_of(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
     facts = [kinds.operator_bytes(*row) for row in distinct.itertuples(index=False)]
     made = distinct.assign(dtype=[fact.dtype for fact in facts], size_bytes=[fact.size_bytes for fact in facts])
     merged = keys.merge(made, how="left", on=list(table)).set_index(keys.index)[["dtype", "size_bytes"]]
-    return merged.reindex(table.index).astype({"dtype": "object", "size_bytes": "Int64"})
+    return typed(merged.reindex(table.index), {"dtype": "object", "size_bytes": "Int64"})

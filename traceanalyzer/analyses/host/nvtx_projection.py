@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
+from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -63,13 +64,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> NvtxProjection:
 
 def _launched(trace: RankTrace) -> pd.DataFrame:
     """Counted GPU operations with the time and thread of their launch, in its order."""
-    ops = trace.gpu_ops[trace.counted]
-    ops = ops[ops["launch"] != NONE]
-    calls = trace.api_calls.iloc[ops["launch"].to_numpy()]
+    rows = np.flatnonzero(trace.counted & (trace.gpu_ops["launch"] != NONE).to_numpy())
+    ops = trace.gpu_ops.iloc[rows]
+    moments, threads = launch_moments(trace, rows)
     table = pd.DataFrame(
         {
-            "launch_ns": calls["start_ns"].to_numpy(),
-            "thread": calls["thread"].to_numpy(),
+            "launch_ns": moments,
+            "thread": threads,
             "start_ns": ops["start_ns"].to_numpy(),
             "end_ns": ops["end_ns"].to_numpy(),
         }

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.matches import Matches
 from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
@@ -109,7 +109,7 @@ def across(
     is_rule = own["check"] == unknown.WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
     own = own[~is_rule]
-    frames = [frame.astype(_DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
+    frames = [typed(frame, _DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
     table = pd.concat(frames, ignore_index=True) if frames else own
     grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
     return Integrity(
@@ -136,7 +136,7 @@ _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
 
 def _table(defects: list[Defect]) -> pd.DataFrame:
     rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects]
-    return pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"total": "Int64"})
+    return typed(pd.DataFrame(rows, columns=list(_COLUMNS)), {"total": "Int64"})
 
 
 def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
@@ -65,7 +65,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         known = name in levels.groups
         row[column] = int(levels.last()[name]) if known else pd.NA
         row[f"peak_{column}"] = int(levels.max()[name]) if known else pd.NA
-    return pd.DataFrame([row]).astype({column: "Int64" for column in row if column.endswith("_bytes")})
+    return typed(pd.DataFrame([row]), {column: "Int64" for column in row if column.endswith("_bytes")})
 
 
 _STORED = ("rank", "source", "events", *_LEVELS.values(), *(f"peak_{name}" for name in _LEVELS.values()))
@@ -85,6 +85,6 @@ def across(
         more = pd.DataFrame(recorded).reindex(columns=list(_STORED))
         table = pd.concat([table, more], ignore_index=True) if len(table) else more
         integers = dict.fromkeys([name for name in _STORED if name not in ("rank", "source")], "Int64")
-        table = table.astype({"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
+        table = typed(table, {"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
     known = ranks.table.set_index("rank")["device_bytes"]
     return Memory(table.assign(device_bytes=table["rank"].map(known).astype("Int64")))

@@ -32,13 +32,15 @@ class MemoryFit(Result):
     """
 
     title: ClassVar[str] = "Memory expected, by strategy"
-    keys: ClassVar[tuple[str, ...]] = ("strategy", "checkpointing", "micro_batch")
+    keys: ClassVar[tuple[str, ...]] = ("strategy", "tp", "pp", "checkpointing", "micro_batch")
     is_of_one_run: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, Column]] = {
         "strategy": Column.text(
             f"{', '.join(SHARDED)}: what data-parallel ranks share of the model's state. zero3 is FSDP with full "
             "sharding, offload that with its state on the host."
         ),
+        "tp": Column.ident("Ranks that share each layer (tensor parallelism)."),
+        "pp": Column.ident("Stages of the pipeline."),
         "checkpointing": Column.flag("Layers are recomputed in the backward pass: only their inputs are kept."),
         "micro_batch": Column.number("Samples of a micro-step on a data-parallel rank; absent where not known."),
         "is_own": Column.flag("The run's own strategy, as run.json or `--model` says it."),
@@ -109,9 +111,11 @@ def _row(one: Model, needed: Needs, own: Model) -> dict[str, object]:
     return {
         **asdict(needed),
         "strategy": one.strategy,
+        "tp": one.tp,
+        "pp": one.pp,
         "checkpointing": one.checkpoint,
         "micro_batch": one.batch,
-        "is_own": (one.strategy, one.checkpoint, one.batch) == (own.strategy, own.checkpoint, own.batch),
+        "is_own": _setting(one) == _setting(own),
         "state_bytes": needed.state_bytes,
         "total_bytes": total,
         "device_bytes": one.gpu,
@@ -120,6 +124,10 @@ def _row(one: Model, needed: Needs, own: Model) -> dict[str, object]:
         "measured_peak_bytes": None,
         "measured_state_bytes": None,
     }
+
+
+def _setting(model: Model) -> tuple[object, ...]:
+    return model.strategy, model.tp, model.pp, model.checkpoint, model.batch
 
 
 def _fits(needed: Needs, device: int | None) -> str | None:

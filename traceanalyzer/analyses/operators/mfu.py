@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
 from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompute
@@ -83,9 +83,9 @@ def per_rank(
         return pd.DataFrame()
     table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, work, category_of_op)))
     table.insert(0, "step", trace.steps["step"].to_numpy()[table.index])
-    wanted = steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]].astype({"step": "int64"})
+    wanted = typed(steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]], {"step": "int64"})
     table = table.merge(wanted.rename(columns={"window_ns": "step_ns"}), on="step")
-    return table.assign(step_source="profiled", **_peak(trace, known)).astype({"step": "Int64"})
+    return typed(table.assign(step_source="profiled", **_peak(trace, known)), {"step": "Int64"})
 
 
 def across(parts: Mapping[int, pd.DataFrame], *, unprofiled_step_ns: int | None = None) -> Mfu:

@@ -50,7 +50,8 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     call_ns = (calls["end_ns"] - calls["start_ns"]).to_numpy()
     names = np.append(trace.host_ops["name"].astype(str).to_numpy(), NO_OPERATOR)
-    operator = names[np.where(tree.owner[held] >= 0, tree.owner[held], len(names) - 1)]
+    owner = _around_call(trace, tree, held)
+    operator = names[np.where(owner >= 0, owner, len(names) - 1)]
     table = pd.DataFrame(
         {
             "operator": operator,
@@ -81,6 +82,17 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     )
     made = typed(made, dict.fromkeys(made, "int64")).reset_index()
     return made.sort_values(["launches", "operator"], ascending=[False, True], kind="stable", ignore_index=True)
+
+
+def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.ndarray:
+    """Row of the operator around the call: that of a replayed graph is not what captured its operations."""
+    ops = trace.gpu_ops
+    rows = np.flatnonzero(held & ops["captured_ns"].notna().to_numpy())
+    calls = trace.api_calls.iloc[ops["launch"].to_numpy()[rows]]
+    owner = tree.owner.copy()
+    owner[rows] = tree.nesting.innermost_at(calls["start_ns"].to_numpy(), calls["thread"].to_numpy())
+    found: np.ndarray = owner[held]
+    return found
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorLaunches:

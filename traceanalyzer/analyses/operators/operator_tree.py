@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.operators.nesting import Nesting
+from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 from traceanalyzer.selection import step_at
@@ -148,14 +149,6 @@ def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:
     around = nesting.innermost_at(*launch_moments(trace, rows))
     owner[rows] = np.where(around == NONE, NONE - 1, around)
     return owner
-
-
-def launch_moments(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """When and on which thread GPU operations with a launch were launched; those of a graph as it was captured."""
-    ops = trace.gpu_ops.iloc[rows]
-    calls = trace.api_calls.iloc[ops["launch"].to_numpy()]
-    captured = ops["captured_ns"].to_numpy(dtype=np.int64, na_value=NONE)
-    return np.where(captured == NONE, calls["start_ns"].to_numpy(), captured), calls["thread"].to_numpy()
 
 
 def _is_counted(trace: RankTrace) -> np.ndarray:

@@ -7,7 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.operators.nesting import Nesting
-from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, launch_moments
+from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
+from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
 

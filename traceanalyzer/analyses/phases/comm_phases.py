@@ -63,7 +63,8 @@ def across(
     table = call_phases.table.merge(calls.table[columns], on=["rank", "call"], validate="one_to_one")
     table["range"] = table["range"].astype("str").where(table["range"].notna()).str.replace(r"\d+", "#", regex=True)
     waits = exposed_calls.table.groupby(["rank", "call"])["wait_ns"].sum().rename("exposed_wait_ns")
-    table = table.join(waits, on=["rank", "call"]).fillna({"exposed_wait_ns": 0}).astype({"exposed_wait_ns": "int64"})
+    table = table.join(waits, on=["rank", "call"])
+    table = table.assign(exposed_wait_ns=table["exposed_wait_ns"].fillna(0).astype("int64"))
     table["total_ns"] = table["end_ns"] - table["start_ns"]
     table["is_unknown"] = table["size_bytes"].isna()
     by_key = table.groupby(list(_KEYS), dropna=False, sort=False)

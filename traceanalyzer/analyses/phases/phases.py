@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
@@ -104,7 +104,8 @@ _NO_STRETCHES = pd.DataFrame(columns=["rank", "step", "phase", "transfer_ns", "w
 def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     """Sums of the stretches for each rank, step and phase, and for whole windows (`step` absent)."""
     names = ["transfer_ns", "wait_ns", "unmatched_ns"]
-    stretches = stretches.astype({"rank": "int64", "step": "Int64", "phase": "object", **dict.fromkeys(names, "int64")})
+    texts = {"rank": "int64", "step": "Int64", "phase": "object"}
+    stretches = typed(stretches, texts | dict.fromkeys(names, "int64"))
     in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
     whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
     whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")

@@ -90,10 +90,10 @@ _EMPTY = pd.DataFrame({name: pd.Series(dtype="Int64") for name in Pipeline.colum
 def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
     figures = ["window_ns", "compute_ns", "idle_ns"]
     if not shared:
-        return breakdown[["rank", *figures]].assign(basis="whole capture", steps=pd.NA).astype({"steps": "Int64"})
+        return typed(breakdown[["rank", *figures]].assign(basis="whole capture", steps=pd.NA), {"steps": "Int64"})
     chosen = steps[steps["step"].isin(shared)]
     table = chosen.groupby("rank")[figures].sum().astype("Int64").reset_index()
-    return table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)).astype({"steps": "Int64"})
+    return typed(table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)), {"steps": "Int64"})
 
 
 def _p2p(moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:

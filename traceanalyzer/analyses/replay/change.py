@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.errors import UsageError
 
 PEERS, EVEN, FASTEST, HIDDEN, ALONE = "peers", "even", "fastest", "hidden", "alone"
@@ -13,6 +14,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "rank": "all that the ranks do themselves: their hosts' work, compute and copies",
         "host": "the hosts' work: all time in which they are not blocked by the GPU",
         "data": "the part of the hosts' work that is in the data loader",
+        "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 2, most 4) for every operator and call",
         "compute": "compute kernels",
         "copy": "copies",
         "comm": "transfers: what is left of communication once the last partner is there",
@@ -28,7 +30,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 NAMED = ("operator", "kernel", "collective")
 """Parts that need a name."""
 
-OF_HOSTS = ("host", "data", "sync")
+OF_HOSTS = ("host", "data", "profiler", "sync")
 """Parts that only a capture with the host's side has."""
 
 WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
@@ -36,6 +38,7 @@ WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
         "rank": {PEERS: PEERS, EVEN: EVEN},
         "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
         "data": {"ready": 0.0, "none": 0.0},
+        "profiler": {word: word for word in COST_NS},
         "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
         "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},
         "comm": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, HIDDEN: HIDDEN},
@@ -44,7 +47,7 @@ WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
         **{part: {"free": 0.0} for part in NAMED},
     }
 )
-"""For each part the words that say what becomes of it; all but waits and syncs also take factors, such as `2x`."""
+"""For each part the words that say what becomes of it; but for waits, syncs, profiler there are factors, too: `2x`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ class Change:
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
             of those of the same collective and size); `fastest` (hosts): the rank that needs least in a step; `hidden`
             (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the same
-            kernel and grid when no communication runs beside it.
+            kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler): the hosts' time
+            less what recording is estimated to take.
         ranks: only these; `None` is all.
         steps: only these; `None` is all.
         name: of the operator, kernel or collective.
@@ -88,6 +92,10 @@ class Change:
         where = self.name or (_listed(self.ranks) if self.ranks else "")
         steps = f" in step{'s' if len(self.steps) > 1 else ''} {_listed(self.steps)}" if self.steps else ""
         return f"{self.part} {where}{'=' if where else ''}{to}{steps}"
+
+
+UNRECORDED = Change("profiler", TYPICAL)
+"""The job as without a profiler, by the typical cost of recording."""
 
 
 def _listed(numbers: Iterable[int]) -> str:

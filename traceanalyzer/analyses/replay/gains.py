@@ -6,10 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
 from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 
 BOUND_PCT = 3.0
@@ -17,6 +18,9 @@ BOUND_PCT = 3.0
 
 AT_ONCE = 16
 """Replays that are computed together."""
+
+LEAST_RELIEF = 0.01
+"""Of the window: where compute is slower beside waits by less, replays are not run a second time for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +33,25 @@ class Gain:
         error_ns: by how much the replay without a change misses the recording.
         unmatched_ns: mean over ranks of the time in communication calls whose partners are not known, so that waits in
             them do not change.
+        unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
+            `None` where the capture holds no calls whose cost is known.
     """
 
     before_ns: int
     after_ns: int
     error_ns: int
     unmatched_ns: int = 0
+    unprofiled_ns: tuple[int, int] | None = None
 
     @property
     def gain_ns(self) -> int:
         """Before − after; never negative."""
         return max(0, self.before_ns - self.after_ns)
+
+    @property
+    def unprofiled_gain_ns(self) -> int | None:
+        """The gain of a step without the profiler; never negative."""
+        return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])
 
     @property
     def is_bound(self) -> bool:
@@ -57,7 +69,8 @@ class Engine:
 
     def __init__(self, job: Job, windows: Windows) -> None:
         self.job, self.windows = job, windows
-        self.peers = Peers(job)
+        self.relief = Relief(job)
+        self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
 
     @cached_property
@@ -85,6 +98,11 @@ class Engine:
         return any(not nodes.piece.why_no_host for nodes in self.job.nodes.values())
 
     @cached_property
+    def has_cost_of_recording(self) -> bool:
+        """Whether any capture holds calls of which is known what writing them down takes."""
+        return any(nodes.piece.host["recorded"].to_numpy().any() for nodes in self.job.nodes.values())
+
+    @cached_property
     def unmatched_ns(self) -> int:
         """Time a rank and step in communication calls that are part of no instance."""
         steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
@@ -92,24 +110,46 @@ class Engine:
         for rank, nodes in self.job.nodes.items():
             ops = nodes.piece.ops
             is_open = nodes.is_comm.copy()
-            is_open[self.job.joins["op"].to_numpy()[(self.job.joins["rank"] == rank).to_numpy()]] = False
+            is_open[self.job.joins["op"].to_numpy()[self.job.joins_of(rank)]] = False
             counted = is_open & (np.isin(ops["step"].to_numpy(), steps) if len(steps) else True)
             total += int(ops["duration_ns"].to_numpy()[counted].sum())
         return round(total / max(len(self.windows.table), 1))
 
     def lengths(self, *changes: Change) -> Lengths:
-        """The graph's lengths after the changes."""
-        return changed(self.job, self.peers, changes)
+        """The graph's lengths after the changes, compute relieved of waits that are gone."""
+        before = changed(self.job, self.peers, changes)
+        if not self._can_relieve:
+            return before
+        return self.relief.relieved(before, self.job.replay(before)[:, 0])
 
-    def steps_after(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
-        """Length of every step of the job (rows) after each set of changes (columns)."""
+    @cached_property
+    def _can_relieve(self) -> bool:
+        """Whether waits slow compute so much that it matters when they go."""
+        window_ns = int(self.windows.lengths(self.unchanged)[:, 0].sum()) / max(self.windows.table["rank"].nunique(), 1)
+        return bool(self.relief.most_ns > LEAST_RELIEF * window_ns)
+
+    def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
+        """Length of every step of the job (rows) after each set of changes (columns).
+
+        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
+        """
         found = []
         for begin in range(0, len(scenarios), AT_ONCE):
             some = scenarios[begin : begin + AT_ONCE]
             times = self.job.order.latest(np.stack([self._weights(changes) for changes in some], axis=1))
+            if is_relieved and self._can_relieve:
+                times = self._again(some, times)
             waits = np.array([keeps_waits(changes) for changes in some])
             found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
+
+    def _again(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
+        """When each node is reached with compute as long as the waits that are left make it."""
+        lengths = [
+            self.relief.relieved(changed(self.job, self.peers, changes), times[:, column])
+            for column, changes in enumerate(scenarios)
+        ]
+        return self.job.replay(*lengths)
 
     def _weights(self, changes: Sequence[Change]) -> np.ndarray:
         """Length of every edge after the changes; what many sets do to a rank alike is computed once."""
@@ -124,5 +164,16 @@ class Engine:
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
-        after = self.steps_after(scenarios).mean(axis=0)
-        return [Gain(self.before_ns, round(float(each)), self.error_ns, self.unmatched_ns) for each in after]
+        after = self._mean_steps(scenarios)
+        without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
+        if self.has_cost_of_recording:
+            # Last, so that what becomes as long as on peers loses the cost of its own calls.
+            each = self._mean_steps([(UNRECORDED,), *((*changes, UNRECORDED) for changes in scenarios)])
+            without = [(each[0], one) for one in each[1:]]
+        return [
+            Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
+            for each, pair in zip(after, without, strict=True)
+        ]
+
+    def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
+        return [round(float(each)) for each in self.steps_after(scenarios).mean(axis=0)]

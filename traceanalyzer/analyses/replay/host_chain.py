@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
+from traceanalyzer.analyses.replay.recording import recorded_calls
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -64,7 +65,11 @@ def host_chain(trace: RankTrace, ops: pd.DataFrame) -> HostChain:
 
 
 def _empty() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    integers = (("segment", "ns", DATA.column, "step"), ("begin_ns", "before", "own_ns", "step"), ("op", "segment"))
+    integers = (
+        ("segment", "ns", DATA.column, "recorded", "step"),
+        ("begin_ns", "before", "own_ns", "step"),
+        ("op", "segment"),
+    )
     host, segments, blocks = (pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names}) for names in integers)
     return host.assign(is_launch=False), segments.assign(call=pd.Series(dtype="str")), blocks
 
@@ -121,6 +126,7 @@ def _one_chain(
             "segment": segment,
             "ns": np.maximum(times - since, 0),
             DATA.column: _data(trace, threads).covered_ns(since, np.maximum(times, since)),
+            "recorded": recorded_calls(trace, threads, since, np.maximum(times, since)),
             "step": _steps(trace, times),
             "is_launch": ~is_cut,
         }

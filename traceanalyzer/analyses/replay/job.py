@@ -7,10 +7,14 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.schema import NONE
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,15 @@ class Job:
         self.count = self.first_instance + int(self.joins["instance"].max() + 1 if len(self.joins) else 0)
         self._link()
 
+    def joins_of(self, rank: int) -> np.ndarray:
+        """Rows of the rank in `joins`."""
+        return self._rows_of_joins.get(rank, _NO_ROWS)
+
+    @cached_property
+    def _rows_of_joins(self) -> Mapping[int, np.ndarray]:
+        ranks = self.joins["rank"].to_numpy(dtype=np.int64)
+        return {int(ranks[rows[0]]): rows for rows in rows_of_each(ranks)}
+
     def node(self, rank: int, own: np.ndarray) -> np.ndarray:
         """Numbers in the job of a rank's nodes."""
         return np.where(own == SOURCE, SOURCE, own + self.base[rank])
@@ -58,6 +71,8 @@ class Job:
         start, end = self._nodes_of_joins()
         instance = self.first_instance + joins["instance"].to_numpy()
         waits = joins["waits"].to_numpy(dtype=bool)
+        self.start_of_join = start
+        """Node of each matched call's start."""
         own = [(self.node(rank, nodes.source), self.node(rank, nodes.target)) for rank, nodes in self.nodes.items()]
         self.waiting = np.flatnonzero(waits)
         pairs = [*own, (start, instance), (instance[waits], end[waits])]
@@ -67,8 +82,9 @@ class Job:
 
     def _nodes_of_joins(self) -> tuple[np.ndarray, np.ndarray]:
         start, end = np.zeros(len(self.joins), dtype=np.int64), np.zeros(len(self.joins), dtype=np.int64)
-        for rank, rows in self.joins.groupby("rank").indices.items():
-            nodes, op = self.nodes[rank], self.joins["op"].to_numpy()[rows]
+        for rank, nodes in self.nodes.items():
+            rows = self.joins_of(rank)
+            op = self.joins["op"].to_numpy()[rows]
             start[rows] = self.node(rank, nodes.start_node[op])
             end[rows] = self.node(rank, nodes.end_node[op])
         return start, end
@@ -84,11 +100,12 @@ class Job:
     def recorded(self) -> Lengths:
         """Nothing changed: what the model does not explain is kept, so that the replay gives the recording."""
         timing = {}
+        waits, ops, own_ns = (self.joins[name].to_numpy() for name in ("waits", "op", "own_ns"))
         for rank, nodes in self.nodes.items():
-            own = self.joins[self.joins["rank"] == rank]
+            rows = self.joins_of(rank)
+            held = rows[waits[rows].astype(bool)]
             duration = nodes.recorded.duration_ns.copy()
-            held = own[own["waits"].astype(bool)]
-            duration[held["op"].to_numpy()] = np.minimum(duration[held["op"].to_numpy()], held["own_ns"].to_numpy())
+            duration[ops[held]] = np.minimum(duration[ops[held]], own_ns[held])
             timing[rank] = replace(nodes.recorded, duration_ns=duration)
         return Lengths(timing, self.joins["transfer_ns"].to_numpy())
 
@@ -137,7 +154,7 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(start_ns=table["start_ns"] - shift, end_ns=table["end_ns"] - shift, op=_ops(job, table))
     for name in ("collective", "size_bytes"):
         table[name] = held[name].to_numpy(dtype=object, na_value=None) if len(held) else None
-    table = table.astype({"size_bytes": "Float64", "collective": "str"})
+    table = typed(table, {"size_bytes": "Float64", "collective": "str"})
     table["synchronises"] = held["transfer_ns"].notna().to_numpy() if len(held) else False
     table["instance"] = pd.factorize(table["instance"])[0]
     ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")

@@ -7,18 +7,13 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.replay.alone import alone_ns
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.vocabulary import DATA
-
-LEAST_ALONE = 3
-"""So many runs of a kernel without communication beside it tell its own speed."""
-
-BESIDE = 0.5
-"""A kernel runs beside communication for at least this share of its time, or it doesn't."""
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
@@ -76,7 +71,8 @@ def keeps_waits(changes: Sequence[Change]) -> bool:
 def _chosen_joins(job: Job, change: Change) -> np.ndarray:
     joins = job.joins
     chosen = np.ones(len(joins), dtype=bool)
-    for rank, rows in joins.groupby("rank").indices.items():
+    for rank in job.nodes:
+        rows = job.joins_of(rank)
         op = joins["op"].to_numpy()[rows]
         chosen[rows] = _chosen_ops(job, rank, change)[op]
     if change.ranks is not None:
@@ -117,9 +113,9 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
         return replace(timing, is_hidden=True)
     if change.part == "comm" and isinstance(change.to, str):
         return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
-    if change.part not in ("host", "data"):
+    if change.part not in ("host", "data", "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
-    if change.part in ("rank", "host", "data"):
+    if change.part in ("rank", "host", "data", "profiler"):
         timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
     return timing
 
@@ -129,7 +125,7 @@ def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change
     if change.to in (PEERS, EVEN):
         after = peers.durations(rank, _changed_ranks(job, change))
     elif change.to == ALONE:
-        after = np.minimum(before, _alone(job.nodes[rank].piece.ops))
+        after = np.minimum(before, alone_ns(job.nodes[rank].piece.ops))
     else:
         after = np.round(before * float(change.to)).astype(np.int64)
     return np.where(_chosen_ops(job, rank, change), after, before)
@@ -141,6 +137,8 @@ def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> 
         after = peers.host(rank, _changed_ranks(job, change))
     elif change.to == FASTEST:
         after = peers.fastest_host(rank)
+    elif change.part == "profiler":
+        after = np.maximum(before - host["recorded"].to_numpy() * COST_NS[str(change.to)], 0)
     elif change.part == "data":
         spent = host[DATA.column].to_numpy()
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
@@ -183,7 +181,8 @@ def _peers_transfers(job: Job, transfer_ns: np.ndarray, change: Change) -> np.nd
 def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
     """The rank's durations, where calls that wait for partners last as long as their changed transfers."""
     after = transfers_after(job, (change,))
-    rows = np.flatnonzero((job.joins["rank"] == rank).to_numpy() & job.joins["waits"].to_numpy(dtype=bool))
+    rows = job.joins_of(rank)
+    rows = rows[job.joins["waits"].to_numpy(dtype=bool)[rows]]
     longest = pd.Series(after[rows]).groupby(job.joins["op"].to_numpy()[rows]).max()
     durations = timing.duration_ns.copy()
     op = longest.index.to_numpy(dtype=np.int64)
@@ -194,16 +193,3 @@ def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Chang
 def _scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
     scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
     return scaled
-
-
-def _alone(ops: pd.DataFrame) -> np.ndarray:
-    """For each operation the median time of the same kernel and grid when no communication runs beside it."""
-    starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
-    comm = (ops["kind"] == "comm").to_numpy()
-    beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
-    free = (beside == 0) & ~comm
-    key = [ops["name"].cat.codes.to_numpy(), ops["grid"].cat.codes.to_numpy()]
-    runs = pd.Series(lengths).where(free).groupby(key)
-    median = runs.transform("median").where(runs.transform("count") >= LEAST_ALONE)
-    alone: np.ndarray = median.where((beside >= BESIDE * lengths) & ~free).fillna(np.iinfo(np.int64).max // 2)
-    return np.round(np.asarray(alone)).astype(np.int64)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.schema import NONE
 
@@ -24,11 +25,11 @@ class Peers:
     Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, relief: Relief) -> None:
+        self.job, self.relief = job, relief
         self.ranks = list(job.nodes)
         self.place = {rank: column for column, rank in enumerate(self.ranks)}
-        self._means: dict[tuple[int, ...], np.ndarray] = {}
+        self._known: dict[tuple[str, str, bytes], np.ndarray] = {}
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
@@ -54,14 +55,8 @@ class Peers:
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
             return np.asarray(own)
-        key = self._op_keys[rank]
-        if changed is not None:
-            wanted = put_together(self._op_table[:, columns], axis=1)
-        else:  # one answer for all ranks that do the same
-            group = tuple(columns.tolist())
-            if group not in self._means:
-                self._means[group] = put_together(self._op_table[:, columns], axis=1)
-            wanted = self._means[group]
+        table = "_op_table" if changed is None else "_free_table"
+        key, wanted = self._op_keys[rank], self._together(table, columns, put_together)
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
 
@@ -78,11 +73,11 @@ class Peers:
         if not len(columns):
             return np.asarray(own)
         key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
-        wanted = put_together(self._host_table[:, columns], axis=1)
-        scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
+        wanted = self._together("_host_table", columns, put_together)
+        scaled = self._scaled(own, rank, self._host_keys, "_host_table", columns, put_together)
         if not len(wanted):
             return scaled
-        typical = put_together(self._middle_table[:, columns], axis=1)
+        typical = self._together("_middle_table", columns, put_together)
         is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
         is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
         lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
@@ -118,14 +113,21 @@ class Peers:
         """The same when each step takes what it takes on the fastest rank that does the same."""
         own = self.job.nodes[rank].piece.host["ns"].to_numpy()
         columns = np.flatnonzero(self.alike[self.place[rank]])
-        return self._scaled(own, rank, self._step_keys, self._step_table, columns, np.min)
+        return self._scaled(own, rank, self._step_keys, "_step_table", columns, np.min)
 
-    def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: np.ndarray,
+    def _together(self, table: str, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
+        """The named table's columns put together: one answer for all ranks that are held against the same others."""
+        key = (table, of.__name__, columns.tobytes())
+        if key not in self._known:
+            self._known[key] = of(getattr(self, table)[:, columns], axis=1)
+        return self._known[key]
+
+    def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: str,
                 columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:  # fmt: skip
         if not len(columns):
             return own
-        wanted = of(table[:, columns], axis=1)
-        held = table[:, self.place[rank]]
+        wanted = self._together(table, columns, of)
+        held = getattr(self, table)[:, self.place[rank]]
         factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
         key = keys[rank]
         return np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
@@ -154,11 +156,15 @@ class Peers:
         joins = self.job.joins
         of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv"))]
         pairs = of_message.groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
-        linked = np.eye(len(self.ranks), dtype=bool)
+        job, before = np.arange(len(self.ranks)), None
         one, other = (pairs[end].map(self.place).to_numpy(dtype=np.int64) for end in ("min", "max"))
-        linked[one, other] = linked[other, one] = True
-        for _ in range(len(self.ranks).bit_length()):
-            linked = (linked.astype(np.float32) @ linked) > 0
+        while before is None or (job != before).any():
+            before = job.copy()
+            lowest = np.minimum(job[one], job[other])
+            np.minimum.at(job, one, lowest)
+            np.minimum.at(job, other, lowest)
+            job = job[job]
+        linked: np.ndarray = job[:, None] == job
         return linked
 
     @cached_property
@@ -224,6 +230,15 @@ class Peers:
             spans[rank] = (np.stack([step, number], axis=1), held, ns)
             steps[rank] = (step[:, None], held, ns)
         return self._tabled(spans), self._tabled(steps)
+
+    @cached_property
+    def _free_table(self) -> np.ndarray:
+        """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
+        table = self._op_table.copy()
+        for rank, slower_ns in self.relief.slower_ns.items():
+            key = self._op_keys[rank]
+            np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
+        return table
 
     @property
     def _host_keys(self) -> dict[int, np.ndarray]:

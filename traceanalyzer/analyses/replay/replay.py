@@ -17,6 +17,7 @@ from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.order import CircleError
 from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.analyses.replay.recording import LEAST, MOST
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.columns import Column
@@ -104,6 +105,17 @@ def _replayed(pieces: dict[int, Piece], members: Members, clocks: Clocks, steps:
         has_host=has_host.astype("boolean"), recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1]
     )
     return Replay(table[["rank", "step", "has_host", "recorded_ns", "replayed_ns"]], engine)
+
+
+def unprofiled_steps_ns(replay: Replay) -> tuple[int, int] | None:
+    """The mean step without the profiler: with the most that recording may take the hosts taken away, and the least.
+
+    `None` where there is no graph, or nothing recorded of which the cost is known.
+    """
+    if replay.engine is None or not replay.engine.has_cost_of_recording:
+        return None
+    gains = replay.engine.gains([(Change("profiler", MOST),), (Change("profiler", LEAST),)])
+    return gains[0].after_ns, gains[1].after_ns
 
 
 def gain_of(replay: Replay, *changes: Change) -> Gain | None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.columns import Adds, Column, Written
@@ -44,7 +44,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
         nodes.piece.ops[["kind", "name", "duration_ns"]].assign(slack_ns=slacks[rank])[slacks[rank] != NONE]
         for rank, nodes in replay.engine.job.nodes.items()
     ]
-    table = pd.concat([part.astype({"kind": "str", "name": "str"}) for part in parts], ignore_index=True)
+    table = pd.concat([typed(part, {"kind": "str", "name": "str"}) for part in parts], ignore_index=True)
     table["urgent_ns"] = table["duration_ns"].where(table["slack_ns"] == 0, 0)
     table["is_urgent"] = table["slack_ns"] == 0
     groups = table.groupby(["kind", "name"])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio
+from traceanalyzer.analyses.base import Result, ratio, typed
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay
@@ -60,7 +60,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
     if engine is None or len(engine.job.nodes) < 2:
         return Slowdown(pd.DataFrame(columns=list(_STORED)))
     cases = _cases(list(engine.job.nodes), pipeline)
-    steps = engine.steps_after([ideal_but(), *(changes for _, changes in cases)])
+    steps = engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False)
     error_ns = engine.error_ns
     numbers: Sequence[object] = sorted(engine.windows.table["step"].dropna().unique()) or [pd.NA]
     rows = []
@@ -73,7 +73,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
                 for number, after, ideal in zip(numbers, steps[:, column], steps[:, 0], strict=True)
             ]
     table = pd.DataFrame(rows, columns=list(_STORED))
-    return Slowdown(table.astype(dict.fromkeys(("rank", "stage", "step", "error_ns"), "Int64")))
+    return Slowdown(typed(table, dict.fromkeys(("rank", "stage", "step", "error_ns"), "Int64")))
 
 
 Case = tuple[dict[str, object], tuple[Change, ...]]

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, OF_HOSTS, PEERS, Change
+from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, OF_HOSTS, PEERS, UNRECORDED, Change
 from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.columns import Adds, Column
@@ -36,6 +36,12 @@ class WhatIfs(Result):
         "after_ns": Column.time("The same, replayed with the change.", adds=Adds.DERIVED),
         "gain_ns": Column.time("Before − after; never negative.", adds=Adds.DERIVED),
         "gain_pct": Column.share("100 · gain / before."),
+        "unprofiled_ns": Column.time(
+            "The step without the change and without what recording takes the hosts: an estimated 3.2 µs for each "
+            "operator and call that the PyTorch profiler wrote down; absent for other profilers.",
+            adds=Adds.DERIVED,
+        ),
+        "unprofiled_gain_ns": Column.time("What the change gains of that step.", adds=Adds.DERIVED),
         "error_ns": Column.time("By how much the replay without a change misses the recording.", adds=Adds.DERIVED),
         "error_pct": Column.share("100 · error / before."),
         "unmatched_ns": Column.time(
@@ -66,6 +72,7 @@ STANDARD: Mapping[Change, str] = MappingProxyType(
         Change("host", FASTEST): "hosts as fast as the fastest",
         Change("sync"): "no blocking of hosts by the GPU",
         Change("data"): "data ready",
+        UNRECORDED: "without the profiler (estimate)",
         Change("compute", ALONE): "kernels as fast as without communication beside them",
         Change("compute", EVEN): "compute even over ranks",
     }
@@ -78,7 +85,9 @@ AS_PEERS = "rank as its peers"
 def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
     """Replay the standard changes, and every rank as its peers; of hosts only where the captures have them."""
     has_hosts = replay.engine is not None and replay.engine.has_hosts
-    scenarios = [*(change for change in STANDARD if has_hosts or change.part not in OF_HOSTS), *_ranks(replay)]
+    has_cost = replay.engine is not None and replay.engine.has_cost_of_recording
+    standard = (change for change in STANDARD if has_hosts or change.part not in OF_HOSTS)
+    scenarios = [*(change for change in standard if has_cost or change != UNRECORDED), *_ranks(replay)]
     gains = gains_of(replay, [(change,) for change in scenarios]) or []
     rows = [
         {
@@ -87,12 +96,17 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
             "rank": min(change.ranks) if change.ranks else None,
             "before_ns": gain.before_ns,
             "after_ns": gain.after_ns,
+            "unprofiled_ns": gain.unprofiled_ns[0] if gain.unprofiled_ns else None,
+            "unprofiled_gain_ns": gain.unprofiled_gain_ns,
             "error_ns": gain.error_ns,
             "unmatched_ns": gain.unmatched_ns,
         }
         for change, gain in zip(scenarios, gains, strict=False)
     ]
-    columns = ("change", "option", "rank", "before_ns", "after_ns", "error_ns", "unmatched_ns")
+    columns = (
+        "change", "option", "rank", "before_ns", "after_ns", "unprofiled_ns", "unprofiled_gain_ns", "error_ns",
+        "unmatched_ns",
+    )  # fmt: skip
     table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[2:], "Int64"))
     return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
 

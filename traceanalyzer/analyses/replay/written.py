@@ -7,19 +7,24 @@ from traceanalyzer.errors import UsageError
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
-_WITHOUT_FACTOR = ("waits", "sync")
+_WITHOUT_FACTOR = ("waits", "sync", "profiler")
 
 _MOST = 1_000_000
 
+_IN_STEPS = re.compile(r" in steps? ([\d,\s-]+)$")
+
 
 def read_change(text: str) -> Change:
-    """The change that a text of a part and what becomes of it names.
+    """The change that a text of a part and what becomes of it names: `host 0=peers`, `host 0=peers in steps 3,4`.
 
     Raises:
         UsageError: it names none.
     """
-    part, _, rest = text.strip().partition(" ")
-    return change_of(part, rest.strip())
+    text = text.strip()
+    within = _IN_STEPS.search(text)
+    steps = numbers(within[1]) if within else None
+    part, _, rest = (text[: within.start()] if within else text).partition(" ")
+    return change_of(part, rest.strip(), steps)
 
 
 def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Change:

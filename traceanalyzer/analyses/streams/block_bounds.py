@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.streams.blocks import Blocks
 from traceanalyzer.columns import Adds, Column
 
@@ -42,7 +42,7 @@ def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
     """Summarise each rank's blocks."""
     rows = [_row(rank, own) for rank, own in blocks.table.groupby("rank")] if len(blocks) else []
     table = pd.DataFrame(rows, columns=list(BlockBounds.columns))
-    return BlockBounds(table.astype(dict.fromkeys(_MEDIANS, "Int64")))
+    return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
 
 
 def _row(rank: int, blocks: pd.DataFrame) -> dict[str, object]:

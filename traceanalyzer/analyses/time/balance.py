@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.base import Result, ratio, stack, typed
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
@@ -100,7 +100,7 @@ def across(
             if known.notna().all():
                 rows.append(_row(figure, source, known, "bytes"))
                 break
-    return Balance(pd.DataFrame(rows).reindex(columns=list(_DTYPES)).astype(_DTYPES))
+    return Balance(typed(pd.DataFrame(rows).reindex(columns=list(_DTYPES)), _DTYPES))
 
 
 _DTYPES = {

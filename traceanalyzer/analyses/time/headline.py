@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.base import Result, percent, ratio, typed
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps
@@ -60,7 +60,7 @@ def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Step
     if not shared:
         window = ranks.table.set_index("rank")["window"]
         table = breakdown.table.assign(basis=breakdown.table["rank"].map(window), steps=pd.NA, step_std_ns=pd.NA)
-        return Headline(table.astype({"steps": "Int64", "step_std_ns": "Float64"}))
+        return Headline(typed(table, {"steps": "Int64", "step_std_ns": "Float64"}))
     chosen = complete[complete["step"].isin(shared)]
     by_rank = chosen.groupby("rank")
     table = by_rank[list(_SUMMED)].sum().astype("int64")

@@ -98,7 +98,10 @@ def _of_thread(trace: RankTrace, thread: int, role: str) -> pd.DataFrame:
 
 
 def _own(table: pd.DataFrame, thread: int) -> pd.DataFrame:
-    return table.loc[(table["thread"] == thread).to_numpy(), ["start_ns", "end_ns", "name"]].astype({"name": "object"})
+    rows = np.flatnonzero(table["thread"].to_numpy() == thread)
+    texts = table["name"].array[rows].astype(object)
+    times = {name: table[name].to_numpy()[rows] for name in ("start_ns", "end_ns")}
+    return pd.DataFrame({**times, "name": pd.Series(texts, index=rows, dtype=object)}, index=rows)
 
 
 def _nested(events: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.graph_operators import with_annotations
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.packing import is_json
@@ -174,7 +175,7 @@ def _meta(
 
 def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
     host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
-    counters, waits = builder.frame("counters"), builder.frame("stream_waits")
+    counters, waits, notes = (builder.frame(name) for name in ("counters", "stream_waits", "graph_notes"))
     comm_args = _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
@@ -184,7 +185,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
         devices = devices[:1]
     for index, device in enumerate(sorted(devices, key=lambda device: device or 0)):
         on_device = _rows_of(ops, device)
-        yield make_trace(
+        trace = make_trace(
             replace(
                 meta,
                 rank=meta.rank + index,
@@ -200,6 +201,7 @@ def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, op
             counters=counters[_rows_of(counters, device)],
             **host,
         )
+        yield with_annotations(trace, notes) if len(notes) else trace
 
 
 def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -> pd.DataFrame:

@@ -33,6 +33,8 @@ class Args(msgspec.Struct, gc=False):
     stream: Int | None = None
     correlation: Int = -1
     graph_node: Int | None = msgspec.field(default=None, name="graph node id")
+    note: str | None = msgspec.field(default=None, name="name")
+    module: str | None = msgspec.field(default=None, name="module_fqn")
     size_bytes: Int | None = msgspec.field(default=None, name="bytes")
     grid: msgspec.Raw = _NOT_RECORDED
     block: msgspec.Raw = _NOT_RECORDED

@@ -103,9 +103,21 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
     table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], _extent)
+    _add_notes(builder, args)
     described = [row for row, arg in enumerate(args) if arg.collective is not None]
     if described:
         _add_comm_args(builder, [events[row] for row in described], [first_row + row for row in described])
+
+
+def _add_notes(builder: TableBuilder, args: list[Args]) -> None:
+    """Names that the program gave to the nodes of its graphs, as `torch.cuda`'s annotations write them."""
+    held = [arg for arg in args if arg.graph_node and (arg.note or arg.module)]
+    if held:
+        table = builder.table("graph_notes")
+        table.integers("graph_node", [arg.graph_node for arg in held])
+        table.integers("correlation", [arg.correlation for arg in held])
+        table.texts("annotation", [arg.note or arg.module for arg in held])
+        table.rows += len(held)
 
 
 def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> None:

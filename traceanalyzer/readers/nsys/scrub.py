@@ -12,6 +12,7 @@ from traceanalyzer.readers.nsys.api import RUNTIME
 from traceanalyzer.readers.nsys.counters import COUNTER_TABLES
 from traceanalyzer.readers.nsys.diagnostics import DIAGNOSTICS, plain_diagnostic
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, KERNEL_NAMES
+from traceanalyzer.readers.nsys.graph_nodes import NODES
 from traceanalyzer.readers.nsys.identity import MPI_RANKS
 from traceanalyzer.readers.nsys.nvtx import NVTX
 from traceanalyzer.readers.nsys.payloads import PAYLOAD_TABLES
@@ -20,7 +21,7 @@ from traceanalyzer.readers.nsys.stream_waits import WAIT_TABLES
 
 _READ = {
     "StringIds", RUNTIME, NVTX, MPI_RANKS, DIAGNOSTICS, EXPORT,
-    *GPU_TABLES, *WAIT_TABLES, *COUNTER_TABLES, *PAYLOAD_TABLES, *SESSION_TABLES,
+    *GPU_TABLES, NODES, *WAIT_TABLES, *COUNTER_TABLES, *PAYLOAD_TABLES, *SESSION_TABLES,
 }  # fmt: skip
 
 _STRINGS = ((KERNEL, KERNEL_NAMES), (RUNTIME, ("nameId",)), (NVTX, ("textId",)))

@@ -14,6 +14,7 @@ from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_export, notes_of_rank
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, GpuOps, read_gpu_ops
+from traceanalyzer.readers.nsys.graph_nodes import read_graph_nodes, with_capturing_operators
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
 from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
@@ -39,6 +40,7 @@ class _Export:
     nccl: Nccl
     stream_waits: pd.DataFrame
     counters: pd.DataFrame
+    graph_nodes: pd.DataFrame
     notes: tuple[str, ...]
     dropped: dict[int, int]
 
@@ -90,7 +92,7 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     nccl = read_nccl(source, nvtx.ranges)
     export = _Export(
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
-        notes_of_export(source, session, nvtx, nccl), dropped_events(source),
+        read_graph_nodes(source), notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
     found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
     for identity in found:
@@ -128,7 +130,7 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
     gpu_ops = export.gpu_ops.of(process, place.device, offset)
     gpu = export.session.gpu(process_number(process), place.device)
     counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
-    return make_trace(
+    trace = make_trace(
         _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops) if len(gpu_ops) else ()),
         process_ops=export.gpu_ops.correlations(process),
         gpu_ops=gpu_ops,
@@ -139,6 +141,8 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
         stream_waits=_waits_of(export, place, offset),
         counters=_shifted(counters, offset),
     )
+    nodes = export.graph_nodes
+    return with_capturing_operators(trace, _moved(nodes[(nodes["process"] == process).to_numpy()], offset))
 
 
 def _waits_of(export: _Export, place: Place, offset_ns: int) -> pd.DataFrame:
@@ -152,13 +156,14 @@ def _of(frame: pd.DataFrame, process: int, offset_ns: int) -> pd.DataFrame:
     return _shifted(frame[(frame["process"] == process).to_numpy()], offset_ns)
 
 
+def _moved(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
+    return frame.assign(**{name: frame[name] + offset_ns for name in _TIMES if name in frame})
+
+
 def _shifted(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
     """Times made absolute, and no name kept that only other ranks use."""
     named = [name for name in ("name", "domain") if name in frame]
-    return frame.assign(
-        **{name: frame[name] + offset_ns for name in _TIMES if name in frame},
-        **{name: frame[name].cat.remove_unused_categories() for name in named},
-    )
+    return _moved(frame, offset_ns).assign(**{name: frame[name].cat.remove_unused_categories() for name in named})
 
 
 def _meta(

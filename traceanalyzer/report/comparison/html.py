@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
 from traceanalyzer import quantities
 from traceanalyzer.columns import Unit
@@ -14,8 +13,6 @@ from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterf
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
 from traceanalyzer.vocabulary import GRAPH
-
-SCRIPTS = ("page.js", "tables.js", "diff.js")
 
 _DRAWN = (
     ("compute", "compute", 0), ("comm", "transfer", 1), ("wait", "wait", 1), ("copy", "copy", 2),
@@ -37,9 +34,9 @@ def write(report: DiffReport, folder: Path) -> list[Path]:
 def page(report: DiffReport) -> str:
     """The page's text."""
     comparison = report.comparison
-    scripts = assets.scripts(SCRIPTS)
     context: dict[str, Any] = {
         "report": report,
+        "version": report.version,
         "comparison": comparison,
         "verdict": verdict.sentences(comparison),
         "per": verdict.per(comparison),
@@ -52,19 +49,8 @@ def page(report: DiffReport) -> str:
         "lanes": _lanes(comparison),
         "has_graphs": any(_has_graphs(side.first.lanes) for side in comparison.sides),
         "DIFFERS": fairness.DIFFERS,
-        "style": Markup(assets.style("diff.css")),  # noqa: S704 - our own files
-        "scripts": scripts,
-        "policy": _policy(scripts),
     }
-    return assets.environment().get_template("page/diff.html").render(context)
-
-
-def _policy(scripts: tuple[assets.Script, ...]) -> str:
-    allowed = " ".join(f"'{script.hash}'" for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
 
 
 def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:

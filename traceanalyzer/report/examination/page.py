@@ -4,8 +4,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from traceanalyzer import __version__
 from traceanalyzer.columns import Column, unit_of
 from traceanalyzer.doctor import Examination
@@ -14,8 +12,6 @@ from traceanalyzer.doctor.topology import is_nvlink
 from traceanalyzer.report import assets
 from traceanalyzer.report.examination import picture
 from traceanalyzer.report.words import wording
-
-SCRIPTS = ("page.js", "tables.js")
 
 MOST_ROWS = 400
 """Rows of one table on the page; doctor.json has all."""
@@ -44,7 +40,6 @@ def write(examination: Examination, folder: Path, command: str | None = None) ->
 
 def page(examination: Examination, command: str | None = None) -> str:
     """The page's text."""
-    scripts = assets.scripts(SCRIPTS)
     made = tables(examination.case)
     recorder, standing = examination.case.recorder, examination.case.standing
     context: dict[str, Any] = {
@@ -59,19 +54,8 @@ def page(examination: Examination, command: str | None = None) -> str:
         "command": command,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "style": Markup(assets.style("doctor.css")),  # noqa: S704 - our own files
-        "scripts": scripts,
-        "policy": _policy(scripts),
     }
-    return assets.environment().get_template("page/doctor.html").render(context)
-
-
-def _policy(scripts: tuple[assets.Script, ...]) -> str:
-    allowed = " ".join(f"'{script.hash}'" for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return assets.render("doctor.html", context, entry="plain.js", styles=("doctor.css",))
 
 
 def _facts(examination: Examination) -> list[str]:

@@ -33,17 +33,11 @@ class Charts:
         ).format(name=name, label=label, own=Markup(' data-own="yes"') if is_own else "", data=_embedded_small(figure))
 
     @property
-    def policy(self) -> str:
-        """The page's Content-Security-Policy: our scripts and, where there are charts, plotly's, by hash."""
-        allowed = [f"'{script.hash}'" for script in assets.scripts()]
-        if self.made and self.plotlyjs == "inline":
-            allowed.append(f"'{assets.sha256(assets.plotly_text())}'")
-        if self.made and self.plotlyjs == "directory":
-            allowed.append("'self'")
-        return (
-            f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; "
-            "img-src data: blob:; base-uri 'none'; form-action 'none'"
-        )
+    def allowed(self) -> tuple[str, ...]:
+        """What the page's policy allows beside the page's own script: plotly's, where a chart needs it."""
+        if not self.made:
+            return ()
+        return (f"'{assets.sha256(assets.plotly_text())}'",) if self.plotlyjs == "inline" else ("'self'",)
 
     @property
     def place(self) -> str | None:

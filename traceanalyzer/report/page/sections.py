@@ -77,7 +77,16 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "streams": ("streams", "stream_pairs", "copies", "block_bounds", "memory_ops"),
         "pipeline": ("pipelines", "pipeline"),
-        "memory": ("memory", "memory_peaks", "memory_steps", "memory_sources", "gpu_metrics"),
+        "memory": (
+            "memory",
+            "memory_peaks",
+            "memory_categories",
+            "memory_steps",
+            "memory_sources",
+            "memory_calls",
+            "memory_fit",
+            "gpu_metrics",
+        ),
         "about": ("integrity", "ranks", "clocks"),
     }
 )
@@ -116,11 +125,13 @@ def _template(name: str) -> str:
 
 
 def _is_shown(result: Result, *, is_placed: bool) -> bool:
-    return bool(len(result)) and not _says_nothing(result) and (is_placed or not result.is_detail)
+    return bool(len(result)) and (is_placed or not result.is_detail) and not _says_nothing(result)
 
 
 def _says_nothing(result: Result) -> bool:
     """Whether a table has but numbers beside its keys, and none that is known and not 0."""
-    own = [column for column in result.columns if column not in result.keys]
-    kinds = [result.to_frame()[column].dtype.kind for column in own]
-    return bool(own) and set(kinds) <= set("iuf") and not result.to_frame()[own].fillna(0).any(axis=None)
+    frame = result.to_frame()
+    own = [frame[column] for column in result.columns if column not in result.keys]
+    if not own or not {column.dtype.kind for column in own} <= set("iuf"):
+        return False
+    return not any(column.to_numpy(dtype="float64", na_value=0).any() for column in own)

@@ -41,18 +41,22 @@ def step_chart(
         "mean": means.reindex(steps).round().astype("int64").to_numpy().tolist(),
         "least": windows.min().reindex(steps).astype("int64").tolist(),
         "most": windows.max().reindex(steps).astype("int64").tolist(),
-        "ranks": {str(rank): _of_rank(table[table["rank"] == rank], columns, steps) for rank in shown},
+        "ranks": _of_ranks(table[table["rank"].isin(shown)], columns, steps),
         "left_out": len(every) - len(shown),
         "bare_ns": _bare_ns(run_info),
         "late": _late(results.get("episodes")),
     }
 
 
-def _of_rank(own: pd.DataFrame, columns: Sequence[str], steps: Sequence[int]) -> list[list[int] | None]:
-    """Its parts in each step; `None` in which it has no such step."""
-    rows = own.set_index("step")[list(columns)].astype("int64")
-    held = dict(zip(rows.index.tolist(), rows.to_numpy().tolist(), strict=True))
-    return [held.get(step) for step in steps]
+def _of_ranks(table: pd.DataFrame, columns: Sequence[str], steps: Sequence[int]) -> dict[str, list[list[int] | None]]:
+    """By rank its parts in each step; `None` in which it has no such step."""
+    place = {step: number for number, step in enumerate(steps)}
+    found: dict[str, list[list[int] | None]] = {}
+    parts = table[list(columns)].to_numpy(dtype="int64").tolist()
+    for rank, step, own in zip(table["rank"].tolist(), table["step"].tolist(), parts, strict=True):
+        if step in place:
+            found.setdefault(str(rank), [None] * len(steps))[place[step]] = own
+    return found
 
 
 def _bare_ns(run_info: RunInfo | None) -> float | None:

@@ -126,7 +126,9 @@ def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool =
     numbers = [value for value in plain if isinstance(value, int | float) and not isinstance(value, bool)]
     is_number = bool(numbers)
     own = scale(column.unit, [abs(number) for number in numbers]) if is_number else Scale()
-    cells = [_cell(value, column, own) for value in plain]
+    of_value = {(type(value), value): value for value in plain}  # True is 1, and is not shown as 1 is
+    shown = {key: _cell(value, column, own) for key, value in of_value.items()}
+    cells = [shown[type(value), value] for value in plain]
     if column.written is Written.KERNEL:
         cells = _told_apart(cells)
     return Heading(name, label(name, column), own.symbol, definition, is_number, is_extra), cells

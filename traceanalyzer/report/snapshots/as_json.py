@@ -45,6 +45,8 @@ def _one(one: Examined) -> dict[str, Any]:
         "end_sites": _sites(one.end_sites, stacks),
         "growths": [asdict(growth) for growth in one.growths],
         "oom": None if one.oom is None else asdict(one.oom),
+        "taken_late": [asdict(taken) for taken in one.taken],
+        "gave_back": one.gave_back,
         "trace_steps": [] if one.trace_steps is None else one.trace_steps.table.to_dict("records"),
         "free_bytes": one.free_bytes,
         "free_blocks": one.free_blocks,

@@ -7,7 +7,7 @@ from typing import Any
 from traceanalyzer import quantities
 from traceanalyzer.columns import Unit
 from traceanalyzer.snapshots import Examined
-from traceanalyzer.snapshots.sites import BEFORE, UNKNOWN, is_of_torch, line
+from traceanalyzer.snapshots.sites import BEFORE, is_of_torch, line, site
 
 WIDTH, ROW = 1200, 18
 
@@ -56,7 +56,9 @@ def _names(one: Examined, number: int) -> Sequence[tuple[str, bool]]:
         return ((BEFORE, False),)
     frames = [frame for frame in one.snapshot.stacks[number] if frame[0].endswith(".py")]
     kept = [frame for frame in reversed(frames) if frame[2] not in _PASSED_ON]
-    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[:_MOST_DEPTH]] or ((UNKNOWN, False),)
+    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[:_MOST_DEPTH]] or (
+        (site(one.snapshot.stacks[number]), False),
+    )
 
 
 def _add(call: _Call, names: Sequence[tuple[str, bool]], size: int) -> None:

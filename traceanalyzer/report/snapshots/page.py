@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from traceanalyzer import __version__, quantities
 from traceanalyzer.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.snapshots.flame import flame
 from traceanalyzer.snapshots import Examined, sentences
-
-SCRIPTS = ("page.js", "tables.js")
 
 MOST_SITES = 40
 POINTS = 1200
@@ -31,8 +28,6 @@ def write(examined: Sequence[Examined], folder: Path, label: str, command: str |
 
 def page(examined: Sequence[Examined], label: str, command: str | None = None) -> str:
     """The page's text."""
-    scripts = assets.scripts(SCRIPTS)
-    allowed = " ".join(f"'{script.hash}'" for script in scripts)
     context: dict[str, Any] = {
         "label": label,
         "examined": examined,
@@ -44,12 +39,8 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None) -
         "command": command,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "style": Markup(assets.style("memory.css")),  # noqa: S704 - our own files
-        "scripts": scripts,
-        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
     }
-    return assets.environment().get_template("page/memory.html").render(context)
+    return assets.render("memory.html", context, entry="plain.js", styles=("memory.css",))
 
 
 def _frames(one: Examined, stack: int) -> list[str]:

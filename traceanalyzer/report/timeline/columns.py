@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import rows_of_each
+
 
 def varints(values: np.ndarray) -> bytes:
     """Unsigned LEB128 of each value, one after the other.
@@ -18,7 +20,7 @@ def varints(values: np.ndarray) -> bytes:
         lengths += (numbers >> shift) > 0
     ends = np.cumsum(lengths)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    for place in range(9):
+    for place in range(int(lengths.max(initial=0))):
         held = lengths > place
         more = np.where(lengths[held] > place + 1, 128, 0)
         out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
@@ -29,6 +31,12 @@ def or_zero(values: pd.Series) -> np.ndarray:
     """One more than each value, 0 where it is absent."""
     numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
     return numbers
+
+
+def rows_of_ranks(ranks: pd.Series) -> dict[int, np.ndarray]:
+    """Positions of each rank's rows, as they come."""
+    values = ranks.to_numpy(dtype=np.int64)
+    return {int(values[own[0]]): own for own in rows_of_each(values)}
 
 
 def steps_of(values: np.ndarray) -> np.ndarray:

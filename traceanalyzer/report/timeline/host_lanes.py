@@ -36,7 +36,8 @@ def host_lanes(
     frame = results["host_events"].to_frame() if "host_events" in results else pd.DataFrame()
     if frame.empty:
         return {"names": [], "lanes": [], "ranks": [], "note": ""}, b""
-    ranks = [rank for rank in order if rank in set(frame["rank"])][:MOST_RANKS]
+    known = set(frame["rank"].unique())
+    ranks = [rank for rank in order if rank in known][:MOST_RANKS]
     frame = frame[frame["rank"].isin(ranks)]
     recorded = int(frame.groupby("rank")["recorded"].first().sum())
     frame = frame.assign(ns=frame["end_ns"] - frame["start_ns"], is_frame=frame["what"] == FRAME)

@@ -13,30 +13,37 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.replay.slack import slack_of_ops
-from traceanalyzer.report.timeline.columns import or_zero, varints
+from traceanalyzer.report.timeline.columns import or_zero, rows_of_ranks, varints
 
 
 def links(table: pd.DataFrame, kept: list[int], results: Mapping[str, Result]) -> tuple[dict[str, Any], bytes]:
     """Of the timeline's rows of the ranks `kept`: what the columns mean, and the columns."""
     waits = results["call_waits"].table if "call_waits" in results else pd.DataFrame()
-    by_call = dict(iter(waits.set_index("call").groupby("rank"))) if len(waits) else {}
+    by_call = waits.set_index(["rank", "call"])[["instance", "waits_for"]] if len(waits) else None
+    is_comm = (table["kind"] == "comm").to_numpy()
+    of_calls = _of_calls(table.loc[is_comm, ["rank", "call"]], by_call)
+    calls, rows = rows_of_ranks(table.loc[is_comm, "rank"]), rows_of_ranks(table["rank"])
+    thread_of_row, operations = table["launch_thread"], table["operation"].to_numpy(dtype=np.int64)
     slacks = _slacks(results)
     threads: dict[int, list[int]] = {}
     columns: list[np.ndarray] = []
     for rank in kept:
-        own = table[table["rank"] == rank]
-        columns += _of_calls(own.loc[(own["kind"] == "comm").to_numpy(), "call"], by_call.get(rank))
-        thread, threads[rank] = pd.factorize(own["launch_thread"])
-        threads[rank] = [int(number) for number in threads[rank]]
-        columns += [thread + 1, or_zero(_rounded(slacks[rank].reindex(own["operation"].astype("int64"))))
+        own = rows[rank]
+        columns += [column[calls.get(rank, _NONE)] for column in of_calls]
+        thread, known = pd.factorize(thread_of_row.array[own])
+        threads[rank] = [int(number) for number in known]
+        columns += [thread + 1, or_zero(_rounded(slacks[rank].reindex(operations[own])))
                     if rank in slacks else np.zeros(len(own), dtype=np.int64)]  # fmt: skip
     return {"threads": list(threads.values()), "has_slack": bool(slacks)}, b"".join(map(varints, columns))
 
 
-def _of_calls(calls: pd.Series, waits: pd.DataFrame | None) -> list[np.ndarray]:
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _of_calls(calls: pd.DataFrame, waits: pd.DataFrame | None) -> list[np.ndarray]:
     if waits is None:
         return [np.zeros(len(calls), dtype=np.int64)] * 2
-    rows = waits.reindex(calls.astype("int64"))
+    rows = waits.reindex(pd.MultiIndex.from_arrays([calls["rank"], calls["call"].astype("int64")]))
     return [or_zero(rows["instance"]), or_zero(rows["waits_for"])]
 
 

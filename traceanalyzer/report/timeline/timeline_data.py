@@ -24,11 +24,12 @@ from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.timeline.columns import or_zero, steps_of, varints
+from traceanalyzer.report.timeline.columns import steps_of, varints
 from traceanalyzer.report.timeline.counter_lanes import counter_lanes
 from traceanalyzer.report.timeline.first_look import FEW_RANKS, opening, pins, rank_groups
 from traceanalyzer.report.timeline.host_lanes import host_lanes
 from traceanalyzer.report.timeline.links import links
+from traceanalyzer.report.timeline.operation_columns import Operations
 from traceanalyzer.report.timeline.path_line import path_line
 from traceanalyzer.report.words.parts import Split, unsplit_calls, unsplit_part
 from traceanalyzer.report.words.wording import element_types
@@ -75,16 +76,16 @@ def timeline_data(
     clock = common_clock(results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
-    table = table[table["rank"].isin(kept)]
+    table = table[table["rank"].isin(kept)].sort_values("rank", kind="stable", ignore_index=True)
     pinned = pins(findings, split, kept)
     names, name_ids = _names(table)
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
+    operations = Operations.of(table, name_ids, calls)
     ranks, columns = [], []
     for rank in kept:
-        own = table[table["rank"] == rank]
-        entry, made = _rank(rank, own, name_ids[(table["rank"] == rank).to_numpy()], calls.get(rank), clock)
+        entry, made = operations.of_rank(rank, clock)
         first, idle = _gap_columns(gaps.get(rank), clock, rank)
         ranks.append(entry | first)
         columns += [*made, *idle]
@@ -167,44 +168,11 @@ def _called(operator: str, shapes: str) -> str:
     return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
 
 
-def _rank(
-    rank: int, own: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None, clock: Clock
-) -> tuple[dict[str, Any], list[bytes]]:
-    starts = own["start_ns"].to_numpy(dtype=np.int64) - clock.shift_ns(rank)
-    streams, stream_ids = np.unique(own["stream"].to_numpy(), return_inverse=True)
-    delay = (own["start_ns"] - own["launch_start_ns"]).astype("Int64")
-    launch_names = own["launch"].cat.codes.to_numpy().astype(np.int64) + 1
-    kinds = own["kind"].astype("str").to_numpy()
-    columns = [
-        steps_of(starts),
-        own["end_ns"].to_numpy() - own["start_ns"].to_numpy(),
-        names,
-        stream_ids,
-        or_zero(own["step"]),
-        or_zero(delay.where(delay >= 0)),
-        launch_names,
-        own["origin"].to_numpy(dtype=np.int64),
-        own["around"].to_numpy(dtype=np.int64),
-        *_call_columns(own[kinds == "comm"], calls),
-        or_zero(own["size_bytes"][kinds == "copy"]),
-    ]
-    entry = {"rank": rank, "count": len(own), "first": int(starts[0] - clock.zero_ns), "streams": streams.tolist()}
-    return entry, [varints(column) for column in columns]
-
-
-def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
-    if calls is None:
-        return [np.zeros(len(comm), dtype=np.int64)] * 4
-    rows = calls.reindex(comm["call"].astype("int64"))
-    wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
-    return [or_zero(rows["label"]), or_zero(rows["size_bytes"]), or_zero(wait), or_zero(rows["why"])]
-
-
-def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+def _calls(results: Mapping[str, Result]) -> tuple[pd.DataFrame | None, list[str], list[str]]:
     """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
     frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
     if frame.empty:
-        return {}, [], []
+        return None, [], []
     text = frame["collective"].astype("str").str.replace("_", "-")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
     if "groups" in results:
@@ -221,8 +189,7 @@ def _calls(results: Mapping[str, Result]) -> tuple[dict[int, pd.DataFrame], list
     reasons, whys = pd.factorize(frame["why_not_split"])
     frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64"), why=pd.array(reasons, "Int64"))
     frame["why"] = frame["why"].where(reasons >= 0)
-    by_rank = {int(rank): own.set_index("call") for rank, own in frame.groupby("rank")}
-    return by_rank, [str(label) for label in labels], [str(why) for why in whys]
+    return frame.set_index(["rank", "call"]), [str(label) for label in labels], [str(why) for why in whys]
 
 
 def _bands(steps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:

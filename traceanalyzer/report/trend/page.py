@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
 from traceanalyzer import __version__, quantities
 from traceanalyzer.analyses.base import plain_values
@@ -16,8 +15,6 @@ from traceanalyzer.diff.trend import COLUMNS
 from traceanalyzer.report import assets
 from traceanalyzer.report.trend.rows import change, label
 from traceanalyzer.report.writers.tables import write_frame
-
-SCRIPTS = ("page.js",)
 
 _WIDTH, _HEIGHT, _EDGE = 1000, 220, 24
 
@@ -39,19 +36,13 @@ def write(table: pd.DataFrame, doubts: Sequence[str], folder: Path) -> list[Path
 
 def page(table: pd.DataFrame, doubts: Sequence[str] = ()) -> str:
     """The page's text."""
-    scripts = assets.scripts(SCRIPTS)
-    allowed = " ".join(f"'{script.hash}'" for script in scripts)
     context: dict[str, Any] = {
         "figures": [_figure(str(name), own) for name, own in table.groupby("metric", sort=False)],
         "doubts": doubts,
         "version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "style": Markup(assets.read("styles/report.css") + assets.read("styles/trend.css")),  # noqa: S704 - our own
-        "scripts": scripts,
-        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'",
     }
-    return assets.environment().get_template("page/trend.html").render(context)
+    return assets.render("trend.html", context, entry="plain.js", styles=("trend.css",))
 
 
 def _figure(name: str, own: pd.DataFrame) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The report as one HTML page that needs no network."""
 
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from traceanalyzer import quantities, vocabulary
+from traceanalyzer import quantities
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
@@ -72,7 +71,8 @@ def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | 
         body = environment.get_template("page/body.html").render(context)
     if failures is not None:
         failures += guard.found.values()
-    return environment.get_template("page/report.html").render(context, body=Markup(body))  # noqa: S704 - escaped above
+    shell = {"report": report, "version": report.version, "charts": charts, "body": Markup(body)}  # noqa: S704 - escaped above
+    return assets.render("report.html", shell, entry="run.js", allowed=charts.allowed)
 
 
 def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
@@ -111,9 +111,6 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "chart": charts.add,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
         "charts": charts,
-        "vocabulary": Markup(json.dumps(vocabulary.by_key(), ensure_ascii=False)),  # noqa: S704 - our own words
-        "scripts": assets.scripts(),
-        "style": Markup(assets.style()),  # noqa: S704 - our own file
     }
 
 

@@ -1,0 +1,58 @@
+"""What recording takes the hosts: `python experiments/recording_cost.py profile/pairs docs/results/recording.csv`.
+
+For each job that `record_pairs.py` left: the recorded step, the step replayed without the cost of recording (least,
+typical and most), and the median of its steps without a profiler.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from what_if_pairs import replay_of
+
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.recording import LEAST, MOST, TYPICAL
+from traceanalyzer.analyses.replay.replay import gains_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def main() -> None:
+    """Replay every job, print and write the table."""
+    folder, target = map(Path, sys.argv[1:3])
+    rows = [row for steps in sorted(folder.glob("*/steps.json")) for row in _rows(steps)]
+    with target.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    for row in rows:
+        print("  ".join(str(value) for value in row.values()))
+
+
+def _rows(steps: Path) -> Iterator[dict[str, Any]]:
+    """One row for each side of a pair."""
+    for side, times in json.loads(steps.read_text()).items():
+        replay = replay_of(steps.parent / side)
+        gains = gains_of(replay, [(Change("profiler", cost),) for cost in (LEAST, TYPICAL, MOST)]) or []
+        least, typical, most = (gain.after_ns / 1e6 for gain in gains)
+        recorded, without = gains[0].before_ns / 1e6, median(times) / 1e6
+        yield {
+            "job": f"{steps.parent.name} {side}",
+            "recorded_ms": f"{recorded:.1f}",
+            "least_ms": f"{least:.1f}",
+            "typical_ms": f"{typical:.1f}",
+            "most_ms": f"{most:.1f}",
+            "unprofiled_ms": f"{without:.1f}",
+            "miss_recorded_pct": f"{100 * (recorded / without - 1):+.1f}",
+            "miss_typical_pct": f"{100 * (typical / without - 1):+.1f}",
+        }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,362 @@
+/** What the page's scripts hand to one another; times are nanoseconds since the run's first operation. */
+
+type Kind = "compute" | "comm" | "copy" | "unknown";
+type Fill = string | CanvasPattern;
+/** Reads the next `count` unsigned numbers of a run of LEB128. */
+interface NumberReader {
+  (count: number): Float64Array;
+  <A extends Float64Array | Uint32Array | Uint16Array | Uint8Array | Int32Array>(
+    count: number,
+    make: new (count: number) => A,
+  ): A;
+}
+
+/** The words of vocabulary.py. */
+interface Vocabulary {
+  kinds: Record<string, { label: string; short: string; one: string }>;
+  parts: Record<string, string>;
+  causes: Record<string, { kind: string; short: string }>;
+  patterns: Record<string, string>;
+  viewer: Record<string, string>;
+  between: string;
+}
+
+/** Disjoint intervals in order, and the time that lies before each. */
+interface Union {
+  s: Float64Array;
+  e: Float64Array;
+  before: Float64Array;
+}
+type Pair = [start: number, end: number];
+
+/** Short name, full name, kind. */
+type Name = [short: string, full: string, kind: Kind];
+/** Rank, step, start, end, whether it is complete. */
+type Step = [rank: number, step: number, start: number, end: number, isComplete: boolean];
+/** Rank, name, start, end, depth. */
+type Band = [rank: number, name: string, start: number, end: number, depth: number];
+
+/** Operations of one kind, in order of start, and the row of each within the lane. */
+interface Lane {
+  kind: Kind;
+  ops: Int32Array;
+  starts: Float64Array;
+  depth: Uint16Array;
+  rows: number;
+  longest: number;
+}
+
+/** One level of a host thread's icicle. */
+interface Level {
+  rows: number[];
+  starts: Float64Array;
+  longest: number;
+}
+interface HostEntry {
+  rank: number;
+  thread: number;
+  role: string;
+  frames: boolean;
+  count: number;
+  first: number;
+  levels: number;
+}
+interface HostLane extends Omit<HostEntry, "levels"> {
+  label: string;
+  start: Float64Array;
+  length: Float64Array;
+  name: Uint32Array;
+  levels: Level[];
+}
+interface Host {
+  lanes: HostEntry[];
+  names: [what: string, name: string][];
+  unit: number;
+  note: string;
+}
+
+interface CounterEntry {
+  rank: number;
+  name: string;
+  unit: string;
+  most: number;
+  count: number;
+  first: number;
+  /** Of memory: its categories, and the row of its peak. */
+  parts?: string[];
+  peak?: number;
+}
+type Counter = Omit<CounterEntry, "rank" | "first" | "parts" | "peak"> & {
+  start: Float64Array;
+  length: Float64Array;
+  value: Float64Array;
+};
+
+/** Memory by category: bytes of each, and their sum. */
+type MemoryCounter = Counter & { parts: string[]; peak: number; levels: Float64Array[] };
+
+interface RankEntry {
+  rank: number;
+  count: number;
+  first: number;
+  gaps: number;
+  first_gap: number;
+  streams: (number | string)[];
+}
+type PartName = "compute" | "transfer" | "wait" | "comm" | "copy" | "unknown";
+/** One rank: a column for each fact of its operations; a number that may be missing is 0, else one more. */
+interface Rank extends Omit<RankEntry, "first"> {
+  start: Float64Array;
+  end: Float64Array;
+  name: Uint32Array;
+  stream: Uint32Array;
+  step: Int32Array;
+  delay: Float64Array;
+  launch: Uint32Array;
+  operator: Uint32Array;
+  path: Uint32Array;
+  /** The place of an operation among those of its kind. */
+  place: Int32Array;
+  call: Uint32Array;
+  callBytes: Float64Array;
+  wait: Float64Array;
+  why: Uint8Array;
+  copyBytes: Float64Array;
+  gap: { start: Float64Array; length: Float64Array; cause: Uint8Array; doing: Uint32Array };
+  first: number;
+  last: number;
+  steps: Step[];
+  bands: Band[];
+  u: Record<Kind | "transfer" | "wait", Union>;
+  parts: Record<PartName, Union>;
+  busy: Union;
+  idle: [cause: string, u: Union][];
+  readonly lanes: Lane[];
+  /** Of the links, read later. */
+  instance: Uint32Array;
+  awaited: Uint32Array;
+  thread: Uint16Array;
+  slack: Float64Array;
+  threads: number[];
+  host: HostLane[];
+  counters: (Counter | MemoryCounter)[];
+}
+
+type Packed = [meta: string, numbers: string];
+interface Path {
+  count: number;
+  first: number;
+  lanes: string[];
+  shares?: [rank: number, share: number][];
+  why_not: string;
+  start: Float64Array;
+  length: Float64Array;
+  rank: Uint32Array;
+  lane: Uint8Array;
+  category: Uint8Array;
+}
+interface Timeline {
+  ranks: Rank[];
+  names: Name[];
+  calls: string[];
+  whys: string[];
+  launches: string[];
+  operators: string[];
+  paths: string[];
+  doings: string[];
+  causes: string[];
+  knows_causes: boolean;
+  unsplit: string;
+  steps: Step[];
+  bands: Band[];
+  pins: { rank: number; why: string }[];
+  groups: { name: string; ranks: number[] }[];
+  few: number;
+  shifts: number[];
+  zero: string;
+  opening: Pair | null;
+  hasWaits: boolean;
+  end: number;
+  rankOf: Map<number, Rank>;
+  packed: Record<"links" | "path" | "host" | "counters", Packed>;
+  instances: Map<number, [rank: Rank, op: number][]>;
+  hasSlack: boolean;
+  path: Path;
+  host: Host;
+}
+/** The call of the rank that was awaited; its rank where the page has it. */
+interface Last {
+  number: number;
+  rank: Rank | null;
+  op: number | undefined;
+}
+
+interface RankRow {
+  rank: Rank;
+  why?: string;
+  inside?: boolean;
+  head?: boolean;
+}
+interface Placed {
+  y: number;
+  height: number;
+  key: string;
+}
+interface OfRank extends RankRow {
+  part: "folded" | "steps" | "idle" | Kind | `band${number}`;
+}
+interface OfHost extends RankRow {
+  part: "host";
+  lane: HostLane;
+}
+interface OfCounter extends RankRow {
+  part: "counter";
+  counter: Counter | MemoryCounter;
+}
+interface OfGroup {
+  part: "group";
+  group: { name: string };
+  at: number;
+  ranks: Rank[];
+  isOpen: boolean;
+  rank?: undefined;
+  head?: undefined;
+  inside?: undefined;
+  why?: undefined;
+}
+type Unplaced = OfRank | OfHost | OfCounter | OfGroup;
+type Row = Unplaced & Placed;
+type RowOf<Part> = Extract<Row, { part: Part }>;
+
+/** What lies under the pointer. */
+interface Hit {
+  row?: Row;
+  t?: number;
+  lane?: Lane;
+  op?: number;
+  event?: number;
+  level?: number;
+}
+
+interface Colours extends Record<
+  PartName | "idle" | "paper" | "ink" | "quiet" | "rule" | "soft" | "link" | "care",
+  string
+> {
+  causes: Record<string, string>;
+  host: Record<string, string>;
+  counter: string;
+  path: string;
+  unmatched: string;
+}
+interface Fills {
+  wait: Fill;
+  unsplit: Fill;
+  causes: Record<string, Fill>;
+}
+
+interface Operation {
+  rank: Rank;
+  op: number;
+  kind: Kind;
+}
+interface HostEvent {
+  rank: Rank;
+  lane: HostLane;
+  event: number;
+  level: number;
+  op?: undefined;
+  kind?: undefined;
+}
+/** A stretch of a rank while another, `source`, waits for it. */
+interface AwaitedStretch {
+  rank: Rank;
+  op: number;
+  from: number;
+  to: number;
+  source: { rank: Rank; op: number };
+}
+
+/** The timeline's state. */
+interface View {
+  data: Timeline;
+  canvas: HTMLCanvasElement;
+  ctx: CanvasRenderingContext2D;
+  scroller: HTMLElement;
+  t0: number;
+  t1: number;
+  whole: Pair;
+  scroll: number;
+  width: number;
+  height: number;
+  left: number;
+  ratio: number;
+  dim: number;
+  step: number | null;
+  opened: Set<number>;
+  folded: Set<number>;
+  called: number[];
+  before?: { folded: Set<number>; called: number[] };
+  isPrinted: boolean;
+  shows: Record<string, boolean>;
+  hostDepth: number;
+  layout: { rows: Row[]; height: number };
+  divider: number | null;
+  places: (rank: Rank, lane: string) => number | undefined;
+  colours: Colours;
+  fills: Fills;
+  focus?: string;
+  selected: Operation | (HostEvent & { kind?: undefined }) | null;
+  awaited: AwaitedStretch | null;
+  /** The moment of a memory lane that was clicked. */
+  memory: { counter: MemoryCounter; at: number } | null;
+  /** What a search has found: operations of a rank, and names of host events. */
+  found: { has: (rank: Rank, op: number) => boolean; hasHost: (name: number) => boolean } | null;
+  drag: Pair | null;
+}
+
+/** A figure as plotly's dictionaries have it: only what the page draws itself is named. */
+interface Axis {
+  type?: string;
+  rangemode?: string;
+  tickvals?: number[];
+  ticktext?: string[];
+  title: { text: string };
+}
+interface Trace {
+  type?: string;
+  name: string;
+  mode: string;
+  x: number[];
+  y: number[];
+  hidden?: boolean;
+  visible?: boolean;
+  hoverinfo?: string;
+  hovertemplate: string;
+  line: { color: string; width: number; dash?: string; shape?: string };
+  marker: {
+    color: string;
+    size: number | number[];
+    symbol?: string;
+    opacity?: number;
+    colors: string[];
+    pattern?: { shape: string[] };
+  };
+  ids: string[];
+  labels: string[];
+  parents: string[];
+  text: string[];
+  values: number[];
+  maxdepth?: number;
+  /** The block that the reader has gone into. */
+  top?: string;
+}
+interface Figure {
+  data: Trace[];
+  layout: { height?: number; xaxis: Axis; yaxis: Axis; annotations?: { text: string }[]; meta?: { choose?: string } };
+}
+
+interface Window {
+  Plotly: { react: (holder: HTMLElement, data: Trace[], layout: object, options: object) => Promise<void> };
+  /** What the console and the tests of the page may touch. */
+  TA: object;
+}

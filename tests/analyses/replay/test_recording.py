@@ -1,0 +1,93 @@
+"""What recording takes the hosts is taken away where they bind, and only where its cost is known."""
+
+import dataclasses
+
+import pytest
+
+from tests.host_builders import host_trace
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST
+from traceanalyzer.analyses.replay.replay import gain_of, unprofiled_steps_ns
+from traceanalyzer.findings.unprofiled import of_hosts, otherwise
+
+MS, US = 1_000_000, 1_000
+LAUNCHES, RECORDED = 5, 100
+
+
+def launching(kernel_ns):
+    """A host that launches a kernel every 2 ms, and has a hundred operators recorded before each launch."""
+    begins = [number * 2 * MS for number in range(LAUNCHES)]
+    ops = [("gemm", begin + 10 * US, begin + 10 * US + kernel_ns, number) for number, begin in enumerate(begins, 1)]
+    calls = [("cudaLaunchKernel", begin, begin + 5 * US) for begin in begins]
+    host_ops = [
+        ("aten::view", begin + 15 * US * (1 + number), begin + 15 * US * (1 + number) + 9 * US)
+        for begin in begins
+        for number in range(RECORDED)
+    ]
+    return host_trace(ops, calls, host_ops=host_ops)
+
+
+def replay_of(trace):
+    return run([trace], ["replay"])["replay"]
+
+
+@pytest.mark.parametrize("cost", [*COST_NS])
+def test_a_job_that_its_host_binds_is_shorter_by_what_was_recorded(cost):
+    gain = gain_of(replay_of(launching(50 * US)), Change("profiler", cost))
+    # Of the calls only those between the first launch and the last.
+    assert gain.gain_ns == (LAUNCHES - 1) * (RECORDED + 1) * COST_NS[cost]
+
+
+def test_a_job_that_its_gpu_binds_is_as_long():
+    replay = replay_of(launching(1_990 * US))
+    gain = gain_of(replay, Change("host"))
+    assert gain.unprofiled_gain_ns < 20 * US, "the GPU works all the time without the profiler"
+    shortest, longest = unprofiled_steps_ns(replay)
+    assert longest - shortest < 20 * US
+
+
+def test_each_gain_stands_beside_that_of_the_job_without_the_profiler():
+    replay = replay_of(launching(50 * US))
+    gain = gain_of(replay, Change("host"))
+    before, after = gain.unprofiled_ns
+    assert before == gain_of(replay, Change("profiler", "none")).after_ns
+    assert after == gain.after_ns, "hosts that take no time are not shorter without the profiler"
+
+
+def test_of_other_profilers_nothing_is_known():
+    trace = launching(50 * US)
+    replay = replay_of(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys")))
+    assert gain_of(replay, Change("host")).unprofiled_ns is None
+    assert unprofiled_steps_ns(replay) is None
+
+
+def test_the_table_has_both_gains():
+    table = run(sample("ddp").ranks, ["what_ifs"])["what_ifs"].to_frame().set_index("option")
+    row = table.loc["--profiler none"]
+    assert row["before_ns"] > row["after_ns"] == row["unprofiled_ns"] > 0
+    hosts = table.loc["--host none"]
+    assert hosts["unprofiled_gain_ns"] < hosts["gain_ns"]
+    assert COST_NS[LEAST] < COST_NS["none"] < COST_NS[MOST]
+
+
+@pytest.mark.parametrize(
+    ("steps_ms", "ideal_ms", "said", "is_by_recording"),
+    [
+        ((57.4, 57.6), 57.4, "57.4 to 57.6 ms: then the GPUs decide its length.", True),
+        ((28.8, 40.3), 15, "28.8 to 40.3 ms: hosts decide its length then, too.", False),
+        ((30, 40), 29, "whether hosts decide its length then, too, cannot be told from this capture.", False),
+    ],
+)
+def test_whether_hosts_bind_without_the_profiler(steps_ms, ideal_ms, said, is_by_recording):
+    words, told = of_hosts(tuple(round(ms * MS) for ms in steps_ms), round(ideal_ms * MS))
+    assert words.endswith(said)
+    assert told is is_by_recording
+
+
+def test_a_gain_is_said_twice_only_where_it_differs():
+    assert otherwise(10 * MS, 9 * MS, 100 * MS) == ""
+    assert otherwise(10 * MS, None, 100 * MS) == ""
+    assert otherwise(10 * MS, 2 * MS, 100 * MS) == " (an estimated 2 ms without the profiler)"
+    assert otherwise(30 * US, 0, 100 * MS) == "", "a little of a step"

@@ -1,0 +1,53 @@
+"""Two runs' snapshots: what of the peak is more or less, by category and by line, adds up to its change."""
+
+from tests.snapshots.builders import STATE, History, write
+from tests.snapshots.test_snapshots import MB, leak
+from traceanalyzer.cli import run
+from traceanalyzer.snapshots import changes, compared, examine_snapshot, read_snapshot
+
+
+def runs(tmp_path, *histories):
+    """A folder for each run, of two ranks with the same history."""
+    for at, history in enumerate(histories):
+        (tmp_path / f"run{at}").mkdir()
+        for rank in (0, 1):
+            write(tmp_path / f"run{at}" / f"rank{rank}_snapshot.pickle", history.snapshot())
+    return [
+        [examine_snapshot(read_snapshot(path)) for path in sorted((tmp_path / f"run{at}").iterdir())]
+        for at in range(len(histories))
+    ]
+
+
+def test_changes_add_up_to_that_of_the_peak(tmp_path):
+    base, other = runs(tmp_path, leak(steps=6), leak(steps=9))
+    table = compared(base, other).query("rank == 1").set_index(["of", "name"])["change_bytes"]
+    assert table["peak", "peak"] == 24 * MB
+    assert table["category"].sum() == table["site"].sum() == 24 * MB
+    assert table["category"].to_dict() == {"activations": 24 * MB, "optimizer state": 0}
+    told = changes(base, other)
+    assert told[1:] == []
+    assert told[0] == (
+        "Rank 0's peak goes from 71.3 MB to 96.5 MB: activations +25.2 MB; model.py:7 in forward, from train.py:20 in "
+        "<module> +25.2 MB. (Rank 1: the same.)"
+    )
+
+
+def test_the_same_peak_of_other_things_is_said(tmp_path):
+    other = History()
+    other.alloc(4 * MB, STATE)
+    other.alloc(64 * MB)
+    base, other = runs(tmp_path, leak(steps=6), other)
+    told = changes(base, other[:1])
+    assert told[0].startswith("Rank 0's peak is 71.3 MB, as it was: model.py:7 in forward")
+    assert "model.py:9 in forward, from train.py:20 in <module> −16.8 MB" in told[0]
+    assert told[1] == "Only the base run has a snapshot of rank 1."
+
+
+def test_diff_of_folders_that_have_snapshots_only(tmp_path, monkeypatch, capsys):
+    runs(tmp_path, leak(steps=6), leak(steps=9))
+    monkeypatch.chdir(tmp_path)
+    assert run(["diff", "run0", "run1", "--output", "out"]) == 0
+    assert "Rank 0's peak goes from 71.3 MB to 96.5 MB" in capsys.readouterr().out
+    lines = (tmp_path / "out" / "memory.csv").read_text().splitlines()
+    assert '0,"peak","peak",71303168,96468992,25165824,"run0","run1"' in lines
+    assert run(["diff", "run0", "run1", "--fail-on", "step_ms +3%"]) == 2

@@ -1,0 +1,30 @@
+"""How much longer ranks compute by more or larger operators than their peers run in the same step."""
+
+from collections.abc import Collection
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR
+
+_COUNTS = ("calls", "blocks")
+
+
+def more_work_ns(work: pd.DataFrame, rank: int, others: Collection[int], steps: Collection[int]) -> pd.Series:
+    """For each step the rank's time beyond the others' median in operators of which it runs another number, or size.
+
+    A size are the recorded shapes; without any, kernels stand for operators, and their thread blocks for sizes. Of what
+    all run as many and as large it is the same work, however long it takes: that counts as none.
+    """
+    held = work[(work["part"] == "compute_ns") & work["step"].isin(steps) & work["rank"].isin([rank, *others])]
+    has_shapes = (held["what"] == OPERATOR) & held["name"].str.contains(" of [", regex=False)
+    held = held[held["what"] == (OPERATOR if has_shapes.any() else KERNEL)]
+    more = pd.Series(0.0, index=pd.Index(sorted(steps)))
+    for step, own in held.groupby("step"):
+        wide = {name: own.pivot_table(index="name", columns="rank", values=name) for name in (*_COUNTS, "total_ns")}
+        wide = {name: table.reindex(columns=[rank, *others]).fillna(0.0) for name, table in wide.items()}
+        beside = {name: table[[*others]].median(axis=1) for name, table in wide.items()}
+        is_other = pd.Series(data=False, index=wide["calls"].index)
+        for name in _COUNTS:
+            is_other |= wide[name][rank] != beside[name]
+        more[int(step)] = float((wide["total_ns"][rank] - beside["total_ns"])[is_other].sum())
+    return more

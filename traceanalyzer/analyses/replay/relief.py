@@ -1,0 +1,126 @@
+"""What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.replay.alone import alone_medians, alone_ns, of_peers
+from traceanalyzer.analyses.replay.job import Job, Lengths
+
+MOST_PEERS = 8
+"""Other ranks that are asked how long a kernel takes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Operations of a rank beside waits: one row for each operation and call.
+
+    Attributes:
+        op: row in the rank's piece.
+        join: row in `Job.joins` of the call that waits beside it.
+        slower_ns: by how much the operation is longer for it.
+        least_ns: of each operation of the rank the time that it takes without communication beside it.
+    """
+
+    op: np.ndarray
+    join: np.ndarray
+    slower_ns: np.ndarray
+    least_ns: np.ndarray
+
+
+class Relief:
+    """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
+
+    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same kernel and grid
+    without communication is longer by that part of the difference; of kernels that the rank never runs alone its peers'
+    speak. Of a wait that is shorter by half, half of it goes.
+    Waits that become longer slow nothing further: what would lie beside them is not known.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    @cached_property
+    def _beside(self) -> dict[int, Beside]:
+        found = {rank: self._of_rank(rank) for rank in self.job.nodes}
+        return {rank: own for rank, own in found.items() if len(own.op)}
+
+    @cached_property
+    def _alone(self) -> dict[int, pd.Series]:
+        return {rank: alone_medians(nodes.piece.ops) for rank, nodes in self.job.nodes.items()}
+
+    def _peers(self, rank: int) -> dict[int, pd.Series]:
+        """Medians of some other ranks."""
+        others = [other for other in self._alone if other != rank][:MOST_PEERS]
+        return {other: self._alone[other] for other in others}
+
+    @property
+    def slower_ns(self) -> dict[int, np.ndarray]:
+        """Of each operation of the ranks that wait beside compute how much longer it is for that."""
+        return {
+            rank: np.bincount(own.op, own.slower_ns, minlength=len(own.least_ns)) for rank, own in self._beside.items()
+        }
+
+    @property
+    def most_ns(self) -> int:
+        """All that could go, of the rank that has most of it."""
+        return max((int(own.slower_ns.sum()) for own in self._beside.values()), default=0)
+
+    def _of_rank(self, rank: int) -> Beside:
+        job, nodes = self.job, self.job.nodes[rank]
+        ops = nodes.piece.ops
+        joins = job.joins
+        rows = job.joins_of(rank)
+        rows = rows[joins["waits"].to_numpy(dtype=bool)[rows]]
+        waited = (joins["ready_ns"] - joins["start_ns"]).to_numpy()[rows]
+        rows = rows[waited > 0]
+        begins, ends = (joins[name].to_numpy()[rows] for name in ("start_ns", "ready_ns"))
+        shift = job.origin_ns + job.offset_ns[rank]
+        starts, lengths = ops["start_ns"].to_numpy() - shift, ops["duration_ns"].to_numpy()
+        least = alone_ns(ops, of_peers(self._alone[rank], self._peers(rank)))
+        slower = np.where((ops["kind"] == "compute").to_numpy(), np.maximum(lengths - least, 0), 0)
+        held = np.flatnonzero(slower)
+        join, op = _shared(begins, ends, starts[held], (starts + lengths)[held])
+        op = held[op]
+        beside = np.minimum(ends[join], (starts + lengths)[op]) - np.maximum(begins[join], starts[op])
+        # Calls of several streams may wait at once: no operation is slower than it is.
+        total = np.maximum(np.bincount(op, beside, minlength=len(ops))[op], lengths[op])
+        return Beside(op, rows[join], slower[op] * beside / np.maximum(total, 1), least)
+
+    def relieved(self, lengths: Lengths, times: np.ndarray) -> Lengths:
+        """The lengths of a replay with what its own waits leave; `times` are when it reached each node."""
+        left = self._waits_left(times) if lengths.has_waits else np.zeros(len(self.job.joins))
+        timing = dict(lengths.timing)
+        for rank, own in self._beside.items():
+            recorded, before = self.job.nodes[rank].recorded.duration_ns, timing[rank].duration_ns
+            gone = np.bincount(own.op, own.slower_ns * (1 - left[own.join]), minlength=len(before))
+            scale = np.divide(before, recorded, out=np.ones(len(before)), where=recorded > 0)
+            after = np.maximum(before - np.round(gone * scale).astype(np.int64), np.minimum(before, own.least_ns))
+            timing[rank] = replace(timing[rank], duration_ns=after)
+        return replace(lengths, timing=timing)
+
+    def _waits_left(self, times: np.ndarray) -> np.ndarray:
+        """Of each call the part of its recorded wait that is left, from 0 to 1."""
+        job = self.job
+        instance = job.first_instance + job.joins["instance"].to_numpy()
+        recorded = (job.joins["ready_ns"] - job.joins["start_ns"]).to_numpy()
+        left = np.divide(times[instance] - times[job.start_of_join], recorded, out=np.ones(len(recorded)),
+                         where=recorded > 0)  # fmt: skip
+        clipped: np.ndarray = np.clip(left, 0, 1)
+        return clipped
+
+
+def _shared(
+    begins: np.ndarray, ends: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of waits [begin, end) and operations [start, stop) that share time; neither needs an order."""
+    waits = np.argsort(begins, kind="stable")
+    reach = np.maximum.accumulate(ends[waits]) if len(waits) else ends
+    first = np.searchsorted(reach, starts, side="right")
+    count = np.maximum(np.searchsorted(begins[waits], stops, side="left") - first, 0)
+    op = np.repeat(np.arange(len(starts)), count)
+    wait = waits[np.arange(len(op)) - np.repeat(np.cumsum(count) - count - first, count)] if len(op) else op
+    held = (ends[wait] > starts[op]) & (begins[wait] < stops[op])
+    return wait[held], op[held]

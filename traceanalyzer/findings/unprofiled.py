@@ -1,0 +1,41 @@
+"""What recording itself does to the figures: hosts that stop for every call that is written down."""
+
+from traceanalyzer.findings.basis import milliseconds, span
+
+_OTHER = 0.2
+"""A gain that differs by more than this part of the larger one is another gain without the profiler."""
+
+_WORTH_PCT = 1.0
+"""Of a step: what less than this differs by is not worth saying."""
+
+BINDS_PCT = 10.0
+"""Hosts that could shorten the step without the profiler by more than this share of it bind it there, too."""
+
+
+def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
+    """`, an estimated 1.2 ms without the profiler` where the gain is another one there; else empty."""
+    if unprofiled_ns is None:
+        return ""
+    apart = abs(gain_ns - unprofiled_ns)
+    if apart <= _OTHER * max(gain_ns, unprofiled_ns) or 100 * apart < _WORTH_PCT * step_ns:
+        return ""
+    return f" (an estimated {milliseconds(unprofiled_ns)} without the profiler)"
+
+
+def of_hosts(steps_ns: tuple[int, int] | None, ideal_ns: int | None) -> tuple[str, bool]:
+    """A sentence on the step without the profiler, and whether hosts bind it only by what recording takes them.
+
+    Args:
+        steps_ns: the step with the most that recording may take the hosts taken away, and with the least.
+        ideal_ns: the step of hosts that take no time.
+    """
+    if steps_ns is None or ideal_ns is None:
+        return "", False
+    shortest, longest = steps_ns
+    takes = f"Without what recording takes the hosts a step is an estimated {span(shortest, longest)}"
+    most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
+    if most < BINDS_PCT:
+        return f"{takes}: then the GPUs decide its length.", True
+    if least >= BINDS_PCT:
+        return f"{takes}: hosts decide its length then, too.", False
+    return f"{takes}: whether hosts decide its length then, too, cannot be told from this capture.", False
