@@ -12,9 +12,10 @@ NEEDED = ("episodes", "step_needs", "expert_layers")
 THOROUGH = [pytest.param(ranks, fault, marks=pytest.mark.thorough) for ranks in (256, 1024) for fault in fleet.FAULTS]
 
 
-@pytest.mark.parametrize(("ranks", "fault"), [(16, "node"), *THOROUGH])
+@pytest.mark.parametrize(("ranks", "fault"), [*((24, fault) for fault in fleet.FAULTS), *THOROUGH])
 def test_the_set_is_named(tmp_path, ranks, fault):
-    truth = fleet.write(tmp_path, ranks, fault)
+    small = {"layout": fleet.SMALL, "steps": 3} if ranks < 256 else {}
+    truth = fleet.write(tmp_path, ranks, fault, **small)
     hosts = read_hosts(tmp_path / "hosts.csv")
     found = late_ranks(**ta.analyse(ta.load(tmp_path), *NEEDED, hosts=hosts))
     if not truth.ranks:

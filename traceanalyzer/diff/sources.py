@@ -124,7 +124,7 @@ def _read(source: str, options: SourceOptions) -> list[Capture]:
 
 
 def _of_traces(path: Path, options: SourceOptions) -> list[Capture]:
-    found = of_files((path,)) if path.is_file() else discover(path)
+    found = of_files((path,)) if path.is_file() else discover(path, follows_links=options.load.follows_links)
     label = label_of(path)
     runs = found.runs if options.all_runs else found.runs[-1:]
     notes = () if options.all_runs else other_runs(found)

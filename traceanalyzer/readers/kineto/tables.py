@@ -47,7 +47,7 @@ class TableBuilder:
 
     Attributes:
         base_ns: added to every time of a frame; a file may say it after its events.
-        foreign: how many events there are of each category of `FOREIGN`.
+        foreign: how many events there are of each category of `FOREIGN`, and of none, "".
     """
 
     base_ns: int = 0
@@ -67,7 +67,7 @@ class TableBuilder:
             add = _ADD.get(category.lower())
             if add:
                 add(self, category.lower(), group)
-            elif category.lower() in FOREIGN:
+            elif category.lower() in FOREIGN or not category:
                 self.foreign[category.lower()] += len(group)
         _add_memory(self, memory)
 

@@ -8,7 +8,7 @@ from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.quantities import digits, text
-from traceanalyzer.report.comparison import bound, work_sentences
+from traceanalyzer.report.comparison import bound, path, work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
 from traceanalyzer.report.words.wording import element_types
 
@@ -65,6 +65,10 @@ def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
     yield from work_sentences.products(tables.get("matrix_products"), float(row["value"]))
     yield from _without_profiler(comparison, run, float(row["change"]))
     yield from _contradictions(comparison, run, float(row["change"]))
+    other = next(side.first for side in comparison.sides if side.label == run)
+    concluding = path.sentence(comparison.base.first, other)
+    if concluding:
+        yield concluding
 
 
 def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
