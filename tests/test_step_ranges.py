@@ -34,8 +34,21 @@ def repeated(name, thread=1):
         (repeated("generation")[:2], []),
         (repeated("## Call CompiledFxGraph abc ##"), []),
         (repeated("micro_batch"), []),
+        (repeated("## step ##"), ["## step ##"] * 3),
+        ([("Step 0", 0, 90), ("Step 1", 100, 190)], ["Step 0", "Step 1"]),
+        ([("iteration=5/100", 0, 90), ("iteration=6/100", 100, 190)], ["iteration=5/100", "iteration=6/100"]),
+        ([("global_step_12", 0, 90)], ["global_step_12"]),
+        # a part of a step that is called step: the optimizer's, launching nothing here
+        ([("step", 91, 95), ("step", 191, 195), ("step", 291, 295)], []),
+        ([("Optimizer.step#AdamW.step", 0, 90), ("step_3_forward", 100, 190)], []),
+        # numbers apart, one name; as Lightning writes, within its epoch
+        ([(f"batch {n}", start, end) for n, (start, end) in enumerate(THREE)], ["batch 0", "batch 1", "batch 2"]),
+        ([("[pl][profile]run_training_epoch", 0, 300), *repeated("[pl][profile]run_training_batch"),
+          ("[pl][profile][Strategy]DDPStrategy.training_step", 5, 50)], ["[pl][profile]run_training_batch"] * 3),
+        # what holds repeated ranges and says neither may be the step itself
+        ([("my_step_of_four", 0, 300), *repeated("forward_backward")], []),
         # inside another range it is no step
-        ([("main", 0, 300), *repeated("generation")], []),
+        ([("request", 0, 300), *repeated("generation")], []),
         # that of another thread launches as much: the same times; the first one counts
         ([*repeated("generation"), *((f"layer_{i}", start, end, 2) for i, (start, end) in enumerate(THREE))],
          ["generation"] * 3),

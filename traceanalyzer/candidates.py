@@ -56,6 +56,16 @@ def files_below(folder: Path) -> Iterator[Candidate]:
                 yield Candidate(path)
 
 
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path below the folder is a link to what lies outside it, or a folder of files that holds such a link.
+
+    Broken links lead nowhere.
+    """
+    top = folder.resolve()
+    files = [path, *path.iterdir()] if path.is_dir() else [path]
+    return any(file.is_symlink() and file.exists() and not file.resolve().is_relative_to(top) for file in files)
+
+
 def packed_by(path: Path) -> str | None:
     """What packed it, where that is not unpacked here, and it may be a trace by the rest of its name."""
     return packing.NOT_UNPACKED.get(path.suffix) if is_json(path.stem) or path.suffix in (".7z", ".rar") else None

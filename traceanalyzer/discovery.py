@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceanalyzer.archives import is_archive, unpack, without_suffix
-from traceanalyzer.candidates import Candidate, at_url, files_below, is_wanted, named_files, packed_by
+from traceanalyzer.candidates import Candidate, at_url, files_below, is_wanted, leads_out, named_files, packed_by
 from traceanalyzer.clustering import (
     SAME_RUN_NS,
     Capture,
@@ -33,6 +33,8 @@ EXPECTED = (
 )
 """What a trace may be, for people."""
 
+LINK_OUT = "a link to outside the folder; --follow-links reads it"
+
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
 
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
@@ -46,13 +48,14 @@ class Found:
     skipped: tuple[Skipped, ...]
 
 
-def discover(folder: Path, rank_regex: str | None = None) -> Found:
+def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool = False) -> Found:
     """Find all traces below a folder and sort them into runs.
 
     Args:
         folder: where to look; archives in it are looked into.
         rank_regex: finds the rank in the paths (below `folder`) of files that do not say it themselves: its group
             `rank`, or its first one.
+        follows_links: read what links in the folder name outside it too; else these are skipped, and said.
 
     Raises:
         InputError: the folder does not exist or holds no trace.
@@ -65,9 +68,12 @@ def discover(folder: Path, rank_regex: str | None = None) -> Found:
     if url is None and (not folder.is_dir() or reader_of(folder)):
         return of_files([folder], rank_regex)
     candidates = list(files_below(folder) if url is None else at_url(url))
+    strangers = [] if follows_links or url is not None else [one for one in candidates if leads_out(one.path, folder)]
+    candidates = [one for one in candidates if one not in strangers]
     if any(one.shown == folder for one in candidates):  # the URL is a file's
         folder = folder.parent
     captures, skipped = _peeked(candidates, folder, in_path)
+    skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}

@@ -29,12 +29,14 @@ class LoadOptions:
         ranks: only these; `None` is all.
         selection: steps to look at.
         rules: kinds of names.
+        follows_links: read what links in a folder name outside it.
         cache: folder in which large traces that were read are kept for the next time; `None` keeps none.
     """
 
     ranks: frozenset[int] | None = None
     selection: Selection = field(default_factory=Selection)
     rules: KindRules = field(default_factory=KindRules)
+    follows_links: bool = False
     cache: Path | None = field(default=None, repr=False, compare=False)
 
 
@@ -55,6 +57,7 @@ def load(
     step_range: str | None = None,
     kind: str | Sequence[str] = (),
     rank_regex: str | None = None,
+    follow_links: bool = False,
 ) -> TraceSet:
     """Read the newest run of a folder, or the given files, into memory.
 
@@ -65,13 +68,15 @@ def load(
         step_range: name or glob of the ranges that mark steps; guessed when absent.
         kind: one rule `KIND=REGEX` or several, which come before the built-in ones.
         rank_regex: finds the rank in the paths of files that do not say it, in its group.
+        follow_links: read what links in the folder name outside it; else they are skipped.
 
     Raises:
         InputError: nothing there can be analysed.
         UsageError: an option makes no sense.
     """
     if isinstance(source, str | PathLike):
-        found, label = discover(Path(source), rank_regex), label_of(Path(source))
+        found = discover(Path(source), rank_regex, follows_links=follow_links)
+        label = label_of(Path(source))
     else:
         paths = _paths(source)
         found, label = of_files(paths, rank_regex), label_of(paths[0].parent)

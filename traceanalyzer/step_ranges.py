@@ -10,9 +10,12 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE, XLA_MODULES
 
-PROFILER_STEP = "ProfilerStep*"
-
-GUESSES = (PROFILER_STEP, "step[_ #:]*[0-9]*", "iter*[_ #:]*[0-9]*", "train_step*", "training_step*")
+GUESSES = (
+    re.compile(r"^ProfilerStep"),
+    re.compile(r"^\W*(?:(?:global|train(?:ing)?)[\W_]*)?step[\W_]*\d+(?:[\W_]+\d+)*\W*$", re.IGNORECASE),
+    re.compile(r"^\W*(?:(?:global|train(?:ing)?)[\W_]*)?iter(?:ation)?[\W_]*\d+(?:[\W_]+\d+)*\W*$", re.IGNORECASE),
+    re.compile(r"^\W*train(?:ing)?[ _.]?step\b", re.IGNORECASE),
+)
 """Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
 
 ITERATIONS = (
@@ -33,6 +36,13 @@ LEAST_TIMES = 3
 LEAST_SHARE = 0.8
 """Of the GPU time with a known launch, communication left out, what a repeated range launches that is a step."""
 
+# What holds many steps: epochs and loops of programs and frameworks (Lightning's `[pl][profile]run_training_epoch`).
+_HOLDS_STEPS = re.compile(
+    r"epoch|\bfit\b|(?:^|\W)(?:main|run|train|training|trainer|train_loop|training_loop)\W*$", re.IGNORECASE
+)
+
+_NUMBER = re.compile(r"\d+")
+
 # Compiled graphs and small batches repeat within a step.
 _PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
 
@@ -41,15 +51,16 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
     """The steps' ranges in order of time, none inside another; empty where nothing is a step.
 
     With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`;
-    iterations of vLLM and SGLang; a compiled module of XLA, else an outermost range of one name, that occurs at least
-    three times on one thread and in which at least 80 % of the GPU time but for communication was launched.
+    iterations of vLLM and SGLang; a compiled module of XLA, else an outermost range of one name, numbers in it apart,
+    that occurs at least three times on one thread and in which at least 80 % of the GPU time but for communication was
+    launched. Ranges around an epoch or the whole training do not count as outer ones.
 
     Raises:
         UsageError: the pattern names no range.
     """
     names = trace.ranges["name"].cat.categories
-    for glob in (pattern,) if pattern else GUESSES:
-        matching = fnmatch.filter(names, glob)
+    guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
+    for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
             return _outermost(trace.ranges[trace.ranges["name"].isin(matching)])
     if pattern:
@@ -102,6 +113,10 @@ def _repeated(trace: RankTrace) -> pd.DataFrame:
     modules = _most_launching(trace, ranges[(ranges["domain"] == XLA_MODULES).to_numpy(dtype=bool)])
     if len(modules):
         return modules
+    names = ranges["name"].cat.categories
+    counts = ranges["name"].value_counts()
+    holding = [name for name in names if counts[name] < LEAST_TIMES and _HOLDS_STEPS.search(name)]
+    ranges = ranges[~ranges["name"].isin(holding)]
     reach = ranges.groupby("thread")["end_ns"].cummax().groupby(ranges["thread"]).shift(fill_value=NONE)
     outer = ranges[(ranges["start_ns"] >= reach).to_numpy()]
     parts = [name for name in outer["name"].cat.categories if _PART_OF_STEP.search(name)]
@@ -111,12 +126,13 @@ def _repeated(trace: RankTrace) -> pd.DataFrame:
 def _most_launching(trace: RankTrace, outer: pd.DataFrame) -> pd.DataFrame:
     """Of ranges that repeat on a thread, the name that launches most; empty where that is not enough."""
     launched_ns, all_ns = _launched_ns(trace, outer)
-    places = outer.assign(launched_ns=launched_ns).groupby(["thread", "name"], observed=True)["launched_ns"]
+    kind = outer["name"].astype("object").map(lambda name: _NUMBER.sub("#", name))
+    places = outer.assign(launched_ns=launched_ns, kind=kind).groupby(["thread", "kind"])["launched_ns"]
     totals = places.sum()[places.size() >= LEAST_TIMES]
     if totals.empty or totals.max() < LEAST_SHARE * all_ns or not all_ns:
         return outer.iloc[:0]
     thread, name = totals.idxmax()
-    return outer[(outer["thread"] == thread) & (outer["name"] == name)].reset_index(drop=True)
+    return outer[(outer["thread"] == thread) & (kind == name)].reset_index(drop=True)
 
 
 def _launched_ns(trace: RankTrace, ranges: pd.DataFrame) -> tuple[np.ndarray, int]:

@@ -296,3 +296,52 @@ def test_nobody_listens(tmp_path, closed):
     found = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in found.stderr
     assert found.returncode == 0, found.stderr
+
+
+def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "elsewhere" / "rank1.json", document([kernel(0, 5)], rank=1, world_size=2))
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=2))
+    (tmp_path / "in" / "rank1.json").symlink_to(tmp_path / "elsewhere" / "rank1.json")
+    assert run(["in", "-o", "out", "--format", "json"]) == 0
+    content = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [row["rank"] for row in content["results"]["breakdown"]] == [0]
+    assert any("--follow-links" in one["why"] for one in content["skipped"])
+    assert run(["in", "-o", "all", "--format", "json", "--follow-links"]) == 0
+    content = json.loads((tmp_path / "all" / "summary.json").read_text())
+    assert [row["rank"] for row in content["results"]["breakdown"]] == [0, 1]
+    (tmp_path / "in" / "rank0.json").unlink()
+    capsys.readouterr()
+    assert run(["in"]) == 2
+    assert "--follow-links" in capsys.readouterr().err
+
+
+def test_links_to_snapshots_outside_are_followed_on_request_only(tmp_path, monkeypatch, capsys):
+    from tests.snapshots.builders import write as write_snapshot
+    from tests.snapshots.test_snapshots import leak
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    write_snapshot(tmp_path / "rank1_snapshot.pickle", leak().snapshot())
+    (tmp_path / "in" / "rank1_snapshot.pickle").symlink_to(tmp_path / "rank1_snapshot.pickle")
+    assert run(["in", "-o", "out"]) == 2
+    assert "Skipped: in/rank1_snapshot.pickle (a link to outside the folder" in capsys.readouterr().err
+    assert run(["in", "-o", "out", "--follow-links"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [(["export", "in", "-o", "x.pftrace.gz"], "x.pftrace.gz"), (["export", "in", "-o", "x.json"], "x.json"),
+     (["export", "in", "--kineto", "-o", "cut"], "cut/rank_0.pt.trace.json.gz")],
+)  # fmt: skip
+def test_exports_replace_their_own_files_only(tmp_path, monkeypatch, capsys, arguments, place):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("mine")
+    assert run(arguments) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / place).read_text() == "mine"
+    assert run([*arguments, "--force"]) == 0
+    assert run(arguments) == 0  # its own gives way
+    assert (tmp_path / place).read_bytes()[:4] != b"mine"

@@ -68,7 +68,7 @@ def test_the_report_has_them(tmp_path, capsys):
     (tmp_path / "nccl.log").write_text(log(environment=[("NCCL_P2P_DISABLE", "1")], via="SHM/direct/direct"))
     (tmp_path / "topo.txt").write_text(NVLINK)
     out = tmp_path / "out"
-    assert command([str(tmp_path), "-o", str(out), "--format", "json"]) == 0
+    assert command([str(tmp_path), "-o", str(out), "--format", "json", "--follow-links"]) == 0
     assert "P2P is switched off" in " ".join(capsys.readouterr().out.split())
     content = json.loads((out / "summary.json").read_text())
     assert {row["transport"] for row in content["results"]["collectives"]} == {"SHM/direct/direct"}

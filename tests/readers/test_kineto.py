@@ -272,6 +272,24 @@ def test_devices_of_another_kind_are_refused_by_their_name(tmp_path, category, d
         read(write(tmp_path / "a.json", document(events)))
 
 
+def test_events_of_npus_are_refused_by_their_name(tmp_path):
+    events = [host(1, 2, name="aten::mm"), host(5, 2, name="MatMulV2", cat="", **{"Task Type": "AI_CORE"})]
+    with pytest.raises(NotATraceError, match="a capture of NPU devices"):
+        read(write(tmp_path / "trace_view.json", document(events)))
+
+
+def test_the_autograd_profiler_s_events_without_category_are_refused(tmp_path):
+    event = {"ph": "X", "name": "mm", "ts": 1, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}
+    with pytest.raises(NotATraceError, match=r"whose 1 event has no category and is not read, as PyTorch's old"):
+        read(write(tmp_path / "a.json", [event]))
+
+
+def test_a_host_s_capture_says_what_of_it_is_not_read(tmp_path):
+    events = [host(1, 2, name="aten::mm"), host(5, 2, name="x", cat=""), host(6, 2, name="y", cat="")]
+    trace = only(write(tmp_path / "a.json", document(events)))
+    assert trace.meta.notes[1] == "2 events have no category and are not read: a device's, where it had work."
+
+
 def test_a_capture_of_the_host_alone_is_read_as_such(tmp_path):
     trace = only(write(tmp_path / "a.json", document([host(1, 2, name="aten::mm")])))
     assert (trace.meta.is_host_only, len(trace.gpu_ops), len(trace.host_ops)) == (True, 0, 1)

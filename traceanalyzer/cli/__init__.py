@@ -11,13 +11,14 @@ import signal
 import sys
 import traceback
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli import ask
+from traceanalyzer.cli import ask, debug
 from traceanalyzer.cli.baseline import baseline
 from traceanalyzer.cli.cache import cache
 from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
@@ -27,6 +28,7 @@ from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
 from traceanalyzer.cli.output import lenient
+from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.report import report
 from traceanalyzer.cli.reproduce import reproduce
 from traceanalyzer.cli.tree_diff import tree_diff
@@ -149,8 +151,22 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
             traceback.print_exc()
         click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
         click.echo("Run again with --verbose for the details to report.", err=True)
+        _write_crash(arguments, error)
         return BUG
     return result if isinstance(result, int) else DONE
+
+
+def _write_crash(arguments: list[str], error: Exception) -> None:
+    """Write the file that `--debug` names, if it does."""
+    joined = [value for word in arguments if (value := word.removeprefix("--debug=")) != word]
+    apart = [value for word, value in pairwise(arguments) if word == "--debug"]
+    for place in (*joined, *apart):
+        try:
+            refuse_others(Path(place), debug.MARK, force="--force" in arguments)
+            debug.write_crash(Path(place), error)
+            click.echo(f"What can be attached to an issue: {place}", err=True)
+        except (TraceAnalyzerError, OSError) as told:
+            click.echo(f"Error: {told}", err=True)
 
 
 def _is_verbose(arguments: list[str]) -> bool:

@@ -5,6 +5,7 @@ import platform
 import re
 import sys
 import time
+import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ _PACKAGES = (
 )  # fmt: skip
 
 _PLACE = re.compile(r'File "[^"\n]*/traceanalyzer/([\w/]+\.py)", line (\d+)')
+
+MARK = b'"traceanalyzer": "'
+"""What each such file has near its beginning."""
 
 _COUNTS = ("world_size", "is_truncated", "events_skipped", "events_dropped")
 
@@ -49,16 +53,39 @@ def write(path: Path, clock: Clock, failures: "Sequence[Failure]", results: "Map
         UsageError: it cannot be written.
     """
     content = {
-        "traceanalyzer": __version__,
-        "python": sys.version.split()[0],
-        "system": f"{platform.system()} {platform.machine()}",
-        "packages": {name: _version(name) for name in _PACKAGES},
+        **_surroundings(),
         "seconds": clock.seconds,
         "rows": {name: len(result) for name, result in results.items()},
         "ranks": _ranks(results["ranks"].rows()),
         "checks": [{key: row[key] for key in ("check", "severity", "count")} for row in results["integrity"].rows()],
-        "failures": [{"part": one.name, "error": one.why.partition(":")[0], "at": _frames(one)} for one in failures],
+        "failures": [
+            {"part": one.name, "error": one.why.partition(":")[0], "at": _places(one.traceback)} for one in failures
+        ],
     }
+    _write(path, content)
+
+
+def write_crash(path: Path, error: BaseException) -> None:
+    """Write what is known of a bug that ended the run: of the error its kind and the places in this program's code.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    told = "".join(traceback.format_exception(error))
+    crash = {"error": type(error).__name__, "at": _places(told)}
+    _write(path, {**_surroundings(), "crash": crash})
+
+
+def _surroundings() -> dict[str, Any]:
+    return {
+        "traceanalyzer": __version__,
+        "python": sys.version.split()[0],
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
     try:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
@@ -76,6 +103,6 @@ def _ranks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"format": row.get("format"), **{name: row.get(name) for name in _COUNTS}} for row in rows]
 
 
-def _frames(failure: "Failure") -> list[str]:
-    """Places of our code, as `analyses/work.py:12`: the other lines of a traceback may hold names."""
-    return [f"{file}:{line}" for file, line in _PLACE.findall(failure.traceback)]
+def _places(text: str) -> list[str]:
+    """Places of our code in a traceback, as `analyses/work.py:12`: its other lines may hold names."""
+    return [f"{file}:{line}" for file, line in _PLACE.findall(text)]

@@ -140,6 +140,7 @@ def source_options(options: dict[str, Any]) -> "SourceOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        follows_links=options["follow_links"],
         cache=cache_folder(options),
     )
     return SourceOptions(load, options["select"] == "all", options["jobs"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
+from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.report import progress
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ SUFFIX = ".pftrace.gz"
 @click.option("--output", "-o", type=PLACE, metavar="PLACE",
               help=f"File to write, compressed if it ends in .gz, as JSON if it ends in .json or .json.gz (default: "
               f"reports/<name of the run>{SUFFIX}); with --select all, and with --kineto, a folder.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace files that no export wrote.")
 @talk_options
 def export(folder: Path | None, **options: Any) -> None:
     """Write all ranks of a run as one file for Perfetto, or a cut of the traces themselves.
@@ -45,13 +47,20 @@ def export(folder: Path | None, **options: Any) -> None:
     from rich.console import Console
 
     console = Console(quiet=options["quiet"])
-    found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
+    found, label = find_traces(
+        folder,
+        options["trace_dir"],
+        options["trace_files"],
+        options["rank_regex"],
+        follows_links=options["follow_links"],
+    )
     load, runs = load_options(options), found.runs if options["select"] == "all" else found.runs[-1:]
     several = len(runs) > 1 or options["select"] == "all"
     for number, run in enumerate(runs):
         if options["kineto"]:
             base = options["output"] or Path("reports", f"{label}_cut")
-            said = _cut(run, load, base / f"run_{number}" if several else base, options["jobs"])
+            target = base / f"run_{number}" if several else base
+            said = _cut(run, load, target, options["jobs"], force=options["force"])
         else:
             base = options["output"] or Path("reports", label if several else f"{label}{SUFFIX}")
             said = _drawn(
@@ -60,11 +69,13 @@ def export(folder: Path | None, **options: Any) -> None:
         console.print(said, highlight=False, soft_wrap=True, markup=False)
 
 
-def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None) -> str:
+def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None, *, force: bool) -> str:
     from traceanalyzer.errors import UsageError
-    from traceanalyzer.export.kineto_cut import cut
+    from traceanalyzer.export.kineto_cut import MADE_BY, cut
     from traceanalyzer.scale import each_file
 
+    for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
+        refuse_others(path, MADE_BY, force=force)
     written = [path for paths in each_file(run, partial(cut, options=load, folder=folder), jobs=jobs) for path in paths]
     if not written:
         raise UsageError("--ranks and --steps leave nothing to write")
@@ -78,6 +89,7 @@ def _drawn(
     from traceanalyzer.export import perfetto
     from traceanalyzer.scale import summarise, visit
 
+    refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
     with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
     show = partial(visit, run, load, summary.claims, jobs=options["jobs"])

@@ -87,8 +87,9 @@ def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int) -> int:
 
 
 def find_traces(
-    folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...], rank_regex: str | None = None
-) -> "tuple[Found, str]":
+    folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...], rank_regex: str | None = None,
+    *, follows_links: bool = False,
+) -> "tuple[Found, str]":  # fmt: skip
     """What the options of `input_options` name, and what to call it.
 
     Raises:
@@ -103,7 +104,7 @@ def find_traces(
     if trace_files:
         alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
         return of_files(trace_files, rank_regex), label_of(alone)
-    return discover(given[0], rank_regex), label_of(given[0])
+    return discover(given[0], rank_regex, follows_links=follows_links), label_of(given[0])
 
 
 def load_options(options: Mapping[str, Any]) -> "LoadOptions":
@@ -116,6 +117,7 @@ def load_options(options: Mapping[str, Any]) -> "LoadOptions":
         ranks=parse_ranks(options["ranks"]),
         selection=Selection(options["step_range"], options["steps"]),
         rules=KindRules.parse(options["kinds"]),
+        follows_links=options["follow_links"],
         cache=cache_folder(options),
     )
 
@@ -138,6 +140,9 @@ _PART: tuple[Decorator, ...] = (
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
+    click.option(
+        "--follow-links", is_flag=True, help="Read what links in the folder name outside it; else they are skipped."
+    ),
     click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
 )  # fmt: skip
 

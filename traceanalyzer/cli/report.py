@@ -24,6 +24,7 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
+from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
 from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 
@@ -77,9 +78,16 @@ def report(folder: Path | None, **options: Any) -> int:
 
     console = Console(quiet=options["quiet"])
     options["gates"] = wanted_gates(options)
-    snapshots = snapshots_in(folder, options["trace_dir"])
+    refuse_others(options["debug"], debug.MARK, force=options["force"])
+    snapshots = snapshots_in(folder, options["trace_dir"], follows_links=options["follow_links"])
     try:
-        found, label = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
+        found, label = find_traces(
+            folder,
+            options["trace_dir"],
+            options["trace_files"],
+            options["rank_regex"],
+            follows_links=options["follow_links"],
+        )
     except InputError:
         if not snapshots:
             raise

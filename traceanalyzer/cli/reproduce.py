@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from traceanalyzer.cli.options import PLACE
+from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.errors import UsageError
 
 
@@ -15,7 +16,8 @@ from traceanalyzer.errors import UsageError
 @click.option("--variant", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Which shapes, strides and types: 0 has most GPU time, 1 the next.")  # fmt: skip
 @click.option("--output", "-o", type=PLACE, metavar="FILE", help="Script to write (default: reproduce_<operator>.py).")
-def reproduce(folder: Path, operator: str, rank: int | None, variant: int, output: Path | None) -> None:
+@click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
+def reproduce(folder: Path, operator: str, rank: int | None, variant: int, output: Path | None, *, force: bool) -> None:
     """Write a script that calls OPERATOR (such as aten::mm) with the job's shapes, strides and types, and times it.
 
     The script needs torch alone. Traces must be the PyTorch profiler's with record_shapes=True.
@@ -28,6 +30,7 @@ def reproduce(folder: Path, operator: str, rank: int | None, variant: int, outpu
     from traceanalyzer.loading import load
 
     path = output or Path(f"reproduce_{operator.replace('::', '_')}.py")
+    refuse_others(path, b"analyze-traces reproduce", force=force)
     script = written(load(folder, ranks=rank), operator, rank=rank, variant=variant, file=path.name)
     try:
         path.write_text(script, encoding="utf-8")

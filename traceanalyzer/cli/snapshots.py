@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,12 +16,19 @@ if TYPE_CHECKING:
     from traceanalyzer.snapshots import Examined
 
 
-def snapshots_in(*places: Path | None) -> list[Path]:
-    """Snapshots in the folder, or the file, that was named."""
+def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
+    """Snapshots in the folder, or the file, that was named; links to outside it are said and skipped."""
+    from traceanalyzer.discovery import LINK_OUT
     from traceanalyzer.snapshots import find_snapshots
 
     named = [place for place in places if place is not None]
-    return find_snapshots(named[0]) if len(named) == 1 and named[0].exists() else []
+    if len(named) != 1 or not named[0].exists():
+        return []
+    found = find_snapshots(named[0], follows_links=follows_links)
+    left_out = [] if follows_links else sorted({*find_snapshots(named[0], follows_links=True)} - {*found})
+    for path in left_out:
+        click.echo(f"Skipped: {path} ({LINK_OUT})", err=True)
+    return found
 
 
 def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, console: "Console", *, force: bool) -> Path:

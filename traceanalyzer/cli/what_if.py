@@ -22,7 +22,10 @@ _PARTS: Mapping[str, str] = {
     "copy": "Copies: free, peers, or 2x.",
     "comm": "Transfers: free, hidden, or 2x.",
     "waits": "Waiting for other ranks: none.",
-    "sync": "Blocking of the host until the GPU is done: none.",
+    "links": "Transfers at a bus bandwidth in GB/s, such as 400.",
+    "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even.",
+    "sync": "Blocking of the host until the GPU is done: none; of one call, in a phase, "
+    "cudaStreamSynchronize@optimizer=none.",
 }
 
 _NAMED: Mapping[str, str] = {
@@ -75,7 +78,13 @@ def what_if(folder: Path | None, **options: Any) -> None:
 
     changes = list(changes_of(options))
     console = Console(quiet=options["quiet"])
-    found, _ = find_traces(folder, options["trace_dir"], options["trace_files"], options["rank_regex"])
+    found, _ = find_traces(
+        folder,
+        options["trace_dir"],
+        options["trace_files"],
+        options["rank_regex"],
+        follows_links=options["follow_links"],
+    )
     run = found.runs[-1]
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)

@@ -28,6 +28,9 @@ KEPT_KEYS = (
 )  # fmt: skip
 """Of the keys beside the events: not the environment, the host, or what a user added."""
 
+MADE_BY = b'"madeBy": "analyze-traces export --kineto"'
+"""What each file says at its beginning."""
+
 KEPT_OF_JOB = ("backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version")
 
 _PATH = re.compile(rb"""(?<![\w.<*&])(?:[A-Za-z]:)?[/](?:[^/\s"'()<>,;:*?|\\]+[/])+""")
@@ -104,7 +107,7 @@ def _written(path: Path, text: bytes, traces: list[RankTrace]) -> Iterable[bytes
         job = msgspec.json.decode(rest["distributedInfo"])
         kept = {name: job[name] for name in KEPT_OF_JOB if name in job}
         known["distributedInfo"] = scrubbed(json.dumps(kept).encode())  # spaced as recorded: some tools search for that
-    yield b"{\n" + b"".join(b'"%s": %s,\n' % (name.encode(), value) for name, value in known.items())
+    yield b"{\n" + MADE_BY + b",\n" + b"".join(b'"%s": %s,\n' % (name.encode(), value) for name, value in known.items())
     yield b'"traceEvents": [\n'
     base_ns = int(msgspec.json.decode(rest["baseTimeNanoseconds"])) if "baseTimeNanoseconds" in rest else 0
     parsed = [_parsed(event) for event in events]

@@ -22,6 +22,9 @@ from traceanalyzer.export.rows import path as path_slices
 from traceanalyzer.export.tracks import ROWS, Track, of_rank
 from traceanalyzer.model import RankTrace
 
+MADE_BY = "analyze-traces export"
+"""What each file says near its beginning."""
+
 NEEDED = ("ranks", "steps", "gpu_ranges", "gaps", "calls", "call_waits", "clocks", "path_stretches")
 """Results that an export is made from."""
 
@@ -102,7 +105,7 @@ def _planned(
         "label": label,
         "zero_ns": str(zero_ns),
         "clocks": clock.note,
-        "made_by": "analyze-traces export",
+        "made_by": MADE_BY,
     }
     return plan, said
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import safe_pickle
+from traceanalyzer.candidates import leads_out
 from traceanalyzer.errors import InputError
 from traceanalyzer.snapshots import pieces
 from traceanalyzer.snapshots.stacks import Stack, Stacks
@@ -79,12 +80,13 @@ def is_snapshot(path: Path) -> bool:
     return head[:1] == b"\x80" and (b"segments" in head[:200] or b"device_traces" in head[:200])
 
 
-def find_snapshots(folder: Path) -> list[Path]:
-    """Snapshots below a folder, or the file itself."""
+def find_snapshots(folder: Path, *, follows_links: bool = False) -> list[Path]:
+    """Snapshots below a folder, or the file itself; links to outside the folder only where they are followed."""
     if folder.is_file():
         return [folder] if is_snapshot(folder) else []
     places = sorted(path for path in folder.rglob("*") if path.suffix in {".pickle", ".pkl", ".gz", ".snapshot", ""})
-    return [path for path in places if path.is_file() and is_snapshot(path)]
+    inside = [path for path in places if path.is_file() and (follows_links or not leads_out(path, folder))]
+    return [path for path in inside if is_snapshot(path)]
 
 
 def read_snapshot(path: Path) -> Snapshot:

@@ -93,7 +93,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
         {
             "step": numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE),
             "total_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
-            "name": _by_letters(ops["name"]),
+            "name": _by_letters(ops["name"].array),
             "owner": tree.owner,
             "calls": 1,
             "blocks": _blocks(ops["grid"]),
@@ -164,13 +164,10 @@ def _of_thread(
     if host_names.matches(trace.host_ops["name"], host_names.is_data).any():
         is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
     part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
-    names = pd.Series(taken(events.cat.add_categories([NOTHING]).array, row).fillna(NOTHING))
-    names = names.astype("object").mask(names.isin(trace.steps["name"]), NOTHING)  # a step's own range says nothing
-    names = names.mask(names.map({name: host_names.is_memory_call(name) for name in names.unique()}), MEMORY_CALLS)
-    names = _by_letters(names.astype("category"))
-    ranges = _by_letters(pd.Series(taken(trace.ranges["name"].array, inside)))
-    is_named = ranges.notna().to_numpy() & ~ranges.isin(trace.steps["name"]).to_numpy()
-    table = pd.DataFrame({"step": steps[query], "total_ns": shared, "name": names})
+    of_steps = set(trace.steps["name"].to_numpy(dtype=object))  # a step's own range says nothing
+    ranges = _by_letters(taken(trace.ranges["name"].array, inside))
+    is_named = np.array([name not in of_steps for name in ranges.categories] + [False])[ranges.codes]
+    table = pd.DataFrame({"step": steps[query], "total_ns": shared, "name": _doing(events, row, of_steps)})
     for own_part in np.unique(part):
         rows = part == own_part
         if own_part != DATA.column:
@@ -183,9 +180,28 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     return is_data
 
 
-def _by_letters(names: pd.Series) -> pd.Series:
+def _doing(events: pd.Series, rows: np.ndarray, of_steps: set[str]) -> pd.Categorical:
+    """What each of the rows is called, `NOTHING` for none."""
+    called = [_called_on_host(name, of_steps) for name in events.cat.categories]
+    texts = sorted({*called, NOTHING})
+    place = {text: number for number, text in enumerate(texts)}
+    code_of_name = np.array([place[text] for text in (*called, NOTHING)], dtype=np.int64)
+    codes = np.append(events.cat.codes.to_numpy(), NONE)[rows]
+    return pd.Categorical.from_codes(code_of_name[codes], categories=pd.Index(texts, dtype="str"))
+
+
+def _called_on_host(name: str, of_steps: set[str]) -> str:
+    if name in of_steps:
+        return NOTHING
+    return MEMORY_CALLS if host_names.is_memory_call(name) else name
+
+
+def _by_letters(names: pd.Categorical) -> pd.Categorical:
     """Names as categories in the order of their letters."""
-    return names.cat.reorder_categories(sorted(names.cat.categories))
+    order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")
+    place = np.full(len(order) + 1, NONE, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return pd.Categorical.from_codes(place[names.codes], categories=names.categories[order])
 
 
 def _pairs(

@@ -48,23 +48,23 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
 def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
     launch = trace.gpu_ops["launch"].to_numpy()[rows]
-    held = trace.host_ops[_mask(trace.host_ops["name"])]
+    own = np.flatnonzero(_mask(trace.host_ops["name"]))
     found = np.full(len(rows), NONE, dtype=np.int64)
-    if held.empty or (launch == NONE).all():
-        return found
     launched = np.flatnonzero(launch != NONE)
+    if not len(own) or not len(launched):
+        return found
     moments, threads = launch_moments(trace, rows[launched])
-    calls = pd.DataFrame({"start_ns": moments, "thread": threads, "position": launched})
-    outermost = held[held["end_ns"] > held.groupby("thread")["end_ns"].transform(_reach)]
-    for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
-        around = pd.merge_asof(
-            calls.sort_values("start_ns"),
-            operators[["start_ns", "end_ns", "thread"]].rename_axis("operator").reset_index(),
-            on="start_ns", by="thread", direction="backward",
-        )  # fmt: skip
-        begins = calls.sort_values("start_ns")["start_ns"].to_numpy()
-        is_around = (around["end_ns"] >= begins).to_numpy(dtype=bool, na_value=False)
-        found[around["position"].to_numpy()[is_around]] = around["operator"].to_numpy()[is_around].astype(np.int64)
+    starts, ends, thread_of = (trace.host_ops[name].to_numpy()[own] for name in ("start_ns", "end_ns", "thread"))
+    for thread in np.unique(threads):
+        held, asked = np.flatnonzero(thread_of == thread), np.flatnonzero(threads == thread)
+        times, reach = moments[asked], np.maximum.accumulate(ends[held])
+        outermost = held[ends[held] > np.append(NONE, reach[:-1])] if len(held) else held
+        for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
+            place = np.searchsorted(starts[operators], times, side="right") - 1
+            begun = np.flatnonzero(place >= 0)
+            around = operators[place[begun]]
+            is_around = ends[around] >= times[begun]
+            found[launched[asked[begun[is_around]]]] = own[around[is_around]]
     return found
 
 
@@ -72,11 +72,6 @@ def _mask(names: pd.Series) -> np.ndarray:
     is_of = np.array([kinds.is_comm_operator(str(name)) for name in names.cat.categories], dtype=bool)
     mask: np.ndarray = np.append(is_of, False)[names.cat.codes.to_numpy()]
     return mask
-
-
-def _reach(ends: pd.Series) -> pd.Series:
-    """The latest end before each row."""
-    return ends.cummax().shift(fill_value=NONE)
 
 
 def _collectives(names: pd.Categorical) -> dict[object, str | None]:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
 from traceanalyzer.analyses.time import breakdown
@@ -111,12 +112,14 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     calls["host_ns"] = calls["host_ns"].astype("Int64").where(runs_here)
     active = calls[calls["gpu_ops"] > 0].reset_index(drop=True)
     starts, ends = active["first_ns"].to_numpy(), active["last_ns"].to_numpy()
-    parts = split(trace, starts, ends)[list(_PARTS)]
-    groups = pd.concat([active, parts], axis=1).groupby("path", observed=True)
-    table = groups[[*_LAUNCHED, *_PARTS]].sum().assign(calls=groups.size(), host_ns=groups["host_ns"].sum(min_count=1))
-    table["source"] = groups["is_module"].first().map({True: "module", False: "range"})
+    parts, groups = split(trace, starts, ends), Groups.of(active, ["path"])
+    sums = {name: groups.sums(active[name].to_numpy()) for name in _LAUNCHED}
+    sums |= {name: groups.sums(parts[name].to_numpy()) for name in _PARTS}
+    host_ns = groups.totals(active, ["host_ns"])["host_ns"]
+    source = np.where(active["is_module"].to_numpy()[groups.first], "module", "range")
     integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")
-    return typed(table.reset_index(), {"path": "str", "source": "str", **integers})
+    table = groups.table(**sums, calls=groups.counts(), host_ns=host_ns, source=source)
+    return typed(table, {"path": "str", "source": "str", **integers})
 
 
 def _outside(trace: RankTrace, held: np.ndarray) -> pd.DataFrame:

@@ -130,16 +130,33 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     on reentrant and compiled checkpointing, they and this agree on every pair.
     """
     found = np.full(len(ops), NONE, dtype=np.int64)
-    makers = ops.loc[records, ["sequence", "thread", "start_ns"]].sort_values("start_ns", kind="stable")
-    last = makers.drop(columns="start_ns").reset_index().drop_duplicates(["sequence", "thread"], keep="last")
-    nodes = ops.loc[is_node & ops["sequence"].notna(), ["sequence", "forward_thread"]].reset_index(names="node")
-    pairs = nodes.merge(last, on="sequence")
-    pairs = pairs[pairs["index"] < pairs["node"]]  # operators are in order of their starts
-    votes = pairs.groupby(["forward_thread", "thread"], dropna=False).size().rename("votes").reset_index()
-    votes["rank"] = votes.groupby("forward_thread", dropna=False)["votes"].rank(ascending=False)
-    linked = pairs.merge(votes[votes["rank"] == 1], on=["forward_thread", "thread"])
-    found[linked["node"].to_numpy()] = linked["index"].to_numpy()
+    nodes = np.flatnonzero(is_node & ops["sequence"].notna().to_numpy())
+    if not len(nodes) or not records.any():
+        return found
+    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), ops["thread"].to_numpy()
+    makers = _last_of_each(np.flatnonzero(records), sequence, thread)
+    first, end = (np.searchsorted(sequence[makers], sequence[nodes], side=side) for side in ("left", "right"))
+    count = end - first
+    node = np.repeat(nodes, count)
+    maker = makers[np.arange(len(node)) - np.repeat(np.cumsum(count) - count - first, count)]
+    is_before = maker < node  # operators are in order of their starts
+    node, maker = node[is_before], maker[is_before]
+    named = pd.factorize(ops["forward_thread"].array[node], use_na_sentinel=False)[0]
+    threads, used = np.unique(thread[maker], return_inverse=True)
+    votes = np.bincount(named * len(threads) + used, minlength=(named.max(initial=-1) + 1) * len(threads))
+    votes = votes.reshape(-1, max(len(threads), 1))
+    is_most = votes == votes.max(axis=1, keepdims=True, initial=0)
+    linked = is_most[named, used] & (is_most.sum(axis=1) == 1)[named]
+    found[node[linked]] = maker[linked]
     return found
+
+
+def _last_of_each(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarray) -> np.ndarray:
+    """The last of the rows with each number on each thread, in order of numbers."""
+    ordered = rows[np.lexsort((rows, thread[rows], sequence[rows]))]
+    is_last = (np.diff(sequence[ordered]) != 0) | (np.diff(thread[ordered]) != 0)
+    lasts: np.ndarray = ordered[np.append(is_last, True)]
+    return lasts
 
 
 def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:

@@ -88,13 +88,12 @@ def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFram
         "exposed_copy_ns": copy - (compute | comm),
         "opaque_ns": unknown - known,
     }
-    table = pd.DataFrame({"window_ns": ends - starts})
-    for name, intervals in parts.items():
-        table[name] = intervals.covered_ns(starts, ends)
+    columns = {"window_ns": ends - starts, **{name: own.covered_ns(starts, ends) for name, own in parts.items()}}
     busy: Intervals = known | unknown
-    table["idle_ns"] = table["window_ns"] - busy.covered_ns(starts, ends)
-    table["comm_ns"] = comm.covered_ns(starts, ends)
-    table["fused_ns"] = fused(ops).covered_ns(starts, ends)
+    columns["idle_ns"] = columns["window_ns"] - busy.covered_ns(starts, ends)
+    columns["comm_ns"] = comm.covered_ns(starts, ends)
+    columns["fused_ns"] = fused(ops).covered_ns(starts, ends)
+    table = pd.DataFrame(columns)
     assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
     return table
 

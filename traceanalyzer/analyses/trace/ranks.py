@@ -9,7 +9,11 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.columns import Adds, Better, Column, Written
 from traceanalyzer.hosts import Placed
 from traceanalyzer.model import RankTrace
+from traceanalyzer.readers.base import DEVICE_ORDER
 from traceanalyzer.schema import NONE
+
+_OF_ONE_PROCESS = ("kineto", "xplane")
+"""Formats whose files hold one process each."""
 
 
 class Ranks(Result):
@@ -50,6 +54,12 @@ class Ranks(Result):
         "versions": Column.text("Software that the trace names.", written=Written.VERSIONS),
         "notes": Column.text("What else a reader of this rank's figures must know."),
     }
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether one process drives the GPUs of all ranks, as far as the traces tell: several, in one trace of it."""
+        of_process = (self.table["rank_source"] == DEVICE_ORDER) & self.table["format"].isin(_OF_ONE_PROCESS)
+        return len(self.table) > 1 and bool(of_process.all()) and len(self.table["files"].unique()) == 1
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

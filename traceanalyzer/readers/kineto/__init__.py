@@ -28,6 +28,9 @@ from traceanalyzer.schema import GPU_OPS, NONE, conform, named, printable
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
+_OF_NPUS = re.compile(r"^(?:trace_view|msprof\w*)\.json")
+"""Names under which Ascend's profilers write."""
+
 _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
 
 
@@ -77,16 +80,21 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
+    without_category = builder.foreign.pop("", 0)
     if ops.empty and builder.foreign:
         raise NotATraceError(f"{path}: {_of_another_device(builder)}")
+    if ops.empty and without_category and _OF_NPUS.match(path.name):
+        raise NotATraceError(f"{path}: a capture of NPU devices, whose events ({without_category:,}) are not read")
     is_host_only = ops.empty and not text.is_truncated and not builder.frame("host_ops").empty
     if ops.empty and not is_host_only:
-        raise NotATraceError(f"{path}: {_why_empty(text, decoder, has_host=not builder.frame('host_ops').empty)}")
+        why = _why_empty(text, decoder, without_category, has_host=not builder.frame("host_ops").empty)
+        raise NotATraceError(f"{path}: {why}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
     host, process = recorded_on(path, known.host, builder.frame("host_ops"))
     meta = replace(meta, host=host, process=process)
     if is_host_only:
-        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE))
+        unread = (f"{_unread(without_category)}: a device's, where it had work.",) if without_category else ()
+        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *unread))
     yield from _one_per_device(meta, known, builder, _described(ops, rules))
 
 
@@ -110,12 +118,21 @@ def _of_another_device(builder: TableBuilder) -> str:
     )
 
 
-def _why_empty(text: EventText, decoder: EventDecoder, *, has_host: bool) -> str:
+def _unread(count: int) -> str:
+    return f"{count:,} event{'s have' if count > 1 else ' has'} no category and {'are' if count > 1 else 'is'} not read"
+
+
+def _why_empty(text: EventText, decoder: EventDecoder, without_category: int, *, has_host: bool) -> str:
     if text.is_truncated:
         what = "GPU operation" if has_host else "event"
         return f"cut off before its first {what}; copy the whole file, or record it again"
     if decoder.skipped:
         return f"none of its {decoder.skipped} events can be read"
+    if without_category:
+        return (
+            f"a Chrome trace whose {_unread(without_category)}, as PyTorch's old torch.autograd.profiler writes them; "
+            "record with torch.profiler"
+        )
     return "a Chrome trace without PyTorch operators or GPU operations"
 
 
