@@ -77,3 +77,9 @@ def test_what_a_capture_cannot_tell_comes_first():
     capture = Finding("b", "medium", "b", is_about_capture=True)
     unknown = Finding("c", "high", "c")
     assert sorted([unknown, advice, capture], key=_impact) == [capture, advice, unknown]
+
+
+def test_steps_that_are_long_now_and_then_are_no_warm_up():
+    every = (0, 1, 2, 3)
+    faults = tuple(Fault("host", 30 * MS, every, (step,)) for step in (0, 3))
+    assert told(rules.warm_up, faults=faults, needed=("step_needs", "steps")) == []

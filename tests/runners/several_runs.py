@@ -5,8 +5,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.extending import example
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.strategies import strategy_named
+from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
 from traceanalyzer.runners.train import train
 from traceanalyzer.runners.world import choose_device, joined
 
@@ -14,10 +15,16 @@ from traceanalyzer.runners.world import choose_device, joined
 ADAM_EPS = 0.1
 
 
+# The strategy that docs/extending.md writes, under the name that it gives it.
+STRATEGIES["flat_ddp"] = "flat_ddp.FlatDDP"
+sys.modules["traceanalyzer.runners.strategies.flat_ddp"] = example("A training strategy")
+
+
 def main(lines_path: str, results_path: str) -> None:
     results = []
-    with joined(choose_device("cpu"), timeout_s=60) as world:
-        for line in json.loads(Path(lines_path).read_text()):
+    lines = json.loads(Path(lines_path).read_text())
+    with joined(choose_device(parse(lines[0]).device), timeout_s=60) as world:
+        for line in lines:
             config = replace(parse(line), adam_eps=ADAM_EPS)
             strategy_named(config.strategy).check(config, world.size)
             sys.stdout.write(" ".join(line) + "\n")

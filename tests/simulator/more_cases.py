@@ -44,8 +44,8 @@ MORE_CASES: tuple[Case, ...] = (
     case_of("two models in turn, compute", more.two_models, Fault("compute", 2 * MS, (3,)), "mm"),
     case_of("pipeline, extra work on the first stage", more.pipeline_with_extra, Fault("compute", 3 * MS, (0,)), "mm"),
     _nobody("redundant exchanges", "exchange", lambda faults: more.redundant_exchanges(faults=faults)),
-    case_of("two slow ranks, one behind the other", usual.ddp, Fault("compute", 5 * MS, (1,)), "mm", ranks=6, layers=8,
-            left=(Fault("compute", 3 * MS, (4,)),), others=(4,)),
+    Case("two slow ranks, one behind the other", lambda faults: usual.ddp(6, 5, faults),
+         (Fault("compute", 5 * MS, (1,)), Fault("compute", 3 * MS, (4,))), Truth((1, 4), "compute", "mm")),
     case_of("a straggler behind the loader", odd.accumulating, Fault("data", 8 * MS, (2,)), LOADER,
             left=(Fault("compute", 2 * MS, (1,)),), others=(1,)),
 )  # fmt: skip

@@ -39,11 +39,13 @@ def redundant_exchanges(ranks: int = 4, steps: int = 4, faults: Faults = (), *, 
         load(program, faults, number)
         reduced = -1
         for _ in range(micro):
-            for layer in range(6):
-                name = "forward_gemm" if layer < 3 else "backward_gemm"
-                made = layer_of(program, "aten::linear", name, 250_000, 12_000, _SHAPES)
-                if layer >= 3:
-                    reduced = program.collective("all_reduce", world, 4_000_000 + layer, 400_000, after=(made,))
+            with program.range("forward"):
+                for _ in range(3):
+                    layer_of(program, "aten::linear", "forward_gemm", 250_000, 12_000, _SHAPES)
+            with program.range("backward"):
+                for layer in range(3):
+                    made = layer_of(program, "aten::linear", "backward_gemm", 250_000, 12_000, _SHAPES)
+                    reduced = program.collective("all_reduce", world, 4_000_000 + layer, 900_000, after=(made,))
         optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), faults)
@@ -97,7 +99,7 @@ def ring(ranks: int = 4, steps: int = 5, faults: Faults = (), *, rounds: int = 6
 
 
 def saves_with_barrier(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> Job:
-    """Data parallel with a barrier at the end of every step, so that all wait while rank 0 saves."""
+    """Data parallel with a flag reduced at the end of every step as a barrier, so that all wait while rank 0 saves."""
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
@@ -108,7 +110,7 @@ def saves_with_barrier(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> J
             reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
         optimizer(program, (reduced,))
         strike(program, faults, number)
-        program.collective("barrier", world, 1, 20_000, after=(program.launched - 1,))
+        program.collective("all_reduce", world, 1, 20_000, after=(program.launched - 1,))
 
     return job_of(ranks, steps, step, (world,), faults)
 
@@ -124,7 +126,7 @@ def offloads_activations(ranks: int = 4, steps: int = 5, faults: Faults = (), *,
         for layer in range(2 * layers):
             needed: tuple[int, ...] = ()
             if copy_ns and layer >= layers:
-                needed = (program.copy("HtoD", 32 << 20, copy_ns),)
+                needed = (program.copy("HtoD", 16 << 20, copy_ns // 2),)
             name = "forward_gemm" if layer < layers else "backward_gemm"
             with program.range("aten::linear", "operator", _SHAPES):
                 program.host(15_000)
@@ -199,7 +201,7 @@ def slow_at_all(ranks: int = 4, steps: int = 5, faults: Faults = (), *, kernels:
         for _ in range(kernels):
             with program.range("aten::add", "operator", _SHAPES):
                 program.host(each_ns)
-                made = program.kernel("elementwise_kernel", 30_000)
+                made = program.kernel("elementwise_kernel", 12_000)
         reduced = program.collective("all_reduce", world, 4_000_000, 150_000, after=(made,))
         optimizer(program, (reduced,))
 

@@ -83,8 +83,9 @@ def _wrong(case: Case, report: Report, line: str) -> list[str]:
 
 
 def _first_advice(report: Report) -> Finding | None:
-    """The first finding, past those that say with little weight what the capture cannot tell."""
+    """The first finding, past those that say with little weight what the capture cannot tell, or which files are cut."""
     every = (item for item in report.findings if not item.is_about_capture or item.severity == "high")
+    every = (item for item in every if item.rule != "cut_files")
     return next(every, None)
 
 

@@ -22,7 +22,10 @@ _PARTS: Mapping[str, str] = {
     "copy": "Copies: free, peers, or 2x.",
     "comm": "Transfers: free, hidden, or 2x.",
     "waits": "Waiting for other ranks: none.",
-    "sync": "Blocking of the host until the GPU is done: none.",
+    "links": "Transfers at a bus bandwidth in GB/s, such as 400.",
+    "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even.",
+    "sync": "Blocking of the host until the GPU is done: none; of one call, in a phase, "
+    "cudaStreamSynchronize@optimizer=none.",
 }
 
 _NAMED: Mapping[str, str] = {

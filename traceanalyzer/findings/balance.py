@@ -100,9 +100,22 @@ def _shorter(even: Gain | None, rank: int) -> str:
 
 def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:
     """What the two ranks compute that the other does not: the sizes of uneven work, where shapes were recorded."""
-    if any(rows.empty for rows in work):
+    if work[0].empty:
         return []
-    most, fewest = (named(rows.iloc[0]) for rows in work)
+    most = named(work[0].iloc[0])
+    if work[1].empty:
+        return [
+            Finding(
+                rule="uneven_compute",
+                severity="info",
+                title=f"Only rank {rank} runs {most}: {milliseconds(work[0]['gpu_ns'].iloc[0])} in the capture.",
+                evidence=plain(work[0].head(_MOST_ROWS)),
+                recommendation=f"Find what makes rank {rank} run it: another stream's work counts too.",
+                caveat="Of the whole capture.",
+                part_of=about("uneven compute", rank),
+            )
+        ]
+    fewest = named(work[1].iloc[0])
     return [
         Finding(
             rule="uneven_compute",

@@ -123,13 +123,15 @@ def outside(replay: Replay, rank: int) -> Outside | None:
         return None
     ops = engine.job.nodes[rank].piece.ops
     steps = engine.windows.table["step"].dropna().astype("int64").unique()
-    ops = ops[ops["step"].isin(steps) & (ops["step"] != NONE)].sort_values("start_ns")
+    ops = ops[ops["step"].isin(steps) & (ops["launch"] != NONE)]
     message = ops["collective"].isin((*POINT_TO_POINT, "send_recv")).to_numpy()
-    starts = ops["start_ns"].where(message).groupby(ops["step"])
-    first, last = starts.transform("min"), starts.transform("max")
+    # In the order of launches: a message may be received early, on a stream of its own.
+    place = ops["launch"]
+    of_step = place.where(message).groupby(ops["step"])
+    first, last = of_step.transform("min"), of_step.transform("max")
     is_compute = (ops["kind"] == "compute").to_numpy()
-    before = ops[is_compute & (ops["start_ns"] < first).to_numpy()]
-    between = ops[is_compute & ((ops["start_ns"] >= first) & (ops["start_ns"] <= last)).to_numpy()]
+    before = ops[is_compute & (place < first).to_numpy()]
+    between = ops[is_compute & ((place >= first) & (place <= last)).to_numpy()]
     own = before[~before["name"].isin(between["name"].unique())]
     if own.empty:
         return None

@@ -1,7 +1,5 @@
 """Why a late host is late: the calls that all make take it longer, or it makes more of them."""
 
-import pandas as pd
-
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -9,8 +7,10 @@ from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.beside import more_calls, slow_host
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import story_of_host
+from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.vocabulary import HOST
 
 
@@ -40,11 +40,13 @@ def slow_hosts(episodes: Episodes, operators: Result) -> list[Finding]:
     return found
 
 
-def busy_hosts(episodes: Episodes, operators: Result, idle: Result, pipeline: Pipeline) -> list[Finding]:
+def busy_hosts(
+    headline: Result, steps: Result, idle: Result, episodes: Episodes, operators: Result, pipeline: Pipeline
+) -> list[Finding]:
     """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others."""
     late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
-    most = idle.table.loc[idle.table["step"].isna()].set_index("rank")[HOST.column] if len(idle) else pd.Series()
-    ranks = {own[0] for own in late if len(own) == 1} | ({int(most.idxmax())} if len(most.dropna()) else set())
+    most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    ranks = {own[0] for own in late if len(own) == 1} | ({most[0]} if most else set())
     found = []
     for rank in sorted(ranks):
         busy = more_calls(operators, rank)
@@ -54,7 +56,7 @@ def busy_hosts(episodes: Episodes, operators: Result, idle: Result, pipeline: Pi
         found.append(
             Finding(
                 rule="busy_hosts",
-                severity="medium",
+                severity="low",
                 title=f"Rank {rank}'s host makes {busy.times:.2f} times as many operator calls as "
                 f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
                 evidence=plain(busy.rows),

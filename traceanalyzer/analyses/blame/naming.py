@@ -10,9 +10,18 @@ from traceanalyzer.analyses.blame.transfers import COLLECTIVE
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
+from traceanalyzer.vocabulary import HOST
 
 _NAMED = 0.5
 """A name is said when it explains this much of an excess; so is that the same kernels take longer."""
+
+_NAMED_OF_SEVERAL = 0.4
+"""A little less is enough in a step in which another one is said of the rank's other steps."""
+
+_LIKE_THE_OTHERS = 2.0
+"""Times the excess of the steps without a name: one with a name is late by the same."""
+
+Named = tuple[str | None, str | None]
 
 _WHOLE_PHASES = ("forward", "backward")
 
@@ -21,7 +30,7 @@ _KINDS = (OPERATOR, KERNEL, "copy", COLLECTIVE, DOING, RANGE)
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _UNKNOWN = np.full(3, np.nan)
-_NOTHING_KNOWN = (None, None, np.nan, np.nan)
+_NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
 
 
 def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
@@ -49,7 +58,32 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
             beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
         own = every.at(rows.get((step, part, rank), _NO_ROWS))
         found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
-    return cells.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns)})
+    chosen = _agreed(cells, [row[0] for row in found])
+    table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
+    return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
+
+
+def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
+    """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
+
+    None where a host is mostly late by none. Of two copies of one size each may be the longer one now and then, and a
+    slow host's longest call is another in each step.
+    """
+    chosen: list[Named] = [(None, None)] * len(fits)
+    for (_, part), rows in cells.reset_index(drop=True).groupby(["rank", "part"]).indices.items():
+        totals: dict[Named, float] = {}
+        for row in rows:
+            for pair, extra_ns in fits[row].items():
+                totals[pair] = totals.get(pair, 0.0) + extra_ns
+        for row in rows:
+            chosen[row] = max(fits[row], key=totals.__getitem__, default=(None, None))
+        unnamed = [row for row in rows if not fits[row]]
+        if part == HOST.column and 2 * len(unnamed) > len(rows):
+            excess = cells["excess_ns"].to_numpy()
+            for row in rows:
+                if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
+                    chosen[row] = (None, None)
+    return chosen
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
@@ -112,11 +146,12 @@ class _Beside:
 def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
     if not np.isnan(same[0]):  # no one of them is to be named
-        return None, None, *same
-    return *_longest(own, beside, excess_ns), *same
+        return {}, *same
+    return _longest(own, beside, excess_ns), *same
 
 
-def _longest(own: _Names, beside: _Beside, excess_ns: int) -> tuple[str | None, str | None]:
+def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
+    """All names of the most telling kind that explain about half of the excess, and how much."""
     for what in _KINDS:
         named = own.of_kind(what)
         if what == RANGE:  # a phase holds all that a host does
@@ -128,12 +163,12 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> tuple[str | None, 
             continue
         held = named.sums[:, 0]
         extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
-        longest = int(extra.argmax())
-        # A host that is slow at everything is not slow by what it does most.
-        is_own = what not in (DOING, RANGE) or extra[longest] >= _NAMED * held[longest]
-        if is_own and extra[longest] >= _NAMED * excess_ns:
-            return what, str(named.name[longest])
-    return None, None
+        is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
+        if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
+            is_long &= extra >= _NAMED * held
+        if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
+            return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
+    return {}
 
 
 def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:

@@ -86,7 +86,7 @@ def answer(replay: Replay, changes: Sequence[Change]) -> Answer:
     if not changes:
         raise UsageError("say what is to be different, such as --host none or --rank 7=peers")
     for change in changes:
-        missing = sorted(set(change.ranks or ()) - set(engine.job.nodes))
+        missing = [] if change.part == "stage" else sorted(set(change.ranks or ()) - set(engine.job.nodes))
         if missing:
             raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_ranks(list(engine.job.nodes))}")
         if change.part in OF_HOSTS and not engine.has_hosts:

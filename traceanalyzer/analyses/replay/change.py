@@ -12,6 +12,7 @@ PEERS, EVEN, FASTEST, HIDDEN, ALONE = "peers", "even", "fastest", "hidden", "alo
 PARTS: Mapping[str, str] = MappingProxyType(
     {
         "rank": "all that the ranks do themselves: their hosts' work, compute and copies",
+        "stage": "the same of all ranks of a pipeline's stage, which is counted by ranks from 0",
         "host": "the hosts' work: all time in which they are not blocked by the GPU",
         "data": "the part of the hosts' work that is in the data loader",
         "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 2, most 4) for every operator and call",
@@ -19,6 +20,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "copy": "copies",
         "comm": "transfers: what is left of communication once the last partner is there",
         "waits": "waiting for partners that come later",
+        "links": "transfers, by the bus bandwidth in GB/s that they reach",
         "sync": "waiting of hosts in calls that block until the GPU is done",
         "operator": "GPU operations that an operator of this name launched",
         "kernel": "GPU operations whose name contains this text",
@@ -30,18 +32,23 @@ PARTS: Mapping[str, str] = MappingProxyType(
 NAMED = ("operator", "kernel", "collective")
 """Parts that need a name."""
 
+MAY_BE_NAMED = (*NAMED, "sync")
+"""Parts that may have one: of `sync` the call, and its phase, such as `cudaStreamSynchronize@optimizer`."""
+
 OF_HOSTS = ("host", "data", "profiler", "sync")
 """Parts that only a capture with the host's side has."""
 
 WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
     {
         "rank": {PEERS: PEERS, EVEN: EVEN},
+        "stage": {PEERS: PEERS, EVEN: EVEN},
         "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
         "data": {"ready": 0.0, "none": 0.0},
         "profiler": {word: word for word in COST_NS},
         "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
         "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},
         "comm": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, HIDDEN: HIDDEN},
+        "links": {},
         "waits": {"none": 0.0},
         "sync": {"none": 0.0},
         **{part: {"free": 0.0} for part in NAMED},
@@ -63,10 +70,10 @@ class Change:
             of those of the same collective and size); `fastest` (hosts): the rank that needs least in a step; `hidden`
             (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the same
             kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler): the hosts' time
-            less what recording is estimated to take.
-        ranks: only these; `None` is all.
+            less what recording is estimated to take. Of `links` their bus bandwidth in GB/s.
+        ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
-        name: of the operator, kernel or collective.
+        name: of the operator, kernel, collective or blocking call.
     """
 
     part: str
@@ -78,16 +85,20 @@ class Change:
     def __post_init__(self) -> None:
         if self.part not in PARTS:
             raise UsageError(f"no part of a job is called {self.part!r}; there are {', '.join(PARTS)}")
-        if (not self.name) == (self.part in NAMED):
+        if (not self.name and self.part in NAMED) or (self.name and self.part not in MAY_BE_NAMED):
             raise UsageError(f"{self.part}: " + ("say which, by name" if not self.name else "takes no name"))
         words = WORDS[self.part]
         if isinstance(self.to, str) and self.to not in words.values():
             raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
+        if self.part == "links" and not (isinstance(self.to, float | int) and self.to > 0):
+            raise UsageError("links: say their bus bandwidth in GB/s, such as 400")
         if not isinstance(self.to, str) and self.to < 0:
             raise UsageError(f"{self.part} cannot take {self.to} times as long")
 
     def __str__(self) -> str:
         word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
+        if self.part == "links":
+            word = f"{self.to:g}"
         to = word or (f"{1 / self.to:.3g}x" if not isinstance(self.to, str) and self.to else "free")
         where = self.name or (_listed(self.ranks) if self.ranks else "")
         steps = f" in step{'s' if len(self.steps) > 1 else ''} {_listed(self.steps)}" if self.steps else ""

@@ -1,7 +1,7 @@
 """What a change would gain: the changed replay subtracted from the one without the change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_wai
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
+from traceanalyzer.errors import UsageError
 
 BOUND_PCT = 3.0
 """Gains of a model that is further from the recording are bounds."""
@@ -115,8 +116,21 @@ class Engine:
             total += int(ops["duration_ns"].to_numpy()[counted].sum())
         return round(total / max(len(self.windows.table), 1))
 
+    def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """The changes with those to stages as changes to their ranks."""
+        return tuple(self._of_stage(change) if change.part == "stage" else change for change in changes)
+
+    def _of_stage(self, change: Change) -> Change:
+        stages = dict(zip(self.job.nodes, self.peers.stages.tolist(), strict=True))
+        linked = [rank for rank, own in zip(self.job.nodes, self.peers.linked, strict=True) if own.sum() > 1]
+        ranks = frozenset(rank for rank in linked if change.ranks is None or stages[rank] in change.ranks)
+        if not ranks:
+            raise UsageError(f"{change}: there is no such stage of a pipeline")
+        return replace(change, part="rank", ranks=ranks)
+
     def lengths(self, *changes: Change) -> Lengths:
         """The graph's lengths after the changes, compute relieved of waits that are gone."""
+        changes = self.of_ranks(changes)
         before = changed(self.job, self.peers, changes)
         if not self._can_relieve:
             return before
@@ -135,7 +149,7 @@ class Engine:
         """
         found = []
         for begin in range(0, len(scenarios), AT_ONCE):
-            some = scenarios[begin : begin + AT_ONCE]
+            some = [self.of_ranks(changes) for changes in scenarios[begin : begin + AT_ONCE]]
             times = self.job.order.latest(np.stack([self._weights(changes) for changes in some], axis=1))
             if is_relieved and self._can_relieve:
                 times = self._again(some, times)
@@ -161,6 +175,11 @@ class Engine:
                 self._known[key] = self.job.own_weights(rank, timing)
             own.append(self._known[key])
         return self.job.joined(own, transfers_after(self.job, changes), has_waits=keeps_waits(changes))
+
+    def gain_of(self, lengths: Lengths) -> Gain:
+        """What the graph gains with these lengths."""
+        after = self.windows.of_job(self.job.replay(lengths)).mean()
+        return Gain(self.before_ns, round(float(after)), self.error_ns, self.unmatched_ns)
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""

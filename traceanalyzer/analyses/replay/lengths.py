@@ -6,12 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.alone import alone_ns
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.vocabulary import DATA
 
@@ -38,7 +40,7 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
 
 def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     """What follows once each matched call's partners are there."""
-    asked = tuple(change for change in changes if change.part in ("comm", "collective"))
+    asked = tuple(change for change in changes if change.part in ("comm", "collective", "links"))
     known = job.transfers
     if asked not in known:
         for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
@@ -56,6 +58,10 @@ def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     for change in changes:
         if change.part == "comm" and change.to == EVEN:
             transfer = _even_transfers(job, transfer)
+        elif change.part == "links":
+            transfer = np.where(
+                _chosen_joins(job, change), np.minimum(transfer, _at_rate(job, float(change.to))), transfer
+            )
         elif change.part == "comm" and change.to == PEERS:
             transfer = np.where(_chosen_joins(job, change), _peers_transfers(job, transfer, change), transfer)
         elif change.part in ("comm", "collective") and not isinstance(change.to, str):
@@ -89,6 +95,8 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":
         chosen = (ops["collective"] == change.name).to_numpy(dtype=bool)
+    elif change.part == "links":
+        chosen = (ops["kind"] == "comm").to_numpy(dtype=bool)
     elif change.part == "rank":
         chosen = (ops["kind"] != "comm").to_numpy(dtype=bool)
     else:
@@ -107,17 +115,36 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
     if change.part == "waits":
         return timing
     if change.part == "sync":
-        blocking = job.nodes[rank].piece.segments["step"].to_numpy()
-        return replace(timing, is_blocking=timing.is_blocking & ~_in_steps(blocking, change))
+        return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
-    if change.part == "comm" and isinstance(change.to, str):
+    if change.part == "links" or (change.part == "comm" and isinstance(change.to, str)):
         return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
     if change.part not in ("host", "data", "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", "data", "profiler"):
         timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
     return timing
+
+
+def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:
+    """Mask of the segments that begin with a blocking call of the change's name, in its phase and steps.
+
+    A call is in the phase of what was launched last before it.
+    """
+    segments = piece.segments
+    chosen = _in_steps(segments["step"].to_numpy(), change)
+    if not change.name:
+        return chosen
+    call, _, phase = change.name.partition("@")
+    chosen &= (segments["call"] == call).to_numpy(dtype=bool)
+    if phase:
+        host = piece.host[piece.host["is_launch"].to_numpy(dtype=bool)]
+        last = host["phase"].astype("object").groupby(host["segment"].to_numpy()).last().reindex(range(len(segments)))
+        # A segment that launches nothing is in the phase of the one before.
+        before = last.ffill().shift()
+        chosen &= (before == phase).to_numpy(dtype=bool)
+    return chosen
 
 
 def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
@@ -152,6 +179,16 @@ def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
     if change.to == EVEN:
         return None
     return frozenset(job.nodes) if change.ranks is None else change.ranks
+
+
+def _at_rate(job: Job, gb_per_s: float) -> np.ndarray:
+    """What each matched call's transfer takes at a bus bandwidth; its own where its size is not known."""
+    joins = job.joins
+    ranks = joins.groupby("instance")["rank"].transform("nunique")
+    factor = bus_factors(joins["collective"], ranks.astype("Int64")).astype("Float64")
+    taken = (joins["size_bytes"] * factor / gb_per_s).astype("Float64")
+    held: np.ndarray = taken.fillna(np.iinfo(np.int64).max // 2).to_numpy(dtype=np.float64)
+    return np.round(held).astype(np.int64)
 
 
 def _even_transfers(job: Job, transfer_ns: np.ndarray) -> np.ndarray:

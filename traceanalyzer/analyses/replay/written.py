@@ -2,12 +2,16 @@
 
 import re
 
-from traceanalyzer.analyses.replay.change import NAMED, PARTS, WORDS, Change
+from traceanalyzer.analyses.replay.change import EVEN, MAY_BE_NAMED, NAMED, PARTS, WORDS, Change
 from traceanalyzer.errors import UsageError
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
+_RANKS = re.compile(r"[\d,\s-]+")
+
 _WITHOUT_FACTOR = ("waits", "sync", "profiler")
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*GB/s)?")
 
 _MOST = 1_000_000
 
@@ -36,9 +40,11 @@ def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Chan
     if part not in PARTS:
         raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
     where, equals, what = text.rpartition("=")
-    if not equals and (part in NAMED or part == "rank"):
-        raise UsageError(f"{part} {text!r}: say which, such as {part} {'7=peers' if part == 'rank' else 'NAME=2x'}")
-    is_named = part in NAMED
+    if part == "stage" and what.strip() == EVEN and not equals:
+        return Change(part, EVEN, steps=steps)
+    if not equals and (part in NAMED or part in ("rank", "stage")):
+        raise UsageError(f"{part} {text!r}: say which, such as {part} {'NAME=2x' if part in NAMED else '7=peers'}")
+    is_named = part in NAMED or (part in MAY_BE_NAMED and bool(equals) and not _RANKS.fullmatch(where))
     return Change(
         part,
         _becomes(part, what.strip()),
@@ -65,6 +71,11 @@ def numbers(text: str) -> frozenset[int]:
 
 
 def _becomes(part: str, what: str) -> float | str:
+    if part == "links":
+        rate = _RATE.fullmatch(what)
+        if not rate:
+            raise UsageError(f"links cannot become {what!r}; write their bus bandwidth in GB/s, such as 400")
+        return float(rate[1])
     factor = _FACTOR.fullmatch(what)
     if factor and float(factor[1]) > 0 and part not in _WITHOUT_FACTOR:
         return 1 / float(factor[1])

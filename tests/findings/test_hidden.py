@@ -1,0 +1,47 @@
+"""What is told behind the first cause, of stages' own work, and of exchanges that nobody needs."""
+
+import pytest
+
+from tests.simulator import more_jobs, odd_jobs
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from traceanalyzer.findings.hidden import hidden_late
+from traceanalyzer.findings.outside_microbatches import outside_microbatches
+from traceanalyzer.findings.redundant_exchanges import redundant_exchanges
+
+MS = 1_000_000
+_NEEDED = ("headline", "steps", "idle", "step_needs", "what_ran", "episodes", "replay")
+
+LOADER = Fault("data", 8 * MS, (2,))
+PRODUCTS = Fault("compute", 2 * MS, (1,))
+
+
+@pytest.mark.parametrize(("faults", "is_said"), [((LOADER, PRODUCTS), True), ((LOADER,), False), ((PRODUCTS,), False)])
+def test_a_second_straggler_is_told_by_what_it_costs_once_the_first_is_mended(faults, is_said):
+    _, results = analysed(odd_jobs.accumulating(faults=faults), *_NEEDED)
+    found = hidden_late(**results)
+    assert len(found) == is_said
+    for item in found:
+        assert item.title.startswith("Rank 1 computes")
+        assert "aten::mm" in item.title
+        assert "hidden behind rank 2's loader now; with that mended, it costs 1." in item.title
+        assert item.gain_ns < MS / 10
+
+
+@pytest.mark.parametrize(("ns", "is_said"), [(3 * MS, True), (0, False)])
+def test_what_a_stage_computes_before_its_first_microbatch(ns, is_said):
+    faults = (Fault("compute", ns, (0,)),) if ns else ()
+    _, results = analysed(more_jobs.pipeline_with_extra(faults=faults), "pipeline", "what_ran", "replay")
+    found = outside_microbatches(**results)
+    assert [(item.ranks, "aten::mm of [8192, 8192]" in item.title) for item in found] == [((0,), True)] * is_said
+    assert all(item.gain_ns == pytest.approx(ns, rel=0.05) for item in found)
+
+
+@pytest.mark.parametrize(("job", "is_said"), [(more_jobs.redundant_exchanges, True), (more_jobs.two_models, False)])
+def test_gradients_of_every_micro_step_are_exchanged_once_too_often(job, is_said):
+    _, results = analysed(job(steps=3), "headline", "steps", "calls", "micro_steps", "replay")
+    found = redundant_exchanges(**results)
+    assert len(found) == is_said
+    for item in found:
+        assert "3 of 4 exchanges are redundant, 9 all-reduces" in item.title
+        assert item.gain_ns > MS / 2

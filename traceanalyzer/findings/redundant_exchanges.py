@@ -1,0 +1,105 @@
+"""Gradients that are exchanged in every micro-step, though only the last exchange before the optimizer counts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.columns import Unit
+from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.quantities import text
+
+LEAST_CALLS = 3
+"""Of a step: two alike may be of two models that are trained in turn."""
+
+LEAST_BYTES = 64 << 10
+"""Smaller reductions are of losses, norms and flags, not of gradients."""
+
+
+def redundant_exchanges(
+    headline: Result, steps: Result, calls: Result, micro_steps: Result, replay: Replay
+) -> list[Finding]:
+    """Every micro-step of every step exchanges the same sequence of gradients: all but the last are redundant.
+
+    The gain is of the job replayed with those transfers gone.
+    """
+    if not len(headline) or not len(micro_steps) or not len(calls):
+        return []
+    basis = Basis.of(headline, steps)
+    held = basis.within(micro_steps.table)
+    counts = held["micro_steps"].dropna().unique()
+    if basis.steps is None or len(counts) != 1 or int(counts[0]) < 2:
+        return []
+    micro = int(counts[0])
+    if not (held["synchronising_micro_steps"] == micro).all():
+        return []
+    own = basis.within(calls.table)
+    own = own[own["collective"].isin(GRADIENT_COLLECTIVES) & (own["size_bytes"] >= LEAST_BYTES).fillna(value=False)]
+    repeats = [_repeated(rows, micro) for _, rows in own.groupby(["rank", "step"])]
+    if not repeats or any(rows is None for rows in repeats):
+        return []
+    redundant = pd.concat([rows for rows in repeats if rows is not None])
+    one = redundant[redundant["rank"] == redundant["rank"].iloc[0]]
+    size = int(one["size_bytes"].sum()) / basis.per
+    gain = _gain(replay, redundant)
+    return [_finding(micro, len(one) / basis.per, size, gain, str(one["collective"].iloc[0]))]
+
+
+def _repeated(rows: pd.DataFrame, micro: int) -> pd.DataFrame | None:
+    """All but the last of so many equal sequences of calls; `None` where the step's calls are no such sequence."""
+    ordered = rows.sort_values("start_ns")
+    each, rest = divmod(len(ordered), micro)
+    if rest or each * micro < LEAST_CALLS:
+        return None
+    sizes = ordered["size_bytes"].to_numpy(dtype=np.int64).reshape(micro, each)
+    names = ordered["collective"].astype("str").to_numpy().reshape(micro, each)
+    groups = ordered["group_ranks"].astype("str").to_numpy().reshape(micro, each)
+    is_equal = all((table == table[0]).all() for table in (sizes, names, groups))
+    return ordered.iloc[: each * (micro - 1)] if is_equal else None
+
+
+def _gain(replay: Replay, redundant: pd.DataFrame) -> Gain | None:
+    """The job with these calls' transfers gone."""
+    engine = replay.engine
+    if engine is None or "call" not in engine.job.joins:
+        return None
+    joins = engine.job.joins
+    keys = pd.MultiIndex.from_frame(redundant[["rank", "call"]].astype("int64"))
+    is_gone = pd.MultiIndex.from_frame(joins[["rank", "call"]].astype("int64")).isin(keys)
+    recorded = engine.job.recorded
+    timing = {}
+    for rank, own in recorded.timing.items():
+        rows = engine.job.joins_of(rank)
+        duration = own.duration_ns.copy()
+        duration[joins["op"].to_numpy()[rows[is_gone[rows]]]] = 0
+        timing[rank] = replace(own, duration_ns=duration)
+    return engine.gain_of(replace(recorded, timing=timing, transfer_ns=np.where(is_gone, 0, recorded.transfer_ns)))
+
+
+def _finding(micro: int, calls: float, size: float, gain: Gain | None, collective: str) -> Finding:
+    moved = text(size, Unit.BYTES).replace(chr(0x202F), " ")
+    gains = ""
+    if gain is not None:
+        most = "at most " if gain.is_bound else ""
+        gains = f" Without them, a mean step is {most}{milliseconds(gain.gain_ns)} shorter."
+        if 100 * gain.gain_ns < gain.before_ns:
+            gains = " As recorded nothing is gained without them: something else binds the step."
+    return Finding(
+        rule="redundant_exchanges",
+        severity="low" if gain is None else severity(100 * gain.gain_ns / gain.before_ns),
+        title=f"All {micro} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges are "
+        f"redundant, {calls:.0f} {collective.replace('_', '-')}s and {moved} a step on each rank.{gains}",
+        recommendation="Exchange gradients in the last micro-step only: model.no_sync() (DDP), "
+        "set_requires_gradient_sync(False) (FSDP2) around the others.",
+        caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. Two "
+        "models of one shape that are trained in turn look the same.",
+        gain_ns=None if gain is None else gain.gain_ns,
+        gain_error_ns=None if gain is None else gain.error_ns,
+        gain_is_bound=gain is None or gain.is_bound,
+        table="micro_steps",
+    )
