@@ -1,30 +1,34 @@
 """This project beside HolisticTraceAnalysis and traceinsight, in one run on one machine: how cost grows with size and ranks.
 
-    python benchmarks/beside_peers.py --peer HolisticTraceAnalysis=HTA/bin/python --peer traceinsight=TI/bin/python
-    python benchmarks/beside_peers.py --quick                               # 12 MB × 1, 2 ranks, without peers: for CI
-    python benchmarks/beside_peers.py --sizes 40,370,1500 --ranks 1,8,64,1024 --most-gb 12
+    python benchmarks/beside_peers.py                                             # some 20 minutes on two cores
+    python benchmarks/beside_peers.py --jobs 1x40,1x370,1x1500,8x40,64x12,512x12  # for a machine with many cores
+    python benchmarks/beside_peers.py --quick --trend trend.jsonl                 # without peers: for CI
 
-Each peer needs an environment of its own, `pip install HolisticTraceAnalysis==0.5.0` or `traceinsight==0.6.0`: both are imported as `hta`, and in
-one environment the later overwrites the earlier, which is refused. Traces are a sample's events
-repeated. Sizes are of one rank's file in MB; jobs beyond `--most-gb` in all are left out and said. Writes a table and a plot
-with machine and date into `--output` (docs/results): speed.md, speed.svg, and speed.json, in which `--quick` runs of CI are kept as artifacts.
+A job is RANKSxMB; `1x370z` is packed with gzip. The command makes an environment for each peer below `--environments`
+(both are imported as `hta`, so one cannot hold both) and takes those that are there already; a peer that cannot be
+installed is left out, and the table says why. Traces are a sample's events repeated. Writes a table and a plot with
+machine and date, and an estimate of larger jobs, into `--output` (docs/results): speed.md, speed.svg, speed.json.
+With `--trend FILE` the figures are added to that file, and said beside those of the runs before.
 """
 
 import argparse
+import gzip
 import json
 import os
-import platform
+import re
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
+import peer_tools
+import speed_report
 from kineto_speed import repeat
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp" / "rank0.json.gz"
@@ -32,197 +36,169 @@ SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp" / "rank0.js
 EVENT_BYTES = 328
 """Of the sample, on average."""
 
-PEER = """
-import sys
-from importlib.metadata import distributions
-from hta.trace_analysis import TraceAnalysis
-here = {{each.metadata["Name"].lower() for each in distributions()}} & {{"holistictraceanalysis", "traceinsight"}}
-assert here == {{{name!r}.lower()}}, here
-made = TraceAnalysis(trace_dir=sys.argv[1])
-made.get_temporal_breakdown(visualize=False)
-made.get_comm_comp_overlap(visualize=False)
-made.get_gpu_kernel_breakdown(visualize=False)
-made.get_idle_time_breakdown(ranks=None, visualize=False)
-"""
-"""The four of its analyses of which this project's report has a counterpart."""
+MODERATE = "1x12,1x40,1x40z,1x370,8x12,64x12"
+QUICK = "1x12,2x12"
 
-OURS = "import sys; from traceanalyzer.cli import main; main([*sys.argv[1:], '--quiet'])"
+_MEASURED = """
+import resource, subprocess, sys
+try:
+    done = subprocess.run(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=float(sys.argv[1]))
+except subprocess.TimeoutExpired:
+    print(0, 1)
+    sys.exit(f"not done after {sys.argv[1]} s")
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, done.returncode)
+print(done.stderr[-300:], file=sys.stderr)
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """So many ranks, each with a file of so many MB of text."""
+
+    ranks: int
+    mb: int
+    is_packed: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> "Job":
+        """`8x40` or `1x370z`."""
+        match = re.fullmatch(r"(\d+)x(\d+)(z?)", text.strip())
+        if match is None:
+            raise argparse.ArgumentTypeError(f"{text!r} is no job such as 8x40 or 1x370z")
+        return cls(int(match[1]), int(match[2]), bool(match[3]))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement: wall and CPU seconds, and peak memory of one process."""
+    """One measurement: wall and CPU seconds, peak memory of one process; of the first process alone where it says so."""
 
     what: str
     ranks: int
     file_mb: float
-    wall_s: float | None
-    cpu_s: float | None
-    peak_mb: float | None
+    is_packed: bool
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    peak_mb: float | None = None
+    own_cpu_s: float | None = None
+    own_peak_mb: float | None = None
+    load: float | None = None
     failed: str = ""
 
 
 def main() -> None:
     options = arguments()
-    rows = [row for mb, ranks in jobs(options) for row in measured_job(mb, ranks, options)]
-    write(rows, options)
+    pythons, missing = ({}, {}) if options.quick else peer_tools.environments(options.environments, dict(options.peer))
+    rows: list[Row] = []
+    for job in options.jobs:
+        rows += measured_job(job, pythons, options)
+        speed_report.write([asdict(row) for row in rows], missing, options.output, options.note)  # what there is so far
+    print(f"written: {options.output}/speed.md")
+    if options.trend:
+        print(trend(rows, options.trend))
 
 
-def jobs(options: argparse.Namespace) -> list[tuple[int, int]]:
-    pairs = [(mb, ranks) for mb in options.sizes for ranks in options.ranks]
-    held = [(mb, ranks) for mb, ranks in pairs if mb * ranks <= 1000 * options.most_gb]
-    for mb, ranks in sorted(set(pairs) - set(held)):
-        print(f"left out: {ranks} ranks × {mb} MB is more than --most-gb {options.most_gb}")
-    return held
-
-
-def measured_job(mb: int, ranks: int, options: argparse.Namespace) -> list[Row]:
+def measured_job(job: Job, pythons: Mapping[str, str], options: argparse.Namespace) -> list[Row]:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         traces = Path(folder, "traces")
-        size_mb = make(traces, mb, ranks)
-        rows = []
+        size_mb = make(traces, job)
+        like = Row("", job.ranks, size_mb, job.is_packed)
+        own = Path(folder, "own")
         environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache"}
-        for what in ("cold", "warm"):
-            command = [sys.executable, "-c", OURS, str(traces), "--output", f"{folder}/report"]
-            rows.append(run(f"traceanalyzer, {what}", ranks, size_mb, command, environment))
-        if ranks == 1:
-            load = "import json, sys; json.load(open(sys.argv[1] + '/rank0.json'))"
-            rows.append(run("json.load", ranks, size_mb, [sys.executable, "-c", load, str(traces)]))
-        for name, python in options.peers:
-            command = [python, "-c", PEER.format(name=name), str(traces)]
-            rows.append(run(name, ranks, size_mb, command, limit_s=options.limit_s))
+        command = peer_tools.ours(own, traces, Path(folder, "report"), jobs=options.processes)
+        rows = [run(f"traceanalyzer, {what}", like, command, environment, own=own) for what in ("cold", "warm")]
+        first = next(traces.iterdir())
+        if job.ranks == 1 and not job.is_packed:
+            rows.append(run("json.load", like, [sys.executable, "-c", peer_tools.LOADED, str(first)]))
+        for name, python in pythons.items():
+            is_parser = name == peer_tools.SIMDJSON
+            if is_parser and (job.ranks > 1 or job.is_packed):
+                continue
+            target = first if is_parser else traces
+            command = [python, "-c", peer_tools.code_of(name), str(target)]
+            rows.append(run(name, like, command, limit_s=options.limit_s))
     return rows
 
 
-def make(folder: Path, mb: int, ranks: int) -> float:
-    """One file a rank; returns the size of one."""
+def make(folder: Path, job: Job) -> float:
+    """One file a rank; returns the size of one, of its text."""
     folder.mkdir()
     first = folder / "rank0.json"
-    repeat(SAMPLE, first, round(mb * 1e6 / EVENT_BYTES))
+    repeat(SAMPLE, first, round(job.mb * 1e6 / EVENT_BYTES))
+    size_mb = first.stat().st_size / 1e6
     with first.open("rb") as file:
-        head = file.read(1 << 16)
-    place = head.index(b'"rank": 0')
-    for rank in range(1, ranks):
+        place = file.read(1 << 16).index(b'"rank": 0')
+    for rank in range(1, job.ranks):
         with first.open("rb") as source, (folder / f"rank{rank}.json").open("wb") as target:
             target.write(source.read(place) + b'"rank": %d' % rank)
             source.seek(place + len(b'"rank": 0'))
             shutil.copyfileobj(source, target, 8 << 20)
-    return first.stat().st_size / 1e6
+    if job.is_packed:
+        for path in list(folder.iterdir()):
+            with path.open("rb") as source, gzip.open(f"{path}.gz", "wb", compresslevel=4) as target:
+                shutil.copyfileobj(source, target, 8 << 20)
+            path.unlink()
+    return size_mb
 
 
-def run(what: str, ranks: int, size_mb: float, command: list[str], environment: dict[str, str] | None = None,
-        limit_s: float | None = None) -> Row:  # fmt: skip
-    """The command in a process of its own; its children count too."""
+def run(what: str, like: Row, command: list[str], environment: dict[str, str] | None = None, limit_s: float = 1e6,
+        own: Path | None = None) -> Row:  # fmt: skip
+    """The command in a process of its own; those that it starts count too."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    code = f"import resource, subprocess, sys\ndone = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout={limit_s})\nprint(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, done.returncode)\nprint(done.stderr[-300:], file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, env=environment, check=False
-    )
+        [sys.executable, "-c", _MEASURED, str(limit_s), *command],
+        capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
     wall_s = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     told = done.stdout.split()
+    job = f"{what}, {like.ranks} × {like.file_mb:.0f} MB{' gzip' if like.is_packed else ''}"
+    facts = {"what": what, "ranks": like.ranks, "file_mb": like.file_mb, "is_packed": like.is_packed}
     if done.returncode or told[1] != "0":
         why = (done.stderr.strip().splitlines() or ["?"])[-1][:120]
-        print(f"{what}, {ranks} × {size_mb:.0f} MB: failed: {why}")
-        return Row(what, ranks, size_mb, None, None, None, why)
-    row = Row(what, ranks, size_mb, wall_s, cpu_s, int(told[0]) * 1024 / 1e6)
-    print(f"{what}, {ranks} × {size_mb:.0f} MB: {wall_s:.1f} s, CPU {cpu_s:.1f} s, {row.peak_mb:,.0f} MB", flush=True)
-    return row
+        print(f"{job}: failed: {why}", flush=True)
+        return Row(**facts, failed=why)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    own_cpu_s, own_kb = map(float, own.read_text().split()) if own and own.exists() else (None, None)
+    peak_mb = int(told[0]) * 1024 / 1e6
+    print(f"{job}: {wall_s:.1f} s, CPU {cpu_s:.1f} s, {peak_mb:,.0f} MB", flush=True)
+    return Row(**facts, wall_s=wall_s, cpu_s=cpu_s, peak_mb=peak_mb, own_cpu_s=own_cpu_s,
+               own_peak_mb=own_kb and own_kb * 1024 / 1e6, load=os.getloadavg()[0])  # fmt: skip
 
 
-def write(rows: list[Row], options: argparse.Namespace) -> None:
-    options.output.mkdir(parents=True, exist_ok=True)
-    facts = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f} at the end",
-        "python": platform.python_version(),
-    }
-    (options.output / "speed.json").write_text(
-        json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
-    )
-    names = [name for name, _ in options.peers]
-    beside = f"{' and '.join(names)} run four of their analyses." if names else "No peer was measured in this run."
-    lines = [
-        "# Speed beside peers", "",
-        (f"Made by `benchmarks/beside_peers.py` on {facts['date']}: {facts['machine']}; Python {facts['python']}. {beside} This project "
-        f"makes its whole report (page, CSV, JSON). Wall time depends on what else the machine does; CPU time less so. {options.note}"), "",
-        "| what | ranks | MB a rank | wall s | CPU s | peak MB of one process |", "|---|---:|---:|---:|---:|---:|",
-        *(f"| {row.what} | {row.ranks} | {row.file_mb:.0f} | " + (
-            f"{row.wall_s:.1f} | {row.cpu_s:.1f} | {row.peak_mb:,.0f} |" if row.wall_s else f"failed: {row.failed} | | |") for row in rows),
-        "", "![CPU seconds by gigabytes](speed.svg)", "", *estimate(rows),
-    ]  # fmt: skip
-    (options.output / "speed.md").write_text("\n".join(lines) + "\n")
-    (options.output / "speed.svg").write_text(plot(rows))
-    print(f"written: {options.output}/speed.md")
-
-
-def estimate(rows: list[Row], ranks: int = 10_000, mb: int = 500) -> list[str]:
-    """What the measured curves say of a job that nobody has measured."""
-    cold = [row for row in rows if row.what == "traceanalyzer, cold" and row.cpu_s]
-    if len(cold) < 3:
-        return ["An estimate of larger jobs needs three measured ones."]
-    matrix = np.array([[1.0, row.ranks, row.ranks * row.file_mb] for row in cold])
-    (start, a_rank, a_mb), *_ = np.linalg.lstsq(matrix, np.array([row.cpu_s for row in cold]), rcond=None)
-    sure = "" if len(cold) > 3 else " As many unknowns as runs: how far off the line is cannot be told."
-    total_s = start + ranks * (a_rank + mb * a_mb)
-    return [
-        "## Estimate", "",
-        f"CPU seconds fitted to the {len(cold)} cold runs above: {start:.2f} + {a_rank:.3f} a rank + {1000 * a_mb:.1f} a GB (read and analysed).{sure}",
-        (f"For {ranks:,} ranks × {mb} MB that is {total_s / 3600:.1f} core-hours: {total_s / 60 / 64:.0f} minutes on 64 cores, "
-        f"{total_s / 60 / 512:.1f} on 512 (`--scheduler`), if storage gives {ranks * mb / total_s * 64 / 1000:.1f} GB/s to 64 cores. It is a line drawn far beyond "
-        f"what was measured ({max(row.ranks for row in cold)} ranks, {max(row.file_mb for row in cold):.0f} MB): putting the ranks' tables together is one "
-        "process' work, and its memory holds the small tables of all ranks."),
-    ]  # fmt: skip
-
-
-COLOURS = {"traceanalyzer, cold": "#0072b2", "traceanalyzer, warm": "#56b4e9", "json.load": "#999999",
-           "HolisticTraceAnalysis": "#d55e00", "traceinsight": "#cc79a7"}  # fmt: skip
-
-
-def plot(rows: list[Row]) -> str:
-    """CPU seconds by the job's size, both logarithmic: a dot a run."""
-    held = [row for row in rows if row.cpu_s]
-    if not held:
-        return '<svg xmlns="http://www.w3.org/2000/svg"/>'
-    x = np.log10([row.ranks * row.file_mb for row in held])
-    y = np.log10([row.cpu_s for row in held])
-    place = [
-        (60 + 480 * (a - x.min()) / max(np.ptp(x), 1e-9), 280 - 240 * (b - y.min()) / max(np.ptp(y), 1e-9))
-        for a, b in zip(x, y, strict=True)
-    ]
-    dots = [f'<circle cx="{a:.0f}" cy="{b:.0f}" r="5" fill="{COLOURS[row.what]}"><title>{row.what}, {row.ranks} × {row.file_mb:.0f} MB: {row.cpu_s:.1f} s CPU</title></circle>'
-            for row, (a, b) in zip(held, place, strict=True)]  # fmt: skip
-    key = [
-        f'<circle cx="575" cy="{40 + 22 * n}" r="5" fill="{colour}"/><text x="588" y="{44 + 22 * n}">{what}</text>'
-        for n, (what, colour) in enumerate(COLOURS.items())
-    ]
-    axes = (f'<text x="60" y="310">{10 ** x.min():.0f} MB</text><text x="540" y="310" text-anchor="end">{10 ** x.max():,.0f} MB in all</text>'
-            f'<text x="52" y="284" text-anchor="end">{10 ** y.min():.1f} s</text><text x="52" y="46" text-anchor="end">{10 ** y.max():.0f} s</text>')  # fmt: skip
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 330" font-family="sans-serif" font-size="13"><rect width="760" height="330" fill="#fff"/>'
-            f'<path d="M60 30V290H550" stroke="#888" fill="none"/>{"".join(dots)}{"".join(key)}{axes}</svg>\n')  # fmt: skip
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+def trend(rows: list[Row], path: Path) -> str:
+    """CPU seconds of this run beside the median of those before, which the file keeps; this run is added to it."""
+    known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    facts = {"machine": speed_report.machine(), "date": speed_report.today()}
+    now = {f"{row.what}, {row.ranks} × {row.file_mb:.0f} MB": row.cpu_s for row in rows if row.cpu_s}
+    with path.open("a") as file:
+        file.write(json.dumps({**facts, "cpu_s": now}) + "\n")
+    lines = []
+    for name, cpu_s in now.items():
+        before = [run["cpu_s"][name] for run in known if run["machine"] == facts["machine"] and name in run["cpu_s"]]
+        middle = statistics.median(before) if before else None
+        beside = "first of this machine" if middle is None else f"{100 * (cpu_s / middle - 1):+.0f} % on {len(before)} runs' {middle:.2f} s"  # fmt: skip
+        lines.append(f"{name}: {cpu_s:.2f} s CPU, {beside}")
+    return "\n".join(lines)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=_numbers, default=[40, 370])
-    parser.add_argument("--ranks", type=_numbers, default=[1, 8])
-    parser.add_argument("--most-gb", type=float, default=4)
-    parser.add_argument("--limit-s", type=float, default=900)
-    parser.add_argument("--peer", dest="peers", action="append", default=[], metavar="NAME=PYTHON",
-                        type=lambda text: tuple(text.split("=", 1)))  # fmt: skip
+    jobs = lambda text: [Job.of(part) for part in text.split(",")]  # noqa: E731 - argparse wants a function
+    parser.add_argument("--jobs", type=jobs, default=None, metavar="RANKSxMB,…", help=f"default: {MODERATE}")
+    parser.add_argument("--processes", type=int, help="--jobs of this project's command")
+    parser.add_argument("--limit-s", type=float, default=900, help="a peer that takes longer is ended, and said")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON",
+                        type=lambda text: tuple(text.split("=", 1)),
+                        help="the interpreter of an environment that exists")  # fmt: skip
+    parser.add_argument("--environments", type=Path, default=Path(tempfile.gettempdir(), "benchmark-peers"))
     parser.add_argument("--note", default="", help="a sentence on the circumstances, for the table's head")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help=f"jobs {QUICK}, no peers")
+    parser.add_argument("--trend", type=Path, help="a file that keeps the figures of every run, a line each")
     parser.add_argument("--folder", help="where traces are made (default: the temporary folder)")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs" / "results")
     options = parser.parse_args()
-    if options.quick:
-        options.sizes, options.ranks, options.peers = [12, 24], [1, 2], []
+    options.jobs = options.jobs or jobs(QUICK if options.quick else MODERATE)
     return options
 
 

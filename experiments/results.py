@@ -1,8 +1,9 @@
-"""Tables of the studies from their runs and reports: `python experiments/results.py profile reports docs/results`.
+"""Tables of the studies from their runs and reports: `python experiments/results.py [profile reports docs/results]`.
 
 `profile/<set>/<run>/run.json` has what was measured without a profiler, `reports/<set>/<run>/tables/` what the
 analyser says of the capture. Each table becomes `<name>.csv`, and replaces what README.md has between
-`<!-- table: <name> -->` and `<!-- end -->`.
+`<!-- table: <name> -->` and `<!-- end -->`. What was read for them is kept in `docs/results/runs/<set>/<run>/`, from
+which `python experiments/results.py --kept` makes them again without any trace.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from measured.pipelines import by_split, pipeline
 from measured.runs import Run, runs_of
 from measured.throughput import against_one_gpu, batch_sweep, over_seeds
 from measured.traffic import calls_per_step, collectives
+from sets import SETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Sets = dict[str, list[Run]]
+
+KEPT = "runs"
 
 TABLES: dict[str, Callable[[Sets], Any]] = {
     "a_breakdown": lambda sets: (breakdown(run) for run in sets["A"] if run.name == run.label),
@@ -49,12 +53,17 @@ TABLES: dict[str, Callable[[Sets], Any]] = {
 
 
 def main() -> None:
-    """Write every table that the runs allow."""
-    captures, reports, target = map(Path, sys.argv[1:4])
+    """Write every table that the runs allow, and keep what they were made of."""
+    is_again, places = "--kept" in sys.argv, [Path(text) for text in sys.argv[1:] if text != "--kept"]
+    target = places[-1] if places else Path("docs/results")
+    kept = target / KEPT
+    captures, reports = (kept, kept) if is_again else places[:2] or (Path("profile"), Path("reports"))
     readme = target / "README.md"
     text = readme.read_text() if readme.exists() else ""
+    sets: Sets = {name: [] for name in SETS}
+    for folder in sorted(path for path in captures.iterdir() if path.is_dir()):
+        sets[folder.name] = list(runs_of(folder, reports))
     for name, make in TABLES.items():
-        sets = {folder.name: list(runs_of(folder, reports)) for folder in sorted(captures.iterdir()) if folder.is_dir()}
         rows = [row for row in make(sets) if row]
         if rows:
             table = pd.DataFrame(rows)
@@ -66,6 +75,9 @@ def main() -> None:
                 flags=re.DOTALL,
             )
     readme.write_text(text)
+    for name, runs in () if is_again else sets.items():
+        for run in runs:
+            run.keep(kept / name / run.name)
 
 
 if __name__ == "__main__":

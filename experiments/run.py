@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB = 2**20
+BASE = "pytorch_ddp"  # with which the other captures of a set are compared, where it has it
 TRACE_SUFFIXES = (".json.gz", ".nsys-rep", ".sqlite")
 
 
@@ -46,6 +47,8 @@ def main() -> int:
         write(rows, options.out / "comparison")
     if options.analyse:
         _analyse_all(options.out, options.reports, deadline + 60)
+        for set_name in options.sets:
+            print(_compare(options.out / set_name, options.reports / set_name / "comparison"), flush=True)
     print(write(rows, options.out / "comparison"))
     repeated = over_seeds(rows)
     if repeated:
@@ -169,6 +172,19 @@ def _analyse(folder: Path, target: Path, deadline: float) -> str:
         return f"report of {folder}: timed out"
     last_line = (done.stdout + done.stderr).strip().splitlines()[-1:] or [""]
     return f"report of {folder}: {'ok' if done.returncode == 0 else last_line[0]}"
+
+
+def _compare(folder: Path, target: Path) -> str:
+    """The set's captures with the first of them that has several ranks: what the studies' tables do not say."""
+    facts = {path.parent: json.loads(path.read_text()) for path in sorted(folder.glob("*/run.json"))}
+    several = [run for run, own in facts.items() if any(run.glob("rank_1/*")) and own["model"]]
+    same = [run for run in several if facts[run]["world_size"] == facts[several[0]]["world_size"]]
+    if len(same) < 2:
+        return f"comparison of {folder}: fewer than two captures of as many ranks"
+    runs = sorted(same, key=lambda run: (run.name != BASE, run.name))
+    command = [sys.executable, "-m", "traceanalyzer.cli", "diff", *map(str, runs), "--output", str(target), "--force"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else f"comparison of {folder}: {(done.stderr or done.stdout).strip()}"
 
 
 def _complete_steps(folder: Path) -> list[str]:

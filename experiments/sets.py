@@ -140,7 +140,9 @@ def set_d(hardware: Hardware) -> list[Experiment]:
         for name, split in SPLITS[stages].items()
     ]
     sized = (*model, "--batch", str(2 * batch))
-    return runs + [Experiment(name, name, sized, repeats=3) for name in ("pytorch_ddp", "pytorch_zero3")]
+    return runs + [
+        Experiment(name, name, sized, repeats=3) for name in ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero3")
+    ]
 
 
 SETS = {"A": set_a, "B": set_b, "C": set_c, "D": set_d}

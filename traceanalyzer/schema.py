@@ -71,7 +71,14 @@ HOST_OPS: Mapping[str, str] = MappingProxyType(
 """CPU operators, sorted by start."""
 
 RANGES: Mapping[str, str] = MappingProxyType(
-    {"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT, "domain": _CATEGORY}
+    {
+        "start_ns": _NS,
+        "end_ns": _NS,
+        "name": _CATEGORY,
+        "thread": _INT,
+        "domain": _CATEGORY,
+        "size_bytes": _MAYBE_INT,  # of a collective that the CPU carries out: of its inputs on this rank
+    }
 )
 """The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
 

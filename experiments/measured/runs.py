@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ class Run:
 
     folder: Path
     report: Path
+    read: set[Path] = field(default_factory=set, compare=False)
 
     @property
     def name(self) -> str:
@@ -49,12 +51,24 @@ class Run:
     @property
     def is_analysed(self) -> bool:
         """Whether there is a report."""
-        return (self.report / "tables" / "headline.csv").exists()
+        return len(self.table("headline")) > 0
 
     def table(self, name: str) -> pd.DataFrame:
         """One of the report's tables; empty without a report."""
-        path = self.report / "tables" / f"{name}.csv"
-        return pd.read_csv(path) if path.exists() and path.stat().st_size > 1 else pd.DataFrame()
+        for path in (self.report / "tables" / f"{name}.csv", self.report / "tables" / f"{name}.csv.gz"):
+            if path.exists() and path.stat().st_size > 1:
+                self.read.add(path)
+                return pd.read_csv(path)
+        return pd.DataFrame()
+
+    def keep(self, folder: Path) -> None:
+        """Copy run.json and every table that was read, so that what was made of them can be made again."""
+        (folder / "tables").mkdir(parents=True, exist_ok=True)
+        (folder / "run.json").write_bytes((self.folder / "run.json").read_bytes())
+        for path in self.read:
+            content = path.read_bytes()
+            packed = content if path.suffix == ".gz" else gzip.compress(content, mtime=0)
+            (folder / "tables" / f"{path.name.removesuffix('.gz')}.gz").write_bytes(packed)
 
     @property
     def complete_steps(self) -> pd.DataFrame:

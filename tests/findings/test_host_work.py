@@ -6,7 +6,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.host_work import cpu_work
 
-NAMES = ("headline", "steps", "host_work", "episodes")
+NAMES = ("headline", "steps", "host_work", "episodes", "places")
 
 
 def found(*ranges, ranks=1):
@@ -27,7 +27,7 @@ def found(*ranges, ranks=1):
     [
         ([("Optimizer.step", 40, 90)], 1,
          "starts no GPU work there: the GPU idles 0.05 µs of it, 50 % of a step."),
-        ([("Optimizer.step", 40, 90)], 3, "50 % of a step; the same on 2 other ranks."),
+        ([("Optimizer.step", 40, 90)], 3, "50 % of a step; the same on all 3 ranks."),
         ([("Optimizer.step", 40, 45)], 1, None),
         ([("Optimizer.step", 6, 29)], 1, None),  # beside the product: nothing idles
         ([("forward", 0, 90)], 1, None),  # it launches the product

@@ -16,8 +16,9 @@ ADAM_EPS = 0.1
 
 def main(lines_path: str, results_path: str) -> None:
     results = []
-    with joined(choose_device("cpu"), timeout_s=60) as world:
-        for line in json.loads(Path(lines_path).read_text()):
+    lines = json.loads(Path(lines_path).read_text())
+    with joined(choose_device(parse(lines[0]).device), timeout_s=60) as world:
+        for line in lines:
             config = replace(parse(line), adam_eps=ADAM_EPS)
             strategy_named(config.strategy).check(config, world.size)
             sys.stdout.write(" ".join(line) + "\n")

@@ -13,7 +13,7 @@ ON_TWO_RANKS = {
     **{
         name: f"{BASE} {name} --batch 4 --accumulate 2"
         for name in (
-            "simple_ddp", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async", "pytorch_ddp",
+            "simple_ddp", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async", "pytorch_ddp", "pytorch_ddp_bf16",
             "zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3", "fsdp_hybrid",
         )
     },

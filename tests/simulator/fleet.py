@@ -15,8 +15,6 @@ from tests.simulator.capture import Capture, capture
 from tests.simulator.engine import run
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
 
-PER_HOST, HOSTS_PER_RACK = 8, 4
-
 SLOWER = 1.24
 """By what a slow GPU's kernels are longer."""
 
@@ -24,6 +22,28 @@ FAULTS = ("node", "rack", "rank", "half", "nvlink", "none")
 
 _LAYERS = 2
 _FORWARD_NS, _BACKWARD_NS, _MOVE_NS, _REDUCE_NS = 1_500_000, 3_000_000, 500_000, 300_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How ranks lie on hosts, and hosts in racks."""
+
+    per_host: int = 8
+    hosts_per_rack: int = 4
+
+    def host_of(self, rank: int) -> str:
+        """`b07`."""
+        return f"b{rank // self.per_host:02}"
+
+    def rack_of(self, rank: int) -> str:
+        """`r1`."""
+        return f"r{rank // self.per_host // self.hosts_per_rack}"
+
+
+USUAL = Layout()
+
+SMALL = Layout(3, 2)
+"""For 24 ranks on 8 hosts: what always runs."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +56,21 @@ class Truth:
     says: tuple[str, ...]
 
 
-def host_of(rank: int) -> str:
-    """`b07`."""
-    return f"b{rank // PER_HOST:02}"
-
-
-def rack_of(rank: int) -> str:
-    """`r1`."""
-    return f"r{rank // PER_HOST // HOSTS_PER_RACK}"
-
-
-def truth_of(fault: str, ranks: int) -> Truth:
+def truth_of(fault: str, ranks: int, layout: Layout = USUAL) -> Truth:
     """What a report of such a job has to say first."""
-    node = ranks // PER_HOST * 5 // 8  # b20 of 32 hosts
-    of_node = tuple(range(node * PER_HOST, (node + 1) * PER_HOST))
-    rack = node // HOSTS_PER_RACK
-    per_rack = PER_HOST * HOSTS_PER_RACK
+    node = ranks // layout.per_host * 5 // 8  # b20 of 32 hosts
+    of_node = tuple(range(node * layout.per_host, (node + 1) * layout.per_host))
+    rack = node // layout.hosts_per_rack
+    per_rack = layout.per_host * layout.hosts_per_rack
     late = {
         "node": of_node,
         "rack": tuple(range(rack * per_rack, (rack + 1) * per_rack)),
-        "rank": of_node[3:4],
+        "rank": of_node[layout.per_host // 2 : layout.per_host // 2 + 1],
         "half": tuple(range(ranks // 2)),
         "nvlink": of_node,
         "none": (),
     }[fault]
-    host = f"host {host_of(of_node[0])}"
+    host = f"host {layout.host_of(of_node[0])}"
     shown = f"anks {late[0]} to {late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
     words = {
         "node": (host,),
@@ -75,12 +85,12 @@ def truth_of(fault: str, ranks: int) -> Truth:
     )
 
 
-def job(ranks: int = 256, fault: str = "none", steps: int = 4) -> Job:
+def job(ranks: int = 256, fault: str = "none", steps: int = 4, layout: Layout = USUAL) -> Job:
     """Hybrid sharding: parameters gathered and gradients scattered within hosts, reduced across them."""
-    truth = truth_of(fault, ranks)
-    rows = [Group(f"shard{row}", tuple(range(row * PER_HOST, (row + 1) * PER_HOST)), "shard")
-            for row in range(ranks // PER_HOST)]  # fmt: skip
-    columns = [Group(f"replicate{one}", tuple(range(one, ranks, PER_HOST)), "replicate") for one in range(PER_HOST)]
+    truth, per_host = truth_of(fault, ranks, layout), layout.per_host
+    rows = [Group(f"shard{row}", tuple(range(row * per_host, (row + 1) * per_host)), "shard")
+            for row in range(ranks // per_host)]  # fmt: skip
+    columns = [Group(f"replicate{one}", tuple(range(one, ranks, per_host)), "replicate") for one in range(per_host)]
     programs = []
     for rank in range(ranks):
         program = Program(rank)
@@ -89,10 +99,10 @@ def job(ranks: int = 256, fault: str = "none", steps: int = 4) -> Job:
         links = 2.0 if is_late and truth.cause == "transfer" else 1.0
         for step in range(steps):
             with program.range(f"ProfilerStep#{step}"):
-                _step(program, rows[rank // PER_HOST], columns[rank % PER_HOST], compute, links)
+                _step(program, rows[rank // per_host], columns[rank % per_host], compute, links)
                 program.sync()
         programs.append(program)
-    hosts = tuple(host_of(rank) for rank in range(ranks))
+    hosts = tuple(layout.host_of(rank) for rank in range(ranks))
     return Job(tuple(programs), (*rows, *columns), jitter=0.004, hosts=hosts)
 
 
@@ -117,11 +127,11 @@ def _step(program: Program, row: Group, column: Group, compute: float, links: fl
         program.kernel("adam", round(200_000 * compute), after=tuple(reduced))
 
 
-def write(folder: Path, ranks: int, fault: str, steps: int = 4) -> Truth:
+def write(folder: Path, ranks: int, fault: str, steps: int = 4, layout: Layout = USUAL) -> Truth:
     """The job's traces, `hosts.csv` and `truth.json`; returns the truth."""
-    truth = truth_of(fault, ranks)
-    kineto.write(capture(run(job(ranks, fault, steps)), Capture()), folder)
-    rows = [f"{rank},{host_of(rank)},{rack_of(rank)}" for rank in range(ranks)]
+    truth = truth_of(fault, ranks, layout)
+    kineto.write(capture(run(job(ranks, fault, steps, layout)), Capture()), folder)
+    rows = [f"{rank},{layout.host_of(rank)},{layout.rack_of(rank)}" for rank in range(ranks)]
     (folder / "hosts.csv").write_text("\n".join(["rank,host,rack", *rows, ""]))
     (folder / "truth.json").write_text(json.dumps(asdict(truth), indent=1) + "\n")
     return truth

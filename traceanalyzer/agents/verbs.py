@@ -170,7 +170,7 @@ def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer
 
 
 def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Answer:
-    """The comparison's sentences and its `metrics`."""
+    """What differs, the comparison's sentences, and its `metrics`."""
     from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
     from traceanalyzer.diff.sources import SourceOptions, read_sides  # noqa: PLC0415
     from traceanalyzer.report.comparison import verdict as of_comparison  # noqa: PLC0415
@@ -180,8 +180,8 @@ def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Ans
     frame = made.metrics.astype(object).where(made.metrics.notna(), None)
     rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in frame.to_dict("records")]
     columns = {str(name): str(name) for name in frame.columns}
-    notes = made.fairness.notes
-    return of_rows(rows, columns, cursor=cursor, said=of_comparison.sentences(made), notes=notes)
+    said = [made.different, *of_comparison.sentences(made)]
+    return of_rows(rows, columns, cursor=cursor, said=said, notes=made.fairness.notes)
 
 
 def memory(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, step_needs, step_parts, what_ran
+from traceanalyzer.analyses.blame import episodes, places, step_needs, step_parts, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -185,6 +185,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "host_events": Analysis(host_events.across, host_events.per_rank),
         "counter_series": Analysis(counter_series.across, counter_series.per_rank),
         "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, sees_all=_MATCHED),
+        "places": Analysis(places.across),
         "episodes": Analysis(episodes.across),
         "what_ran": Analysis(what_ran.across, what_ran.per_rank, sees_all=_ON_THE_GPU),
         "step_needs": Analysis(step_needs.across, step_needs.per_rank, sees_all=_ON_THE_GPU),

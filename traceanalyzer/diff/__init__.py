@@ -94,7 +94,9 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
     if not judged.is_fair and not force:
         reasons = "".join(f"\n  - {reason}" for reason in judged.refusals)
         raise UsageError(
-            f"these runs did not do the same work:{reasons}\n--force compares them all the same, and says so."
+            f"{different.line(judged.facts, is_fair=False, has_own_times=False)}\n"
+            f"these runs did not do the same work:{reasons}\n"
+            "--force compares them all the same, and says so."
         )
     base = sides[0].first
     return Comparison(

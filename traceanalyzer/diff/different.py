@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from traceanalyzer.diff import surroundings
+from traceanalyzer.diff import contents, surroundings
 from traceanalyzer.diff.facts import (
+    COMMUNICATION,
     DIFFERS,
     DIMENSIONS,
     ELEMENT_TYPE,
+    EXCHANGING,
+    MICRO_STEPS,
     MODEL_FLOPS,
     UNKNOWN,
     Fact,
@@ -23,7 +26,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "Nsight Systems": RECORDING,
         **dict.fromkeys(
             ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
-             "activation checkpointing", "micro-steps a step", "communication a step"), SETTING),
+             "activation checkpointing", MICRO_STEPS, EXCHANGING, COMMUNICATION), SETTING),
+        **dict.fromkeys(contents.NAMES, SETTING),
         **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), WORK),
     }
 )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from traceanalyzer.diff import matrix_shapes, model_flops, surroundings
+from traceanalyzer.diff import contents, matrix_shapes, model_flops, surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import tokens_per_step, world_size
 
@@ -75,17 +75,27 @@ def _tokens(capture: Capture) -> str | None:
 
 
 def micro_steps(capture: Capture) -> str | None:
-    """`4, gradients exchanged in 1`: of the compared steps, from the traces, else from run.json."""
-    frame = capture.table("micro_steps")
-    if frame is not None:
-        own = frame[frame["step"].isin(capture.steps)] if capture.steps else frame
-        pairs = own[["micro_steps", "synchronising_micro_steps"]].dropna().drop_duplicates()
-        if len(pairs):
-            return "; ".join(
-                f"{number}, gradients exchanged in {done}" for number, done in pairs.itertuples(index=False)
-            )
+    """Forward and backward passes of a compared step, from the traces, else from run.json."""
+    numbers = _of_micro_steps(capture, "micro_steps")
+    if numbers:
+        return " or ".join(map(str, numbers))
     batch = capture.info.batch if capture.info else None
     return None if batch is None or batch.grad_accum is None else f"{batch.grad_accum}"
+
+
+def _exchanging(capture: Capture) -> str | None:
+    """In how many of a step's micro-steps gradients are exchanged, from the traces."""
+    numbers = _of_micro_steps(capture, "synchronising_micro_steps")
+    return " or ".join(map(str, numbers)) or None
+
+
+def _of_micro_steps(capture: Capture, column: str) -> list[int]:
+    """What the compared steps of all ranks hold in a column, each number once."""
+    frame = capture.table("micro_steps")
+    if frame is None:
+        return []
+    own = frame[frame["step"].isin(capture.steps)] if capture.steps else frame
+    return sorted({int(number) for number in own[column].dropna()})
 
 
 def _gradient_bytes(capture: Capture) -> str | None:
@@ -110,11 +120,26 @@ def _of_info(name: str) -> Callable[[Capture], str | None]:
     return read
 
 
+def _checkpointing(capture: Capture) -> str | None:
+    """By run.json, else by what the backward pass computes again; attention does so by itself, to a lesser part."""
+    stated, frame = _of_info("activation_checkpointing")(capture), capture.table("mfu")
+    if stated is not None or frame is None or "recompute_flops" not in frame or frame["recompute_flops"].isna().any():
+        return stated
+    return str(bool(frame["recompute_flops"].sum() >= _RECOMPUTED * frame["model_flops"].sum()))
+
+
 def _captured(capture: Capture) -> str:
     return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
 
 
 MICRO_STEPS = "micro-steps a step"
+
+COMMUNICATION = "communication a step"
+
+_RECOMPUTED = 0.15
+"""Of the model FLOPs, recomputed: checkpoints of whole blocks make it up to a third, attention alone less than this."""
+
+EXCHANGING = "micro-steps with an exchange of gradients"
 
 MODEL_FLOPS = "model FLOPs a step"
 
@@ -145,6 +170,7 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
     ("tokens a step", WORK, "a step is another amount of work.", _tokens),
     (MICRO_STEPS, WORK, "a step is another number of forward and backward passes.", micro_steps),
+    (EXCHANGING, NOTE, "gradients are exchanged in more of them, or in fewer.", _exchanging),
     (MODEL_FLOPS, WORK, "a step is another amount of work.", model_flops.told),
     (
         "bytes of all-reduce and reduce-scatter a step",
@@ -155,11 +181,10 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("ranks with a trace", NOTE, "means over ranks are of these.", _ranks),
     ("steps compared", NOTE, "figures are per step.", _captured),
     ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),
-    ("activation checkpointing", NOTE, "the forward pass runs twice.", _of_info("activation_checkpointing")),
+    ("activation checkpointing", NOTE, "the forward pass runs twice.", _checkpointing),
     ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
     ("strategy", NOTE, "what is compared.", _of_info("strategy")),
     ("parallel sizes", NOTE, "ranks share the work in another way.", surroundings.parallel),
-    ("communication a step", NOTE, "the exchange is cut in another way.", surroundings.communication),
     *(
         (name, NOTE, "versions decide which kernels run.", surroundings.version_of(name))
         for name in surroundings.PACKAGES
@@ -170,3 +195,14 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("host", NOTE, "links and CPUs may differ.", _distinct("host")),
 )
 """In the order in which they are shown."""
+
+
+def of(captures: Sequence[Capture]) -> tuple[Fact, ...]:
+    """Every fact of these captures, then what only one of them does in a step."""
+    close = {name: is_close(captures) for name, is_close in IS_CLOSE.items()}
+    told = [
+        Fact(name, tuple(map(read, captures)), weight, why, close.get(name, False)) for name, weight, why, read in FACTS
+    ]
+    exchange = Fact(COMMUNICATION, surroundings.communication(captures), NOTE, "the exchange is cut in another way.")
+    done = [Fact(name, done, NOTE, "only one run does it, or more of it.") for name, done in contents.of(captures)]
+    return (*told, exchange, *done)

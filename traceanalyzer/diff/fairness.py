@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses.communication.mesh import mesh_of
+from traceanalyzer.diff import contents
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.facts import (
     DIFFERS,
     DIMENSIONS,
     FACTS,
-    IS_CLOSE,
     MICRO_STEPS,
     MODEL_FLOPS,
     NOTE,
@@ -24,6 +24,7 @@ from traceanalyzer.diff.facts import (
     Fact,
     micro_steps,
 )
+from traceanalyzer.diff.facts import of as facts_of
 from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
 from traceanalyzer.diff.surroundings import parallel_sizes
 
@@ -46,9 +47,11 @@ class Fairness:
 
     @property
     def doubt(self) -> str | None:
-        """Why the runs are not known to have done the same work; `None` when they are, or are known not to have."""
+        """Why the runs are not known to have done the same work; `None` when they are, or it is known in what not."""
         unknown = [fact.name for fact in self.facts if fact.name in _WORK_IS_KNOWN_BY and fact.state == UNKNOWN]
         if not unknown or self.refusals or self._is_same_by_traces:
+            return None
+        if any(fact.name == contents.PRODUCTS for fact in self.facts):
             return None
         flops = next(fact for fact in self.facts if fact.name == MODEL_FLOPS)
         both = " | ".join(text or "not known" for text in flops.told)
@@ -75,10 +78,7 @@ def judge(sides: Sequence[Side]) -> Fairness:
     refused. Another element type of the parameters is warned of. Everything else is told.
     """
     firsts = [side.first for side in sides]
-    close = {name: is_close(firsts) for name, is_close in IS_CLOSE.items()}
-    facts = tuple(
-        Fact(name, tuple(map(read, firsts)), weight, why, close.get(name, False)) for name, weight, why, read in FACTS
-    )
+    facts = facts_of(firsts)
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
     scale, more, notes = _scale(sides, work, _has_same_flops(facts))
@@ -106,15 +106,10 @@ def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tup
         without = ", ".join(sorted({capture.label for capture in captures if not capture.steps}))
         return STEP, [f"{without} marks no complete step and other runs do: a capture is not a step."], []
     tokens = [tokens_per_step(capture) for capture in captures]
-    is_same_work = _is_same(tokens) and _is_same([world_size(capture) for capture in captures])
-    if not work or is_same_work:
-        told = [
-            f"{_refusal(fact)} A step of each run still consumes {tokens[0]:,} tokens, so steps are compared."
-            for fact in work
-        ]
-        return STEP, [], told
-    if has_same_flops and {fact.name for fact in work} == {MICRO_STEPS} and _exchange_alike(sides):
-        return STEP, [], [f"{_refusal(work[0])} A step's model FLOPs are the same, so steps are compared."]
+    if not work:
+        return STEP, [], []
+    if alike := _are_alike(sides, work, has_same_flops):
+        return STEP, [], [f"{_refusal(fact)} {alike}" for fact in work]
     if None not in tokens and None not in [world_size(capture) for capture in captures]:
         names = ", ".join(fact.name for fact in work)
         return TOKEN, [], [f"A step is not the same work in every run ({names}): figures are per {TOKEN.name}."]
@@ -123,6 +118,26 @@ def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tup
         [f"{_refusal(fact)} Tokens a step are not known for every run, so nothing can be normalised." for fact in work],
         [],
     )
+
+
+def _are_alike(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> str | None:
+    """Why steps may be compared although these facts differ; `None` where they may not."""
+    captures = [capture for side in sides for capture in side.captures]
+    tokens, names = [tokens_per_step(capture) for capture in captures], {fact.name for fact in work}
+    if _is_same(tokens) and _is_same([world_size(capture) for capture in captures]):
+        return f"A step of each run still consumes {tokens[0]:,} tokens, so steps are compared."
+    if names == {MODEL_FLOPS} and (more := _more_products(sides)):
+        return f"All other matrix products are the same, so steps are compared: {more}."
+    if has_same_flops and names == {MICRO_STEPS} and _exchange_alike(sides):
+        return "A step's model FLOPs are the same, so steps are compared."
+    return None
+
+
+def _more_products(sides: Sequence[Side]) -> str | None:
+    """The products of which one run does more, where all others are the same: `base none | other 40 [8192, …] …`."""
+    captures = [side.first for side in sides]
+    told = dict(contents.of(captures)).get(contents.PRODUCTS) if contents.is_same_but_for_products(captures) else None
+    return " | ".join(f"{side.label} {done}" for side, done in zip(sides, told, strict=True)) if told else None
 
 
 def _exchange_alike(sides: Sequence[Side]) -> bool:

@@ -140,12 +140,12 @@ def _split_names(table: TableDiff) -> TableDiff:
 
 
 def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
-    if base.tables["kernels"].empty or other.tables["kernels"].empty:
-        return None
     sides = []
     for capture in (base, other):
         frame = capture.tables["kernels"]
         frame = frame[frame["activity"] == "kernel"]
+        if frame.empty:
+            return None
         own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
         sides.append((capture, own))
     keys, columns = ("operation", "kind"), compared(Kernels.columns)

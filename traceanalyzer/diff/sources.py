@@ -57,8 +57,8 @@ class SourceOptions:
 
 def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
     """The sides in order, each under a name of its own."""
-    sides = [read_side(source, options) for source in sources]
-    return tuple(named_apart(sides))
+    given = list(sources)
+    return tuple(named_apart(_named_by_folders(given, [read_side(source, options) for source in given])))
 
 
 def read_side(source: str, options: SourceOptions) -> Side:
@@ -237,6 +237,20 @@ def _decoded(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _named_by_folders(sources: list[str], sides: list[Side]) -> list[Side]:
+    """Folders of one name with as many of the folders above as tell them apart: `torch/ddp` and `nsys/ddp`."""
+    labels = [side.label for side in sides]
+    paths = [Path(source).resolve().parent.parts if Path(source).exists() else () for source in sources]
+    made = []
+    for side, parts in zip(sides, paths, strict=True):
+        alike = [other for other, label in zip(paths, labels, strict=True) if label == side.label]
+        depths = range(1, len(parts) + 1) if len(alike) > 1 else ()
+        depth = next((depth for depth in depths if sum(other[-depth:] == parts[-depth:] for other in alike) == 1), 0)
+        label = "/".join((*parts[len(parts) - depth :], side.label))
+        made.append(Side(label, tuple(labelled(capture, label) for capture in side.captures)))
+    return made
 
 
 def named_apart(sides: list[Side]) -> list[Side]:

@@ -1,12 +1,13 @@
 """What a run ran on and was recorded with, one thing at a time: software, driver, links, profiler, parallel sizes."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from traceanalyzer.analyses.communication.mesh import mesh_of
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import world_size
+from traceanalyzer.kinds import element_types
 from traceanalyzer.quantities import digits
 
 _ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -93,17 +94,29 @@ def parallel_sizes(capture: Capture) -> dict[str, int]:
     return {key: value for key, _ in _PARALLEL if isinstance(value := stated.get(key), int)}
 
 
-def communication(capture: Capture) -> str | None:
-    """`26 all-gather, 13 reduce-scatter`: calls of a rank in a step, mean over ranks; `none` for none."""
+def communication(captures: Sequence[Capture]) -> tuple[str | None, ...]:
+    """`26 all-gather bf16, 13 reduce-scatter fp32`: calls of a rank in a step, mean over ranks; `none` for none.
+
+    Without element types where a capture does not tell them.
+    """
+    frames = [capture.table("nccl") for capture in captures]
+    has_types = all(frame is None or frame["dtype"].notna().all() for frame in frames)
+    return tuple(_communication(capture, has_types) for capture in captures)
+
+
+def _communication(capture: Capture, has_types: bool) -> str | None:
     frame, ranks = capture.table("nccl"), capture.table("breakdown")
     if ranks is None or not capture.is_exact or (frame is None and "nccl" not in capture.tables):
         return None
     if frame is None:
         return "none"
     number = len(ranks["rank"].unique()) * capture.per
-    calls = frame.groupby("collective", dropna=False)["calls"].sum() / number
+    names = frame["collective"].astype("str").str.replace("_", "-")
+    if has_types:
+        names += " " + frame["dtype"].astype("str").map(element_types)
+    calls = frame["calls"].groupby(names).sum() / number
     ordered = sorted(calls.items(), key=lambda pair: (-pair[1], str(pair[0])))
-    return ", ".join(f"{digits(float(count))} {str(name).replace('_', '-')}" for name, count in ordered)
+    return ", ".join(f"{digits(float(count))} {name}" for name, count in ordered)
 
 
 def kernels_made(capture: Capture) -> str | None:

@@ -4,8 +4,10 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import MAIN
+from traceanalyzer.findings.alike import named
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
@@ -25,7 +27,13 @@ _OTHER = "Move it to another thread, or launch the next GPU work before it."
 
 
 def cpu_work(
-    headline: Result, steps: Result, host_work: Result, episodes: Episodes, *, cpu_work_pct: float = CPU_WORK_PCT
+    headline: Result,
+    steps: Result,
+    host_work: Result,
+    episodes: Episodes,
+    places: Places,
+    *,
+    cpu_work_pct: float = CPU_WORK_PCT,
 ) -> list[Finding]:
     """The main thread is in one range or operator that starts no GPU work while the GPU idles: over 10 % of a step.
 
@@ -40,15 +48,15 @@ def cpu_work(
     window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
     table = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
     held = table[(table["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
-    return [_finding(own, basis, episodes) for _, own in held.groupby("name", sort=False)]
+    return [_finding(own, basis, episodes, places) for _, own in held.groupby("name", sort=False)]
 
 
-def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes) -> Finding:
+def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes, places: Places) -> Finding:
     """One name, on the rank where it costs most; on how many others it does too is said."""
     row = own.iloc[0]
     name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
-    others = own["rank"].nunique() - 1
-    also = f"; the same on {others} other rank{'s' if others > 1 else ''}" if others else ""
+    alike = own["rank"].unique()
+    also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
     return Finding(
         rule="cpu_work",
         severity=severity(float(row["share_pct"])),

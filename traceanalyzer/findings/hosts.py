@@ -6,6 +6,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
@@ -13,6 +14,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, story_of_host
@@ -56,6 +58,7 @@ def host_bound(
     episodes: Episodes,
     pipeline: Pipeline,
     replay: Replay,
+    places: Places,
     ranks: Ranks,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
@@ -71,7 +74,8 @@ def host_bound(
     gain = gain_of(replay, Change("host", 0.0))
     without, is_by_recording = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
-    said = _title(rank, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
+    own_set = alike(means["host_ns"], places)
+    said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
     return [
         Finding(
             rule="host_bound",
@@ -97,6 +101,7 @@ def host_bound(
 
 def _title(
     rank: int,
+    own_set: Alike,
     cost_ns: float,
     share: float,
     basis: Basis,
@@ -108,7 +113,7 @@ def _title(
     is_one: bool,
 ) -> str:
     if few:
-        late = _late(rank, idle, is_one=is_one)
+        late = _late(own_set, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
         each = " a step" if len(few) > 1 else ""
         return (
@@ -116,7 +121,8 @@ def _title(
             f"{milliseconds(cost_ns * basis.per / len(few))}{each} before work that has not been launched yet{most}; "
             f"{share:.0f} % of a mean step."
         )
-    gpu = f"rank {rank}'s GPU idles {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
+    idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'}"
+    gpu = f"{idles} {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
     gpu += "been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
     needs = basis.within(step_needs.to_frame())
@@ -130,7 +136,7 @@ def _title(
             f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
         )
     if not is_known or needed.min() < _SHORT * window:
-        return f"{_late(rank, idle, is_one=is_one)}: {gpu}{most}."
+        return f"{_late(own_set, idle, is_one=is_one)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
     each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
@@ -146,13 +152,15 @@ def _one_host(gpus: int) -> str:
     return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
 
 
-def _late(rank: int, idle: pd.DataFrame, *, is_one: bool) -> str:
+def _late(own_set: Alike, idle: pd.DataFrame, *, is_one: bool) -> str:
     """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
     if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
         if is_one:
             return f"{_one_host(len(idle))} is late"
         return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
-    return f"Rank {rank}'s host is late"
+    if own_set.is_one:
+        return f"Rank {own_set.ranks[0]}'s host is late"
+    return f"The hosts of {own_set.who} are late"
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:

@@ -4,11 +4,13 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.alike import Alike, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
@@ -29,6 +31,9 @@ SHORT_KERNELS_PCT = 50.0
 
 _ALIKE = 0.5
 """Of the longest wait for data: a rank that waits this part of it waits like that one."""
+
+_MOST_ROWS = 8
+"""Of evidence."""
 
 _LAUNCH_FIGURES = (
     "kernels",
@@ -70,19 +75,27 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
     ]
 
 
-def synchronising_calls(headline: Result, steps: Result, sync_calls: Result, episodes: Episodes) -> list[Finding]:
+def synchronising_calls(
+    headline: Result, steps: Result, sync_calls: Result, episodes: Episodes, places: Places
+) -> list[Finding]:
     """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
 
-    Only time inside the calls counts: what the host does afterwards is named by what it is.
+    Ranks of which the same call is the worst are told together, by the one that it costs most. Only time inside the
+    calls counts: what the host does afterwards is named by what it is.
     """
     if not len(sync_calls) or not len(headline):
         return []
     basis = Basis.of(headline, steps)
-    places = ["rank", "name", "operator", "range"]
-    table = basis.within(sync_calls.to_frame()).groupby(places, dropna=False)[_SYNC_FIGURES].sum().reset_index()
+    places_of_call = ["name", "operator", "range"]
+    table = basis.within(sync_calls.to_frame())
+    table = table.groupby(["rank", *places_of_call], dropna=False)[_SYNC_FIGURES].sum().reset_index()
     table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
     worst = table[table["share_pct"] >= SYNC_PCT].sort_values("share_pct", ascending=False).drop_duplicates("rank")
-    return [_synchronising_call(row, basis, episodes) for _, row in worst.iterrows()]
+    every = basis.window_ns.index
+    return [
+        _synchronising_call(own, named(own["rank"], every, places), basis, episodes)
+        for _, own in worst.groupby(places_of_call, dropna=False, sort=False)
+    ]
 
 
 def data_loader(
@@ -93,6 +106,7 @@ def data_loader(
     step_needs: StepNeeds,
     episodes: Episodes,
     replay: Replay,
+    places: Places,
 ) -> list[Finding]:
     """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
     worst = worst_rank(headline, steps, idle, DATA.column, DATA_PCT)
@@ -109,7 +123,7 @@ def data_loader(
         Finding(
             rule="data_loader",
             severity=severity(share),
-            title=f"{_when(few)}{_who_waits(rank, waits, cost)}, {share:.1f} % "
+            title=f"{_when(few)}{_who_waits(alike(waits, places), waits, cost)}, {share:.1f} % "
             f"{'of a mean step' if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
@@ -131,12 +145,16 @@ def _when(few: tuple[int, ...]) -> str:
     return f"In step{'' if len(few) == 1 else 's'} {listed(few)}: " if few else ""
 
 
-def _who_waits(rank: int, waits: pd.Series, longest_wait: str) -> str:
+def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:
     """All GPUs where each waits at least half as long as the one that waits longest."""
+    gpus = longest_waiting.whose_gpus
     if len(waits) < 2 or not waits.min() >= _ALIKE * waits.max():
-        return f"Rank {rank}'s GPU waits {longest_wait} for data"
+        waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
+        return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
     each = "Both" if len(waits) == 2 else f"All {len(waits)}"
-    return f"{each} GPUs wait for data, rank {rank}'s {longest_wait}"
+    of_one = f"rank {longest_waiting.ranks[0]}'s"
+    whose = of_one if longest_waiting.is_one else f"those of {longest_waiting.who} up to"
+    return f"{each} GPUs wait for data, {whose} {longest_wait}"
 
 
 def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
@@ -146,16 +164,22 @@ def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
     return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{milliseconds(gain.gain_ns)} shorter."
 
 
-def _synchronising_call(row: pd.Series, basis: Basis, episodes: Episodes) -> Finding:
+def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Episodes) -> Finding:
+    row = own.iloc[0]
     rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
+    blocked = (
+        f"rank {rank}'s host while its GPU idles for"
+        if len(own) == 1
+        else f"the hosts of {who} while a GPU idles for up to"
+    )
     place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
     return Finding(
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
-        title=f"{row['name']}{f' ({place})' if place else ''} blocks rank {rank}'s host while its GPU idles for "
+        title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
         f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
         f"(calls: {digits(row['calls'] / basis.per)}).",
-        evidence=plain(per_step(row.to_frame().T, _SYNC_FIGURES, basis.steps)),
+        evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
         caveat="Only idle time inside the calls. After each one the queue is empty, so that the GPU also waits for "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from traceanalyzer.errors import UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, POINT_TO_POINT, ROOTED, collective
-from traceanalyzer.kinds.dtypes import dtype_bytes
+from traceanalyzer.kinds.dtypes import dtype_bytes, element_types
 from traceanalyzer.kinds.kernels import (
     CALL,
     PEERS,
@@ -21,14 +21,20 @@ from traceanalyzer.kinds.kernels import (
     libraries,
     speaks_of_communication,
 )
-from traceanalyzer.kinds.operators import OperatorBytes, is_comm_operator, operator_bytes, operator_collective
+from traceanalyzer.kinds.operators import (
+    OperatorBytes,
+    inputs_bytes,
+    is_comm_operator,
+    operator_bytes,
+    operator_collective,
+)
 
 __all__ = [
     "ACTIVITIES", "CALL", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "PEERS",
     "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
-    "is_comm_operator", "is_fused", "kernel_collective", "libraries", "operator_bytes", "operator_collective",
-    "speaks_of_communication",
+    "element_types", "inputs_bytes", "is_comm_operator", "is_fused", "kernel_collective", "libraries",
+    "operator_bytes", "operator_collective", "speaks_of_communication",
 ]  # fmt: skip
 
 KNOWN_KINDS = ("compute", "comm", "copy")

@@ -1,4 +1,8 @@
-"""Bytes of one element of each of PyTorch's scalar types."""
+"""PyTorch's scalar types: bytes of one element, and what people call them."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _DTYPE_BYTES = {
     "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "complexfloat": 8,
@@ -15,3 +19,16 @@ _DTYPE_BYTES = {
 def dtype_bytes(dtype: str | None) -> int | None:
     """Bytes of one element of a PyTorch scalar type as traces write it (`BFloat16`); `None` when unknown."""
     return _DTYPE_BYTES.get(dtype.lower().removeprefix("c10::").removeprefix("torch.")) if dtype else None
+
+
+_ELEMENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64", "half": "fp16", "float16": "fp16",
+        "bfloat16": "bf16", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
+    }
+)  # fmt: skip
+
+
+def element_types(text: str) -> str:
+    """Element types in a text as people call them: `Float` is `fp32`, `c10::BFloat16` `bf16`."""
+    return re.sub(r"\b(?:c10::|torch\.)?([A-Za-z]\w*)", lambda found: _ELEMENTS.get(found[1].lower(), found[0]), text)

@@ -58,6 +58,13 @@ def operator_bytes(
     return OperatorBytes(tensors[0].dtype, (tensors[0].size_bytes or 0) * ranks if ranks else None)
 
 
+def inputs_bytes(shapes: str | None, dtypes: str | None) -> int | None:
+    """Bytes of all tensors of `Input Dims` and `Input type`, JSON texts both; `None` where one is unknown."""
+    pairs = list(zip(_parsed(shapes), _parsed(dtypes), strict=False))
+    sizes = [_tensor(shape, dtype, None).size_bytes for shape, dtype in pairs]
+    return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
+
+
 def _tensor(shape: object, dtype: object, dtype_of_list: str | None) -> OperatorBytes:
     """A tensor, or a list of tensors; nothing for other arguments."""
     if not isinstance(shape, list) or not shape or not isinstance(dtype, str):

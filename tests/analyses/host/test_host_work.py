@@ -2,6 +2,8 @@
 
 import pytest
 
+import traceanalyzer as ta
+from tests.builders import document, host, kernel, write
 from tests.host_builders import host_trace
 from traceanalyzer.analyses.host import host_work
 from traceanalyzer.analyses.host.host_work import HostWork
@@ -65,3 +67,24 @@ def test_threads_by_what_they_run():
         [("gloo:all_reduce", 5, 6, 4), ("enumerate(DataLoader)#_Multi.__next__", 5, 6, 5), ("forward", 7, 8, 1)],
     )
     assert thread_roles(trace) == {1: "main", 2: "autograd", 3: "other", 4: "collectives", 5: "data loader"}
+
+
+def gloo(start, sizes, **more):
+    """As PyTorch 2.11 annotates gloo's collectives: each input a tensor."""
+    said = {"Input Dims": sizes, "Input type": ["float"] * len(sizes), "Input Strides": [[1]] * len(sizes)} | more
+    return host(start, 5, name="gloo:all_reduce", cat="user_annotation", thread=9, **said)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "input_bytes"),
+    [
+        ([gloo(10, [[1000]]), gloo(20, [[10, 2], [3]])], 4092),
+        ([gloo(10, [[1000]]), host(20, 5, name="gloo:all_reduce", cat="user_annotation", thread=9)], None),
+        ([gloo(10, [[1000]], **{"Input type": ["mystery"]})], None),
+    ],
+    ids=["of all calls", "one does not say", "of an unknown type"],
+)
+def test_bytes_of_the_cpu_s_collectives(tmp_path, annotations, input_bytes):
+    trace = ta.load([write(tmp_path / "a.json", document([*annotations, kernel(100, 5)], rank=0, world_size=1))])
+    [row] = [row for row in ta.host_work(trace).rows() if row["name"] == "gloo:all_reduce"]
+    assert row["input_bytes"] == input_bytes

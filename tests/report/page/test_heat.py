@@ -1,7 +1,9 @@
+import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.report.page import heat
 from traceanalyzer.report.words.parts import split
 
@@ -30,3 +32,13 @@ def test_equal_ranks_share_a_rectangle_and_all_have_a_place():
     assert [round(run.width * heat.MANY_RANKS / 100) for run in compute.runs] == [5, 1, heat.MANY_RANKS - 6]
     assert compute.runs[1].label == "compute, rank 5: 80.0 %"
     assert (compute.low, compute.high) == (40.0, 80.0)
+
+
+def test_those_unlike_the_others_are_told_as_sets_by_time_and_not_by_share():
+    hosts = [(n, "host", f"host b{n}", ",".join(map(str, range(4 * n, 4 * n + 4))), 4) for n in range(8)]
+    places = Places(pd.DataFrame(hosts, columns=list(Places.columns)))
+    made = many(lambda rank: 800 if rank in range(4, 8) else 700 if rank == 30 else 400 + rank % 3)
+    first, second, *_ = heat.unlike(made, places)
+    assert (first.who, first.part.kind, first.ns) == ("ranks 4 to 7 (host b1)", "compute", 800)
+    assert second.ns - second.median_ns == pytest.approx(-399, abs=2), "what they compute, the others idle"
+    assert {item.who for item in heat.unlike(made, places)} == {"ranks 4 to 7 (host b1)", "rank 30 (host b7)"}

@@ -11,19 +11,16 @@ from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
-from traceanalyzer.analyses.blame.places import places_of
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import Place, set_of
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.transfers import transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.columns import Adds, Column, Written
 
 _ALIKE = 0.6
@@ -126,11 +123,9 @@ def across(
     what_ran: WhatRan,
     step_needs: StepNeeds,
     members: Members,
-    groups: Groups,
+    places: Places,
     call_waits: CallWaits,
     steps: Steps,
-    ranks: Ranks,
-    pipeline: Pipeline,
     replay: Replay,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
@@ -139,11 +134,9 @@ def across(
         return empty
     work = pd.concat([what_ran.table, transfers(members.table)], ignore_index=True)
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
-    every = sorted(step_needs.table["rank"].unique())
-    places = places_of(every, ranks.table, groups.table, pipeline.table)
+    known = places.places()
     tables = [
-        _of_job(needs, work, call_waits.table, steps.table, places, replay)
-        for _, needs in step_needs.table.groupby(job)
+        _of_job(needs, work, call_waits.table, steps.table, known, replay) for _, needs in step_needs.table.groupby(job)
     ]
     tables = [table for table in tables if len(table)]
     if not tables:

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import PARTS
+from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.vocabulary import COPY, DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -82,23 +83,8 @@ def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFra
     made = values.copy()
     for rows in values.groupby(keys).indices.values():
         own = values.to_numpy()[rows]
-        made.iloc[rows] = _leave_one_out(own) if len(rows) > 1 else own
+        made.iloc[rows] = median_of_others(own) if len(rows) > 1 else own
     return made
-
-
-def _leave_one_out(values: np.ndarray) -> np.ndarray:
-    """Medians of each column without one row, for every row: by the two places next to the middle."""
-    count = len(values)
-    order = np.argsort(values, axis=0, kind="stable")
-    ranked = np.take_along_axis(values, order, axis=0)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(count)[:, None] + np.zeros_like(order), axis=0)
-    low, high = (count - 2) // 2, (count - 1) // 2
-    picked = [
-        np.take_along_axis(ranked, np.where(place <= middle, middle + 1, middle), axis=0) for middle in (low, high)
-    ]
-    mean: np.ndarray = (picked[0] + picked[1]) / 2
-    return mean
 
 
 def cells(late: pd.DataFrame) -> pd.DataFrame:

@@ -1,14 +1,55 @@
 """What ranks have in common: a host, a rack, a pipeline stage, a process group, the same GPU of every host."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.rank_sets import Place
 from traceanalyzer.analyses.communication.group_members import parsed
+from traceanalyzer.analyses.communication.groups import Groups
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.columns import Adds, Column
 
 BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""
+
+
+class Places(Result):
+    """One row for each set of ranks that findings may name: neither a single rank nor the whole job."""
+
+    title: ClassVar[str] = "Hosts, racks and groups"
+    is_detail: ClassVar[bool] = True
+    is_of_one_run: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("place",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "place": Column.ident("Position; kinds that say most come first."),
+        "kind": Column.text(
+            "What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are "
+            "not known), group (a process group), device (the same GPU of every host)."
+        ),
+        "name": Column.text("What it is called."),
+        "ranks": Column.text("Global ranks."),
+        "size": Column.count("How many ranks.", adds=Adds.NONE),
+    }
+
+    def places(self) -> tuple[Place, ...]:
+        """The rows as sets of ranks."""
+        rows = self.table[["kind", "name", "ranks"]].itertuples(index=False)
+        return tuple(Place(kind, name, frozenset(map(int, ranks.split(",")))) for kind, name, ranks in rows)
+
+
+def across(_parts: Mapping[int, pd.DataFrame], ranks: Ranks, groups: Groups, pipeline: Pipeline) -> Places:
+    """The places of the ranks that are here."""
+    every = sorted(ranks.table["rank"].tolist()) if len(ranks) else []
+    found = places_of(every, ranks.table, groups.table, pipeline.table)
+    rows = [
+        (number, place.kind, place.name, ",".join(map(str, sorted(place.ranks))), len(place.ranks))
+        for number, place in enumerate(found)
+    ]
+    return Places(pd.DataFrame(rows, columns=list(Places.columns)))
 
 
 def places_of(

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.straggler_causes import CAUSES, WAIT, instance_causes
 from traceanalyzer.analyses.communication.waits import Waits
 from traceanalyzer.analyses.host.step_work import COMPUTE, COPY, OPERATOR, RANGE, step_work
+from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.time.stretches import stretches
@@ -229,9 +230,11 @@ def _may_have_waited(table: pd.DataFrame, exposed_comm: ExposedComm, windows: pd
     has_steps = windows["step"].iloc[0] != NONE
     held = rows[rows["step"].isin(windows["step"])] if has_steps else rows[rows["step"].isna()]
     unmatched = held.groupby("rank")["exposed_unmatched_ns"].sum() / windows["step"].nunique()
-    excess = pd.Series(
-        {rank: unmatched.get(rank, 0) - unmatched.drop(rank, errors="ignore").median() for rank in table.index}
-    )
+    others = pd.Series(unmatched.median(), index=table.index)
+    if len(unmatched) > 1:
+        beside = median_of_others(unmatched.to_numpy(dtype=np.float64)[:, None])[:, 0]
+        others.update(pd.Series(beside, index=unmatched.index))
+    excess = unmatched.reindex(table.index, fill_value=0) - others
     is_better_part = 2 * excess.reindex(table.index).astype("float64") >= table["cause_ns"].astype("Float64")
     return (table["cause"] == "transfer") & is_better_part.fillna(value=False).astype(bool)
 
@@ -254,8 +257,9 @@ def _named(table: pd.DataFrame, work: pd.DataFrame, windows: pd.DataFrame) -> pd
     totals = held.groupby(["what", "name", "rank"])["total_ns"].sum() / windows["step"].nunique()
     wide = totals.unstack("rank", fill_value=0.0)  # noqa: PD010 - keys are unique, nothing is aggregated
     least = (_LEAST_CAUSE * table["cause_ns"]).fillna(0)
+    extra = {what: _extra(rows.droplevel("what")) for what, rows in wide.groupby("what")} if wide.shape[1] > 1 else {}
     found = [
-        _longest_extra(wide, rank, cause, least_ns)
+        _longest_extra(extra, rank, cause, least_ns)
         for rank, cause, least_ns in zip(table.index, table["cause"], least, strict=True)
     ]
     return table.assign(
@@ -264,15 +268,22 @@ def _named(table: pd.DataFrame, work: pd.DataFrame, windows: pd.DataFrame) -> pd
     )
 
 
-def _longest_extra(wide: pd.DataFrame, rank: int, cause: str | None, least_ns: float) -> tuple[str | None, int | None]:
+def _extra(rows: pd.DataFrame) -> pd.DataFrame:
+    """What each rank (column) has of each name beyond the other ranks' median."""
+    beside = median_of_others(rows.to_numpy(dtype=np.float64).T).T
+    return rows - beside
+
+
+def _longest_extra(
+    extra: Mapping[str, pd.DataFrame], rank: int, cause: str | None, least_ns: float
+) -> tuple[str | None, int | None]:
     """The name with the largest excess over the other ranks' median, of the kinds that the cause points at.
 
     Nothing is named for an excess that explains less than a tenth of the cause.
     """
     for what in _NAMED_BY.get(cause, (RANGE, OPERATOR)) if isinstance(cause, str) else ():
-        if what in wide.index.get_level_values("what") and rank in wide and wide.shape[1] > 1:
-            rows = wide.loc[what]
-            extra = rows[rank] - rows.drop(columns=rank).median(axis=1)
-            if extra.max() > least_ns:
-                return str(extra.idxmax()), round(extra.max())
+        if what in extra and rank in extra[what]:
+            own = extra[what][rank]
+            if own.max() > least_ns:
+                return str(own.idxmax()), round(own.max())
     return None, None

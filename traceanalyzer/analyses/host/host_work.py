@@ -43,6 +43,9 @@ class HostWork(Result):
             "How often, in the complete steps; in the whole capture where there are none.", is_aside=True
         ),
         "launches": Column.count("Calls in it that started GPU work: with none, the work is the CPU's own."),
+        "input_bytes": Column.size(
+            "Of collectives: bytes of this rank's inputs; absent where the trace has no shapes.", is_aside=True
+        ),
         "host_ns": Column.time("Time in it; what lies inside it is part of it."),
         "idle_ns": Column.time(
             "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
@@ -65,6 +68,8 @@ class HostWork(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's top-level ranges, collectives and operators of its complete steps, else of the whole capture."""
+    if trace.ranges.empty and trace.host_ops.empty:
+        return pd.DataFrame()
     steps = _steps(trace)
     events = _inside(_top_level(trace), steps)
     if events.empty:
@@ -78,18 +83,22 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
             "name": events["name"].astype("str"),
             "thread": events["thread"],
             "launches": _launches(trace, events),
+            "input_bytes": events["size_bytes"].astype("Int64"),
             "host_ns": ends - starts,
             "idle_ns": _idle_ns(trace, starts, ends),
         }
     )
     groups = table.groupby(["role", "what", "name"], sort=False)
     total = groups[["launches", "host_ns", "idle_ns"]].sum().astype("int64")
+    total["input_bytes"] = groups["input_bytes"].agg(lambda sizes: sizes.sum(skipna=False))
     total.insert(0, "calls", groups.size())
     total.insert(0, "threads", groups["thread"].nunique())
     if trace.gpu_ops.empty:
         total["idle_ns"] = pd.array([pd.NA] * len(total), dtype="Int64")
     total = total.sort_values("host_ns", ascending=False, kind="stable").reset_index()
-    return typed(total.assign(steps=len(steps) or pd.NA), {"idle_ns": "Int64", "steps": "Int64"})
+    return typed(
+        total.assign(steps=len(steps) or pd.NA), {"idle_ns": "Int64", "steps": "Int64", "input_bytes": "Int64"}
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
@@ -113,14 +122,14 @@ def _steps(trace: RankTrace) -> pd.DataFrame:
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:
     """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
-    ranges = trace.ranges[["start_ns", "end_ns", "name", "thread"]]
+    ranges = trace.ranges[["start_ns", "end_ns", "name", "thread", "size_bytes"]]
     is_collective = host_names.matches(ranges["name"], host_names.is_cpu_collective)
     is_place = host_names.matches(ranges["name"], host_names.is_user_range)
     is_step = ranges["name"].isin(trace.steps["name"].cat.categories).to_numpy()
     ranges = ranges.assign(what=np.where(is_collective, COLLECTIVE, RANGE))
     ranges = _without_wrappers(ranges[(is_place | is_collective) & ~is_step], trace.steps)
-    operators = trace.host_ops[["start_ns", "end_ns", "name", "thread"]].assign(what=OPERATOR)
-    parts = [typed(part, {"name": "object"}) for part in (ranges, operators)]
+    operators = trace.host_ops[["start_ns", "end_ns", "name", "thread"]].assign(what=OPERATOR, size_bytes=pd.NA)
+    parts = [typed(part, {"name": "object", "size_bytes": "Int64"}) for part in (ranges, operators)]
     events = pd.concat(parts, ignore_index=True)
     # Ranges before operators of the same times; the longer first.
     order = np.lexsort((events["what"] == OPERATOR, -events["end_ns"], events["start_ns"], events["thread"]))

@@ -21,6 +21,8 @@ def step_work(trace: RankTrace) -> pd.DataFrame:
     Kernels and copies count in the step that launched them; user ranges, without those inside them, and outermost
     operators in the one in which they began. Without steps, all is of step -1.
     """
+    if trace.gpu_ops.empty and trace.ranges.empty and trace.host_ops.empty:
+        return pd.DataFrame()
     ops = trace.gpu_ops[["start_ns", "end_ns", "name", "kind"]].assign(row=trace.op_step)
     tables = [
         _named(ops[ops["kind"] == COMPUTE], COMPUTE),

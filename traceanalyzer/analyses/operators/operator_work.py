@@ -82,6 +82,8 @@ def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> n
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
+    if not calls["list_elements"].notna().any():
+        return calls.assign(dtype=calls["dtype"].astype("object").astype("category"))
     names = trace.gpu_ops["name"].cat
     types = pd.DataFrame([_list_type(name) for name in names.categories], columns=["dtype", "element_bytes"])
     kernels = types.reindex(names.codes).assign(call=of_op)

@@ -40,20 +40,23 @@ class BlockBounds(Result):
 
 def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
     """Summarise each rank's blocks."""
-    rows = [_row(rank, own) for rank, own in blocks.table.groupby("rank")] if len(blocks) else []
-    table = pd.DataFrame(rows, columns=list(BlockBounds.columns))
-    return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
-
-
-def _row(rank: int, blocks: pd.DataFrame) -> dict[str, object]:
-    counts = blocks["bound"].dropna().value_counts()
-    medians = blocks[list(_MEDIANS)].astype("Float64").median().round()
-    return {
-        "rank": rank,
-        "source": blocks["source"].iloc[0],
-        "blocks": len(blocks),
-        "bound": counts.index[0] if len(counts) else None,
-        "bound_blocks": int(counts.iloc[0]) if len(counts) else 0,
-        "bound_known_blocks": int(counts.sum()),
-        **{name: pd.NA if pd.isna(value) else int(value) for name, value in medians.items()},
-    }
+    if not len(blocks):
+        table = pd.DataFrame(columns=list(BlockBounds.columns))
+        return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
+    held = typed(blocks.table, dict.fromkeys(_MEDIANS, "Float64"))
+    by_rank = held.groupby("rank")
+    counts = held.groupby("rank")["bound"].value_counts().reset_index(name="count")
+    most = counts.drop_duplicates("rank").set_index("rank")
+    ranks = by_rank.size().index
+    table = pd.DataFrame(
+        {
+            "rank": ranks,
+            "source": by_rank["source"].first().to_numpy(),
+            "blocks": by_rank.size().to_numpy(),
+            "bound": [None if pd.isna(bound) else bound for bound in most["bound"].astype("object").reindex(ranks)],
+            "bound_blocks": most["count"].reindex(ranks, fill_value=0).to_numpy(),
+            "bound_known_blocks": by_rank["bound"].count().to_numpy(),
+            **{name: column.to_numpy() for name, column in by_rank[list(_MEDIANS)].median().round().items()},
+        }
+    )
+    return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64"))[list(BlockBounds.columns)])

@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
+from traceanalyzer.readers.kineto.texts import as_list, extent, first_of
 from traceanalyzer.rocm_names import runtime_activity
 
 _NO_ARGS = Args()
@@ -102,7 +103,7 @@ def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> Non
     table.integers("bytes", [arg.size_bytes for arg in args])
     table.integers("peer_device", [_peer(arg) for arg in args])
     table.integers("graph_node", [arg.graph_node or None for arg in args])
-    table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], _extent)
+    table.joined_texts(("grid", "block"), [SEPARATOR.join((arg.grid, arg.block)) for arg in args], extent)
     _add_notes(builder, args)
     described = [row for row, arg in enumerate(args) if arg.collective is not None]
     if described:
@@ -159,6 +160,16 @@ def _add_ranges(builder: TableBuilder, category: str, events: list[Any]) -> None
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", _threads(events))
+    if category != "python_function":
+        table.integers("size_bytes", [_cpu_collective_bytes(event) for event in events])
+
+
+def _cpu_collective_bytes(event: Any) -> int | None:
+    """Bytes of the inputs of gloo's annotation of a collective; `None` of other ranges, and without shapes."""
+    if event.args is None or not event.name.startswith("gloo:"):
+        return None
+    shapes, dtypes = (bytes(text).decode(errors="replace") for text in (event.args.shapes, event.args.dtypes))
+    return kinds.inputs_bytes(shapes, dtypes)
 
 
 def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None:
@@ -208,16 +219,16 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table.texts("collective", collectives)
     table.texts("group", [arg.group for arg in args])
     table.texts("group_description", [arg.group_description for arg in args])
-    table.texts("group_ranks", [_list(arg.group_ranks) for arg in args])
+    table.texts("group_ranks", [as_list(arg.group_ranks) for arg in args])
     table.integers("group_size", [arg.group_size for arg in args])
     table.texts("dtype", [arg.dtype for arg in args])
     table.integers("in_elements", [arg.in_elements for arg in args])
     table.integers("out_elements", [arg.out_elements for arg in args])
-    table.texts("in_split", [_list(arg.in_split) for arg in args])
-    table.texts("out_split", [_list(arg.out_split) for arg in args])
+    table.texts("in_split", [as_list(arg.in_split) for arg in args])
+    table.texts("out_split", [as_list(arg.out_split) for arg in args])
     table.integers("sequence", [arg.sequence for arg in args])
     table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
-    table.integers("peer", [_first(arg.target_rank, arg.source_rank) for arg in args])
+    table.integers("peer", [first_of(arg.target_rank, arg.source_rank) for arg in args])
 
 
 def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
@@ -251,7 +262,7 @@ def _devices(events: list[Any], args: list[Args]) -> list[int | None]:
 
 
 def _device(event: Any, args: Args) -> int | None:
-    return _first(args.in_device, event.pid if isinstance(event.pid, int) else None)
+    return first_of(args.in_device, event.pid if isinstance(event.pid, int) else None)
 
 
 def _streams(events: list[Any], args: list[Args]) -> list[int]:
@@ -278,17 +289,3 @@ def _number(text: str | int) -> int:
 def _root(args: Args, collective: str | None) -> int | None:
     """The host argument `Rank` of a rooted collective is its root, not the caller; elsewhere it says nothing."""
     return args.rank if collective in kinds.ROOTED else None
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _extent(sizes: str) -> str:
-    """`[24, 1, 1]` as `24x1x1`."""
-    return "x".join(re.findall(r"\d+", sizes))
-
-
-def _list(text: str | None) -> str | None:
-    """`[0, 1]` as `0,1`; an empty list is absent."""
-    return text.strip("[] ").replace(" ", "") or None if text else None

@@ -37,6 +37,15 @@ def of_capture(capture: Capture) -> str | None:
 
 def _shares(capture: Capture) -> pd.DataFrame | None:
     """Per cent of each rank's window by part, under the parts' labels."""
+    parts = parts_by_rank(capture)
+    if parts is None:
+        return None
+    window = _by_rank(capture.tables["breakdown"])["window_ns"].astype("float64")
+    return 100 * parts.div(window.where(window > 0), axis=0).dropna(how="all")
+
+
+def parts_by_rank(capture: Capture) -> pd.DataFrame | None:
+    """Each rank's window by part in ns, under the parts' labels; wait and causes of idle time where they are told."""
     breakdown = capture.table("breakdown")
     if breakdown is None or not capture.is_exact:
         return None
@@ -46,8 +55,7 @@ def _shares(capture: Capture) -> pd.DataFrame | None:
         own = None if frame is None else _columns(_by_rank(frame), split)
         is_told = own is not None and len(own.columns) == len(split) and own.notna().to_numpy().all()
         parts = parts.join(own if is_told and own is not None else _columns(_by_rank(breakdown), (whole,)))
-    window = _by_rank(breakdown)["window_ns"].astype("float64")
-    return 100 * parts.astype("float64").fillna(0.0).div(window.where(window > 0), axis=0).dropna(how="all")
+    return parts.astype("float64").fillna(0.0)
 
 
 def _by_rank(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,10 +7,10 @@ import pandas as pd
 from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
+from traceanalyzer.kinds import element_types
 from traceanalyzer.quantities import digits, text
-from traceanalyzer.report.comparison import bound, path, work_sentences
+from traceanalyzer.report.comparison import awaited, bound, path, recorded_otherwise, work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
-from traceanalyzer.report.words.wording import element_types
 
 CONTRADICTS_POINTS = 1.0
 """A share that moves by less than this many percentage points contradicts nothing."""
@@ -55,20 +55,24 @@ def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
         return
     if row["change"] == 0 and comparison.is_empty:
         return
-    yield _time(comparison, run, row)
-    found = parts(comparison, run)
-    if found:
-        yield _explained(found, float(row["change"]), per(comparison))
+    change = float(row["change"])
+    recorded = recorded_otherwise.sentences(comparison, run, per(comparison))
+    if recorded:
+        yield from recorded
+    else:
+        yield _time(comparison, run, row)
+        yield from _explained(comparison, run, change)
     yield from _communication(comparison, run)
     tables = {table.analysis: table for table in comparison.tables[run]}
-    yield from work_sentences.phases(tables.get("phases"), per(comparison))
     yield from work_sentences.products(tables.get("matrix_products"), float(row["value"]))
-    yield from _without_profiler(comparison, run, float(row["change"]))
-    yield from _contradictions(comparison, run, float(row["change"]))
-    other = next(side.first for side in comparison.sides if side.label == run)
-    concluding = path.sentence(comparison.base.first, other)
-    if concluding:
-        yield concluding
+    if not recorded:
+        yield from work_sentences.phases(tables.get("phases"), per(comparison))
+        yield from _without_profiler(comparison, run, change)
+        yield from _contradictions(comparison, run, change)
+        other = next(side.first for side in comparison.sides if side.label == run)
+        concluding = path.sentence(comparison.base.first, other)
+        if concluding:
+            yield concluding
 
 
 def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
@@ -102,15 +106,27 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     )
 
 
-def _explained(found: list[Part], change: float, unit: str) -> str:
-    """The part that adds most in the direction of the change, and the next."""
+def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]:
+    """The part that adds most in the direction of the change, and what is most against it.
+
+    Of the rank for which others wait, where one is; else of the means over ranks.
+    """
+    said = awaited.sentence(comparison, run, change, per(comparison))
+    found = [] if said else parts(comparison, run)
+    if said:
+        yield said
+    if found:
+        yield _of_means(found, change, per(comparison))
+
+
+def _of_means(found: list[Part], change: float, unit: str) -> str:
     sign = 1 if change >= 0 else -1
     ordered = sorted(found, key=lambda part: -sign * part.change_ns)
     main = ordered[0]
     against = ordered[-1]
     both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
     made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({both})"
-    if against.change_ns * sign < 0 and against is not main:
+    if -sign * against.change_ns > awaited.LEAST_AGAINST * abs(change) and against is not main:
         made += f"; against it {against.label}, {_signed(against.change_ns)}"
     return made + " (means over ranks)."
 

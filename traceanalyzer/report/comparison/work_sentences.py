@@ -7,8 +7,8 @@ import pandas as pd
 
 from traceanalyzer.columns import Unit
 from traceanalyzer.diff import TableDiff, joins
+from traceanalyzer.kinds import element_types
 from traceanalyzer.quantities import digits, text
-from traceanalyzer.report.words.wording import element_types
 
 LEAST_PCT = 5.0
 """A product whose mean moves by less is not said to be slower or faster."""

@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.columns import Unit
+from traceanalyzer.findings.alike import named
+from traceanalyzer.quantities import text
 from traceanalyzer.report.words.parts import Split
 from traceanalyzer.vocabulary import Part
 
@@ -15,6 +21,8 @@ MOST_BARS = 12
 _LEVELS = 20
 _APART_POINTS = 2.0
 _APART_DEVIATIONS = 5.0
+_ALIKE = 0.2
+"""A rank that differs by this part less than the next one before it is not of its set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +47,32 @@ class HeatRow:
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A rank whose share of a part is far from the median's."""
+    """A rank whose share of a part is far from the median's; times of a mean step, or of the capture."""
 
     rank: int
     part: Part
-    share_pct: float
-    median_pct: float
+    ns: float
+    median_ns: float
+
+    @property
+    def away_ns(self) -> float:
+        """How much longer, or shorter, it takes than the median rank: what it costs."""
+        return abs(self.ns - self.median_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """Ranks that differ from the median in the same part and direction, in words; `ns` is their median."""
+
+    who: str
+    part: Part
+    ns: float
+    median_ns: float
+
+    @property
+    def times(self) -> tuple[str, str]:
+        """Its time, and the median rank's, with their units."""
+        return text(self.ns, Unit.NS), text(self.median_ns, Unit.NS)
 
 
 def shares(split: Split) -> pd.DataFrame:
@@ -61,17 +89,36 @@ def heat_rows(split: Split) -> list[HeatRow]:
 
 
 def outliers(split: Split) -> list[Outlier]:
-    """Ranks more than five median deviations and two points from a part's median, farthest first."""
-    table = shares(split)
+    """Ranks more than five median deviations and two points from a part's median share, those of most time first."""
+    table, times = shares(split), split.table.set_index("rank")
     found = []
     for part in split.parts:
         share = table[part.column]
         away = (share - share.median()).abs()
         limit = max(_APART_POINTS, _APART_DEVIATIONS * float(away.median()))
-        found += [
-            Outlier(int(rank), part, float(value), float(share.median())) for rank, value in share[away > limit].items()
-        ]
-    return sorted(found, key=lambda item: -abs(item.share_pct - item.median_pct))
+        own = times[part.column] / split.per
+        found += [Outlier(int(rank), part, float(own[rank]), float(own.median())) for rank in share.index[away > limit]]
+    return sorted(found, key=lambda item: -item.away_ns)
+
+
+def unlike(split: Split, places: Places | None) -> list[Unlike]:
+    """The outliers, those of one part that differ by about as much as a set: what differs by most time first."""
+    sets: list[list[Outlier]] = []
+    last: dict[tuple[str, bool], list[Outlier]] = {}
+    for item in outliers(split):
+        key = (item.part.column, item.ns > item.median_ns)
+        if key not in last or item.away_ns < (1 - _ALIKE) * last[key][-1].away_ns:
+            last[key] = []
+            sets.append(last[key])
+        last[key].append(item)
+    every = split.table["rank"].tolist()
+    found = []
+    for items in sets:
+        ranks = sorted(item.rank for item in items)
+        who = f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}" if places is None else named(ranks, every, places)
+        ns = float(np.median([item.ns for item in items]))
+        found.append(Unlike(who, items[0].part, ns, items[0].median_ns))
+    return sorted(found, key=lambda item: -abs(item.ns - item.median_ns))
 
 
 def shown(split: Split) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said
 from traceanalyzer.report.words.parts import split_steps
@@ -72,6 +73,6 @@ def _late(episodes: Result | None) -> list[dict[str, Any]]:
         return []
     rows = [row for row in episodes.rows() if is_said(row) and numbers(row["numbers"])]
     return [
-        {"ranks": str(row["ranks"]), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
+        {"ranks": listed(numbers(row["ranks"])), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
         for row in rows[:_MOST_EPISODES]
     ]

@@ -22,6 +22,7 @@ from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.kinds import element_types
 from traceanalyzer.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.timeline.columns import steps_of, varints
@@ -32,7 +33,6 @@ from traceanalyzer.report.timeline.links import links
 from traceanalyzer.report.timeline.operation_columns import Operations
 from traceanalyzer.report.timeline.path_line import path_line
 from traceanalyzer.report.words.parts import Split, unsplit_calls, unsplit_part
-from traceanalyzer.report.words.wording import element_types
 
 MOST_OF_SHAPES = 240
 """Characters of an operator with its shapes: optimizers have hundreds of them."""

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from traceanalyzer.analyses import column_named
 from traceanalyzer.columns import Column, Written, stem
-from traceanalyzer.kinds import COLLECTIVES
+from traceanalyzer.kinds import COLLECTIVES, element_types
 from traceanalyzer.names import short_name
 
 _WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
@@ -20,13 +20,6 @@ MOST_OF_DIFFERENCE = 32
 
 _FIGURE = re.compile(r"(\d) (%|[nµm]?s|[kMGT]?B|[kMGT]?B/s|[MGT]FLOP(?:/s)?)(?![\w/])")
 """A figure's last digit, and its unit after a plain space."""
-
-_ELEMENTS: Mapping[str, str] = MappingProxyType(
-    {
-        "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64", "half": "fp16", "float16": "fp16",
-        "bfloat16": "bf16", "long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8",
-    }
-)  # fmt: skip
 
 
 def label(name: str, column: Column) -> str:
@@ -42,11 +35,6 @@ def words(text: str, column: Column) -> str:
     if column.written in _WORDINGS:
         return _WORDINGS[column.written](text)
     return text.replace("_", "-") if text in COLLECTIVES else text
-
-
-def element_types(text: str) -> str:
-    """Element types as people call them: `Float` is `fp32`, `c10::BFloat16` `bf16`."""
-    return re.sub(r"\b(?:c10::|torch\.)?([A-Za-z]\w*)", lambda found: _ELEMENTS.get(found[1].lower(), found[0]), text)
 
 
 def unbroken(text: str) -> str:

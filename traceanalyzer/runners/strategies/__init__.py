@@ -16,6 +16,7 @@ STRATEGIES: dict[str, str] = {
     "simple_ddp_async": "simple_ddp_async.SimpleDDPAsync",
     "bucket_ddp_async": "bucket_ddp_async.BucketDDPAsync",
     "pytorch_ddp": "pytorch_ddp.PyTorchDDP",
+    "pytorch_ddp_bf16": "pytorch_ddp_bf16.PyTorchDDPBf16",
     "zero1": "zero1.Zero1",
     "zero2": "zero2.Zero2",
     "zero3": "zero3.Zero3",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.nn.parallel import DistributedDataParallel
 
@@ -20,9 +20,13 @@ class PyTorchDDP(Strategy):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        device_ids = [job.world.device] if job.world.is_cuda else None
-        self.ddp = DistributedDataParallel(job.model, device_ids=device_ids, gradient_as_bucket_view=True)
+        self.ddp = self.wrapped(job)
         self.model = self.ddp
+
+    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
+        """The model that exchanges its gradients."""
+        device_ids = [job.world.device] if job.world.is_cuda else None
+        return DistributedDataParallel(job.model, device_ids=device_ids, gradient_as_bucket_view=True, **options)
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:

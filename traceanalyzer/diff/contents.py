@@ -1,0 +1,229 @@
+"""What only one run does in a step, or much more of: copies, waits of its host, its own ranges, matrix products."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.columns import Unit
+from traceanalyzer.diff import surroundings
+from traceanalyzer.diff.captures import Capture
+from traceanalyzer.kinds import element_types
+from traceanalyzer.quantities import digits, text
+
+COPIES = "copies a step"
+
+WAITS = "calls in which the host waits for the GPU, a step"
+
+RANGES = "host ranges a step"
+
+PRODUCTS = "matrix products a step"
+
+SHARES = "ranks' shares of the model FLOPs"
+
+NAMES = (COPIES, WAITS, RANGES, PRODUCTS, SHARES)
+
+_EQUAL = 0.05
+"""Amounts that differ by less of the larger one are the same."""
+
+_WAYS = {
+    "HtoD": ("source_memory", "from {} memory to the GPU"),
+    "DtoH": ("target_memory", "from the GPU to {} memory"),
+}
+"""Directions of copies: the column that names the host's memory, and words. Copies between GPUs are communication."""
+
+_SHARE_POINTS = 5.0
+
+_LEAST_COST = 0.01
+"""Of a step: copies that take less in every run are not told."""
+
+_LEAST_RANGE = 0.02
+"""Of the shortest step: ranges of the host whose times differ by less are not told."""
+
+_RANGE_CHANGE = 0.2
+"""A range that both runs have is done otherwise where its time differs by as much of the longer one."""
+
+_MOST_TOLD = 3
+
+_MOST_PRODUCTS = 2
+"""Products of which runs of one model may do more or less; if more of them differ, it is another model or batch."""
+
+_LEAST_EQUAL = 3
+
+_WAITING = re.compile(r"^(?:cuda|cu|hip)(?:Stream|Device|Event|Ctx)?Synchronize\b")
+
+_OF_OTHERS = re.compile(r"::|[#.\d]|forward|backward|optimizer", re.IGNORECASE)
+"""Ranges that PyTorch and its wrappers write, and those of phases and of numbered parts: their time is the outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """How much of something each rank does in a step, as a number and for people, and what it costs the dearest one."""
+
+    by_rank: Mapping[int, float]
+    unit: Unit
+    cost_ns: float = 0.0
+
+    @property
+    def most(self) -> float:
+        return max(self.by_rank.values(), default=0.0)
+
+    def told(self, name: str) -> str:
+        """`12 waits`, `40 products on rank 1`, `6 on rank 0, 16 on rank 1`, or the range over ranks."""
+        held = {rank: value for rank, value in self.by_rank.items() if value}
+        values = held.values()
+        if len(held) == len(self.by_rank) and max(values) - min(values) <= _EQUAL * max(values):
+            return f"{text(sum(values) / len(held), self.unit)} {name}"
+        if len(held) <= _MOST_TOLD:
+            ranks = (f"{text(value, self.unit)} on rank {rank}" for rank, value in sorted(held.items()))
+            return f"{name} {', '.join(ranks)}"
+        return f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)} {name}"
+
+
+_Amounts = Mapping[str, _Amount]
+
+
+def of(captures: Sequence[Capture]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """For each of these kinds in which runs differ its name and what each run does of what they do not do alike.
+
+    Nothing of a kind that a capture does not tell, and nothing of hosts where profilers differ: they name calls and
+    ranges in other ways.
+    """
+    readers: dict[str, Callable[[Capture], _Amounts | None]] = {COPIES: _copies}
+    if len({surroundings.profiler(capture) for capture in captures}) == 1:
+        readers |= {WAITS: _waits, RANGES: _ranges}
+    shortest = min((step for capture in captures if (step := _step_ns(capture))), default=0.0)
+    for name, read in readers.items():
+        amounts = [read(capture) for capture in captures]
+        known = [own for own in amounts if own is not None]
+        if len(known) == len(captures) and (differing := _differing(known, shortest)):
+            yield name, tuple(_told(own, differing) for own in known)
+    if is_same_but_for_products(captures):
+        sorts = [_products(capture) or {} for capture in captures]
+        yield PRODUCTS, tuple(_told(own, _unequal(sorts)) for own in sorts)
+        return
+    shares = [_flop_shares(capture) for capture in captures]
+    if None not in shares and _are_shared_otherwise([own for own in shares if own is not None]):
+        yield SHARES, tuple(", ".join(f"{digits(round(pct))} %" for pct in own) for own in shares if own is not None)
+
+
+def is_same_but_for_products(captures: Sequence[Capture]) -> bool:
+    """Whether every run does the same matrix products as often, but for a few of which one does more or less."""
+    known = [own for capture in captures if (own := _products(capture))]
+    if len(known) < len(captures):
+        return False
+    differing = _unequal(known)
+    equal = set.union(*(set(own) for own in known)) - set(differing)
+    return 0 < len(differing) <= _MOST_PRODUCTS and len(equal) >= _LEAST_EQUAL
+
+
+def _told(own: _Amounts, names: Sequence[str]) -> str:
+    held = [own[name].told(name) for name in names[:_MOST_TOLD] if name in own and own[name].most]
+    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD and held else ""
+    return ", ".join(held) + more or "none"
+
+
+def _differing(amounts: Sequence[_Amounts], step_ns: float) -> list[str]:
+    """Names of which the runs do not do as much, the dearest first; a time must differ by a part of the step."""
+    names = [name for name in _unequal(amounts) if _is_much([own.get(name) for own in amounts], step_ns)]
+    cost = {name: max(own[name].cost_ns for own in amounts if name in own) for name in names}
+    return sorted((name for name in names if cost[name] > 0), key=lambda name: (-cost[name], name))
+
+
+def _is_much(own: Sequence[_Amount | None], step_ns: float) -> bool:
+    if any(amount and amount.unit != Unit.NS for amount in own):
+        return True
+    values = [amount.most if amount else 0.0 for amount in own]
+    change = max(values) - min(values)
+    return change >= _LEAST_RANGE * step_ns and change >= _RANGE_CHANGE * max(values)
+
+
+def _unequal(amounts: Sequence[_Amounts]) -> list[str]:
+    names = dict.fromkeys(name for own in amounts for name in own)
+    return [name for name in names if not _is_equal([own[name].by_rank if name in own else {} for own in amounts])]
+
+
+def _is_equal(by_rank: Sequence[Mapping[int, float]]) -> bool:
+    """Whether every rank does as much in every run; where ranks differ, the least and the most of them."""
+    ends = [(min(own.values()), max(own.values())) if own else (0.0, 0.0) for own in by_rank]
+    return all(max(values) - min(values) <= _EQUAL * max(values) for values in zip(*ends, strict=True))
+
+
+def _copies(capture: Capture) -> _Amounts | None:
+    """Bytes of uploads, downloads and exchanges by memory; their cost is the time that they take."""
+    frame, step_ns = capture.table("copies"), _step_ns(capture)
+    if frame is None or not step_ns or not capture.is_exact:
+        return None
+    made = {}
+    for direction, (column, words) in _WAYS.items():
+        own = frame[frame["direction"] == direction]
+        for memory, part in own.groupby(column, dropna=False):
+            cost = float(part.groupby("rank")["total_ns"].sum().max()) / capture.per
+            kind = memory if isinstance(memory, str) else "unknown"
+            if cost >= _LEAST_COST * step_ns:
+                made[words.format(kind)] = _amount(capture, part, "size_bytes", Unit.BYTES, cost)
+    return made
+
+
+def _waits(capture: Capture) -> _Amounts | None:
+    """Synchronising calls; any difference of their number is told."""
+    frame = capture.table("cuda_api")
+    if frame is None or not capture.is_exact or not capture.steps:
+        return None
+    own = frame[frame["name"].astype("str").str.contains(_WAITING)]
+    return {
+        str(name): _amount(capture, part, "calls", Unit.COUNT, float(part["calls"].sum()))
+        for name, part in own.groupby("name", observed=True)
+    }
+
+
+def _ranges(capture: Capture) -> _Amounts | None:
+    """The user's own ranges on the main thread, by the time in them and in no range inside."""
+    frame = capture.table("host_work")
+    if frame is None or not capture.is_exact or not capture.steps:
+        return None
+    own = frame[(frame["what"] == "range") & (frame["role"] == "main")]
+    own = own[~own["name"].astype("str").str.contains(_OF_OTHERS)]
+    made = {}
+    for name, part in own.groupby("name", observed=True):
+        amount = _amount(capture, part, "host_ns", Unit.NS)
+        made[str(name)] = _Amount(amount.by_rank, amount.unit, amount.most)
+    return made
+
+
+def _products(capture: Capture) -> _Amounts | None:
+    frame = capture.table("matrix_products")
+    if frame is None or not capture.is_exact:
+        return None
+    names = frame["product"].astype("str") + [f" {element_types(str(dtype))}" for dtype in frame["dtype"]]
+    return {str(name): _amount(capture, part, "calls", Unit.COUNT, 1.0) for name, part in frame.groupby(names)}
+
+
+def _flop_shares(capture: Capture) -> list[float] | None:
+    """Per cent of the compared steps' model FLOPs on each rank."""
+    frame = capture.table("mfu")
+    own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
+    if own is None or own.empty or own["model_flops"].isna().any():
+        return None
+    sums = own.groupby("rank")["model_flops"].sum().astype("float64")
+    return (100 * sums / sums.sum()).tolist() if sums.sum() else None
+
+
+def _are_shared_otherwise(shares: Sequence[list[float]]) -> bool:
+    """Whether a rank's share differs by more than `_SHARE_POINTS`, of runs with as many ranks."""
+    if len({len(own) for own in shares}) != 1:
+        return False
+    return any(max(values) - min(values) > _SHARE_POINTS for values in zip(*shares, strict=True))
+
+
+def _amount(capture: Capture, rows: pd.DataFrame, column: str, unit: Unit, cost_ns: float = 0.0) -> _Amount:
+    """Each rank's sum a step; a rank without a row does none."""
+    ranks = capture.tables["breakdown"]["rank"]
+    sums = rows.groupby("rank")[column].sum()
+    return _Amount({int(rank): float(sums.get(rank, 0)) / capture.per for rank in ranks}, unit, cost_ns)
+
+
+def _step_ns(capture: Capture) -> float | None:
+    frame = capture.table("breakdown")
+    return float(frame["window_ns"].mean()) / capture.per if frame is not None else None

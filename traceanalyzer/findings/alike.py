@@ -1,0 +1,90 @@
+"""Who behaves alike in one figure and unlike the others: a rank, a host, a rack, a group, half of the job."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.rank_sets import listed, set_of
+
+_APART = 0.25
+"""Between the ranks that are alike and the rest lies at least this part of what the worst has beyond the middle."""
+
+_SIGMAS = 3.0
+"""And so many deviations of the rest."""
+
+_TO_DEVIATION = 1.4826
+"""Of a median distance from the median, of normal values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The ranks that a finding is about.
+
+    Attributes:
+        ranks: in order, the worst one among them.
+        place: what they are by name, such as `host b07`; `None` without a name.
+        others: the median of the rest; `None` where there is none.
+    """
+
+    ranks: tuple[int, ...]
+    place: str | None
+    others: float | None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is a single rank."""
+        return len(self.ranks) == 1
+
+    @property
+    def who(self) -> str:
+        """`rank 5`, `rank 5 (host b07)`, `ranks 8 to 15 (host b07)`."""
+        of = f" ({self.place})" if self.place else ""
+        return f"rank{'' if self.is_one else 's'} {listed(self.ranks)}{of}"
+
+    @property
+    def whose_gpus(self) -> str:
+        """`rank 5's GPU`, `rank 5's GPU (host b07)`, `the GPUs of ranks 8 to 15 (host b07)`."""
+        if self.is_one:
+            return f"rank {self.ranks[0]}'s GPU{f' ({self.place})' if self.place else ''}"
+        return f"the GPUs of {self.who}"
+
+
+def alike(cost: pd.Series, places: Places) -> Alike:
+    """The ranks that cost most alike, of a figure by rank: those above the widest gap in its upper half.
+
+    The gap has to be a quarter of what the worst rank has beyond the rest's median, and three deviations of the rest;
+    otherwise the worst rank stands alone, without a name. A place is named where chance would hardly make it so
+    (`rank_sets.set_of`).
+    """
+    known = cost.dropna().astype("float64").sort_values(ascending=False, kind="stable")
+    count = _above_gap(known.to_numpy())
+    chosen = sorted(int(rank) for rank in known.index[: count or 1])
+    rest = known.iloc[len(chosen) :]
+    every = sorted(int(rank) for rank in known.index)
+    place = set_of(chosen, every, places.places()).name if count else None
+    return Alike(tuple(chosen), place, float(rest.median()) if len(rest) else None)
+
+
+def named(ranks: Collection[int], every: Collection[int], places: Places) -> str:
+    """Some ranks of a job in words: `rank 5`, `ranks 8 to 15 (host b07)`, `all 8 ranks`."""
+    chosen = sorted(set(ranks))
+    if len(chosen) > 1 and set(every) <= set(chosen):
+        return f"all {len(chosen)} ranks"
+    return Alike(tuple(chosen), set_of(chosen, sorted(every), places.places()).name, None).who
+
+
+def _above_gap(ordered: np.ndarray) -> int:
+    """How many of the values, largest first, lie above the widest gap; 0 where none is wide enough."""
+    most = len(ordered) // 2
+    if most < 1:
+        return 0
+    gaps = ordered[:most] - ordered[1 : most + 1]
+    count = int(gaps.argmax()) + 1
+    rest = ordered[count:]
+    middle = float(np.median(rest))
+    spread = _TO_DEVIATION * float(np.median(np.abs(rest - middle)))
+    least = max(_APART * (ordered[0] - middle), _SIGMAS * spread)
+    return count if gaps[count - 1] >= least and gaps[count - 1] > 0 else 0

@@ -1,0 +1,43 @@
+"""What can be said of times that different profilers, or one with other options, recorded: not that one is longer."""
+
+from traceanalyzer.columns import Unit
+from traceanalyzer.diff import Comparison, metrics
+from traceanalyzer.diff.facts import Fact
+from traceanalyzer.quantities import digits, text
+
+_FACTS = ("profiler", "profiler's options")
+
+
+def sentences(comparison: Comparison, run: str, unit: str) -> list[str]:
+    """Both times with what recorded them, and what may be compared all the same; nothing where that is the same."""
+    number = comparison.runs.index(run)
+    differing = [fact for fact in comparison.fairness.facts if fact.name in _FACTS and _differs(fact, number)]
+    if not differing:
+        return []
+    base = comparison.base.label
+    times = [
+        f"{_time(comparison, name)} {unit} under {', '.join(str(fact.told[place]) for fact in differing)}"
+        for name, place in ((run, number), (base, 0))
+    ]
+    made = [f"{run} takes {times[0]}, {base} {times[1]}: that says nothing of the runs, only of what recorded them."]
+    for metric, what in (
+        ("unprofiled_step_ns", "Without a profiler"),
+        ("compute_ns", "Compute, whose kernels a profiler hardly changes"),
+    ):
+        before, after = (metrics.value(comparison.metrics, metric, name) for name in (base, run))
+        if before and after:
+            change = 100 * (float(after) / float(before) - 1)
+            made.append(f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} a step ({_plus(change)} %).")
+    return made
+
+
+def _differs(fact: Fact, number: int) -> bool:
+    return None not in (fact.told[0], fact.told[number]) and fact.told[0] != fact.told[number]
+
+
+def _time(comparison: Comparison, run: str) -> str:
+    return text(metrics.value(comparison.metrics, "step_ns", run), Unit.NS)
+
+
+def _plus(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{digits(value)}"
