@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.samples import sample
-from traceanalyzer.analyses import run
+from tests import once
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings import balance
 
@@ -20,7 +19,7 @@ NEEDED = ["headline", "steps", "step_needs", "episodes", "pipeline", "call_waits
     ],
 )
 def test_uneven_compute(name, rank, gain_ms):
-    results = run(sample(name).ranks, NEEDED)
+    results = once.results(name, NEEDED)
     if name == "moe":  # which `late_ranks` says, where ranks can be compared step by step
         assert balance.uneven_compute(**results) == []
         results["episodes"] = Episodes(results["episodes"].table.iloc[:0])
