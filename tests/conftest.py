@@ -3,9 +3,13 @@
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests import once
+from traceanalyzer.scale import set_up_process, summarise
 
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None)
@@ -13,15 +17,39 @@ settings.load_profile("patient")
 
 
 def pytest_configure(config):
-    """Nothing is left in the caches of whoever runs the tests."""
-    config.stash[_CACHE] = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="traceanalyzer-cache-")
+    """Nothing is left in the caches of whoever runs the tests; what processes of a parallel run share lies beside."""
+    config.stash[_FOLDER] = folder = tempfile.mkdtemp(prefix="traceanalyzer-tests-")
+    os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
+    if not hasattr(config, "workerinput"):
+        os.environ[once.SHARED] = f"{folder}/shared"
+        Path(os.environ[once.SHARED]).mkdir()
+    set_up_process()  # as the command does: small tables take a quarter less
 
 
 def pytest_unconfigure(config):
-    shutil.rmtree(config.stash[_CACHE], ignore_errors=True)
+    shutil.rmtree(config.stash[_FOLDER], ignore_errors=True)
 
 
-_CACHE = pytest.StashKey[str]()
+_FOLDER = pytest.StashKey[str]()
+
+
+_COMMANDS = ("scale", "diff.sources", "agents.workspace")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _analysed_once():
+    """Commands take what captures of the repository give from the test run's one analysis of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in _COMMANDS:
+            patch.setattr(f"traceanalyzer.{module}.summarise", once.summarise)
+        yield
+
+
+@pytest.fixture
+def analysed_anew(monkeypatch):
+    """Commands read and analyse each time, as they do for users."""
+    for module in _COMMANDS:
+        monkeypatch.setattr(f"traceanalyzer.{module}.summarise", summarise)
 
 
 def pytest_addoption(parser):

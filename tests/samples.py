@@ -4,8 +4,6 @@ from functools import cache
 from pathlib import Path
 
 import traceanalyzer as ta
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.base import Result
 from traceanalyzer.model import TraceSet
 
 SAMPLES = Path(__file__).parent / "captures"
@@ -27,9 +25,3 @@ def sample(name: str) -> TraceSet:
     folder = (RUNNERS if name in OF_RUNNERS else SAMPLES) / name
     # The streams' files are captures of one process after each other: a folder of them is as many runs.
     return ta.load(sorted(folder.glob("*.json.gz")) if name == "streams" else folder)
-
-
-@cache
-def analysed(name: str) -> dict[str, Result]:
-    """What all analyses say of a sample; computed once a test session."""
-    return run(sample(name).ranks)

@@ -11,6 +11,11 @@ def kernels():
     return ta.kernels(sample("moe"))
 
 
+@pytest.fixture(scope="module")
+def report():
+    return ta.report(sample("moe"))
+
+
 def test_traces_are_a_sequence_in_order_of_rank():
     traces = sample("moe")
     assert [trace.rank for trace in traces] == [traces[place].rank for place in range(len(traces))] == [0, 1]
@@ -39,7 +44,6 @@ def test_results_give_their_first_rows_and_those_that_pass(kernels):
     [
         (lambda traces: ta.breakdown(traces, idle_short_ns=3), "breakdown takes no 'idle_short_ns': idle, gaps do"),
         (lambda traces: ta.gaps(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
-        (lambda traces: ta.report(traces).save("x", ["htm"]), "no format is called 'htm'"),
         (lambda _: ta.sample("nothing"), "there are pp_1f1b"),
     ],
 )
@@ -48,18 +52,22 @@ def test_a_wrong_option_says_what_is_right(call, message):
         call(sample("moe"))
 
 
-def test_what_is_printed_is_short():
-    made = ta.compare(sample("moe"), sample("moe"))
-    assert len(repr(made)) < 1_000
-    assert "No figure differs." in repr(made)
-    report = ta.report(sample("moe"))
+def test_a_wrong_format_says_which_there_are(report):
+    with pytest.raises(ta.UsageError, match="no format is called 'htm'"):
+        report.save("x", ["htm"])
+
+
+def test_what_is_printed_is_short(report):
     assert len(repr(report)) + len(repr(report.report)) < 2_000
     assert all(len(repr(finding)) < 500 for finding in report.findings)
     assert isinstance(report.findings[:1], ta.Findings)
 
 
 def test_traces_in_memory_compare_as_their_folder_does():
-    one, two = ta.compare(SAMPLES / "moe", sample("moe")).metrics.groupby("run", sort=False)
+    made = ta.compare(SAMPLES / "moe", sample("moe"))
+    assert len(repr(made)) < 1_000
+    assert "No figure differs." in repr(made)
+    one, two = made.metrics.groupby("run", sort=False)
     one, two = ({row["metric"]: row["value"] for row in own.to_dict("records")} for _, own in (one, two))
     assert one["step_ns"] == two["step_ns"]
     # what only a run.json beside the traces tells is not known in memory

@@ -24,6 +24,9 @@ SAMPLE = CAPTURES / "moe" / "rank0.json.gz"
 HINT = RankHint(0, "path")
 
 
+pytestmark = pytest.mark.usefixtures("analysed_anew")
+
+
 @pytest.fixture(autouse=True)
 def _small_and_new_files_count(monkeypatch):
     monkeypatch.setattr(cache, "WORTH_BYTES", 0)

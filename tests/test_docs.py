@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import traceanalyzer as ta
 from tests.builders import rank_trace
+from tests.extending import example
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import cli
 from traceanalyzer.columns import Adds
 from traceanalyzer.findings import RULES
+from traceanalyzer.readers import READERS
+from traceanalyzer.schema import TABLES
 
 ROOT = Path(__file__).parents[1]
 
@@ -86,14 +90,27 @@ def test_every_command_has_an_example():
         assert name == "report" or f"analyze-traces {name}" in pages, name
 
 
-def test_the_examples_of_extending_work():
-    analysis, rule = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text("utf-8"), re.DOTALL)
-    made, rules = {}, {}
-    exec(analysis, made)
-    exec(rule, rules)
+def test_the_analysis_and_the_finding_of_extending_work():
+    analysis, rules = example("An analysis"), example("A finding")
     traces = [rank_trace([("compute", 0, 4000), ("compute", 5000, 20000), ("comm", 0, 10)])]
-    result = made["across"]({trace.rank: made["per_rank"](trace) for trace in traces})
+    result = analysis.across({trace.rank: analysis.per_rank(trace) for trace in traces})
     assert result.rows() == [{"rank": 0, "kernels": 2, "tiny": 1, "tiny_pct": 50.0}]
-    assert rules["tiny_kernels_everywhere"](result) == []
-    (found,) = rules["tiny_kernels_everywhere"](result, tiny_share_pct=50.0)
+    assert rules.tiny_kernels_everywhere(result) == []
+    (found,) = rules.tiny_kernels_everywhere(result, tiny_share_pct=50.0)
     assert found.title.startswith("Up to 50 %")
+
+
+def test_the_reader_of_extending_works(tmp_path, monkeypatch):
+    reader = example("An input format")
+    monkeypatch.setattr("traceanalyzer.readers.READERS", (reader, *READERS))
+    for rank in (0, 1):
+        rows = ["start_us,duration_us,name,stream", "0,10,gemm,7", "5,20,ncclDevKernel_AllReduce_Sum_bf16_RING_LL,9"]
+        (tmp_path / f"rank{rank}.kernels.csv").write_text("\n".join(rows))
+    (tmp_path / "rank2.kernels.csv").write_text("something,else\n1,2\n")
+    traces = ta.load(tmp_path)
+    assert [trace.rank for trace in traces] == [0, 1]
+    assert "no table of kernels" in traces.skipped[0].why
+    row = ta.breakdown(traces).rows()[1]
+    assert (row["compute_ns"], row["exposed_comm_ns"], row["window_ns"]) == (10_000, 15_000, 25_000)
+    assert all(list(trace.table(name)) == list(columns) for trace in traces for name, columns in TABLES.items())
+    assert len(ta.analyse(traces)) == len(ANALYSES)

@@ -1,6 +1,8 @@
 """A wrong name in a registry is an error here, not a section, finding or file that silently is not there."""
 
+import ast
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from traceanalyzer.report.build import build
 from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.page.sections import PARTS, PLACES
 from traceanalyzer.report.writers import WRITERS
+from traceanalyzer.runners import strategies
+from traceanalyzer.runners.strategies import STRATEGIES
 from traceanalyzer.scale import Summary
 
 RESULTS = {*ANALYSES, "run_info"}
@@ -62,3 +66,12 @@ def test_every_writer_writes_the_files_that_it_names(name, tmp_path):
     made = WRITERS[name](report, tmp_path)
     assert made
     assert all(path.is_file() and path.stat().st_size for path in made)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_is_a_described_class_where_its_entry_says(name):
+    """Read, not imported: torch may be missing. What it trains is compared in `tests/runners/test_strategies.py`."""
+    module, class_name = STRATEGIES[name].split(".")
+    tree = ast.parse(Path(strategies.__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
+    assert ast.get_docstring(found)

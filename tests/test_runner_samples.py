@@ -7,6 +7,7 @@ import re
 import pytest
 
 import traceanalyzer as ta
+from tests import once
 from tests.samples import RUNNERS
 
 KINETO = sorted(folder.name for folder in RUNNERS.iterdir() if any(folder.glob("rank_*/*.json.gz")))
@@ -30,7 +31,7 @@ def test_there_are_captures():
     ],
 )
 def test_every_complete_step_has_the_strategys_calls(name, calls):
-    found = ta.calls(ta.load(RUNNERS / name)).to_frame()
+    found = once.results(name)["calls"].to_frame()
     steps = found[(found["rank"] == 0) & found["step"].isin([3, 4])].groupby("step")["collective"]
     assert [step.value_counts().to_dict() for _, step in steps] == [calls, calls]
 
@@ -40,14 +41,14 @@ def test_every_complete_step_has_the_strategys_calls(name, calls):
     [("simple_ddp", 0, 0), ("pytorch_ddp", 75, 85), ("pytorch_ddp_nsys", 75, 90), ("zero2", 20, 50), ("zero3", 50, 60)],
 )
 def test_overlap_is_the_strategys(name, least, most):
-    overlap = ta.headline(ta.load(RUNNERS / name)).to_frame()["overlap_pct"]
+    overlap = once.results(name)["headline"].to_frame()["overlap_pct"]
     assert overlap.between(least, most).all()
 
 
 @pytest.mark.parametrize("name", KINETO)
 def test_the_profiled_host_stays_ahead_of_the_gpu(name):
     """The defaults' batches: idle by host is under 5 % of the complete steps."""
-    idle = ta.idle(ta.load(RUNNERS / name)).to_frame()
+    idle = once.results(name)["idle"].to_frame()
     own = idle[idle["step"].isin([3, 4])].groupby("rank")[["host_ns", "window_ns"]].sum()
     assert (own["host_ns"] < 0.05 * own["window_ns"]).all()
 
@@ -66,7 +67,7 @@ def test_what_is_uploaded_is_what_the_runner_counted(name):
 @pytest.mark.parametrize("name", KINETO)
 def test_every_analysis_of_one_step_adds_up(name):
     """Communication that was launched before the step and still runs in its window included."""
-    results = ta.analyse(ta.load(RUNNERS / name, steps="3"))
+    results = ta.analyse(ta.load(RUNNERS / name, steps="3"), "phases", "breakdown")
     phases, breakdown = results["phases"].to_frame(), results["breakdown"].to_frame()
     whole = phases[phases["step"].isna()].groupby("rank")["total_ns"].sum()
     assert whole.tolist() == breakdown.sort_values("rank")["window_ns"].tolist()

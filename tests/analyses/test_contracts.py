@@ -1,7 +1,10 @@
 """What every analysis promises, over the registry."""
 
+from functools import cache
+
 import pytest
 
+from tests import once
 from tests.builders import rank_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, combine, reduce_rank, run
@@ -28,27 +31,40 @@ def empty_rank():
     return make_trace(RankMeta(1, "test", ("empty.json",), "kineto"))
 
 
-@pytest.mark.parametrize(
-    "traces",
-    [
-        [empty_rank()],
-        [rank_trace(OPS, steps=STEPS)],
-        [rank_trace(OPS)],
-        [rank_trace(OPS, steps=STEPS), empty_rank()],
-        [rank_trace(OPS, steps=STEPS, world_size=4), rank_trace(OPS, steps=STEPS, rank=3)],
-    ],
-    ids=["empty rank", "one rank", "no steps", "one of two is empty", "missing ranks"],
-)
+TRACES = {
+    "empty rank": [empty_rank()],
+    "one rank": [rank_trace(OPS, steps=STEPS)],
+    "no steps": [rank_trace(OPS)],
+    "one of two is empty": [rank_trace(OPS, steps=STEPS), empty_rank()],
+    "missing ranks": [rank_trace(OPS, steps=STEPS, world_size=4), rank_trace(OPS, steps=STEPS, rank=3)],
+}
+
+
+@pytest.mark.parametrize("traces", TRACES.values(), ids=TRACES)
+def test_survives(traces):
+    results = run(traces)
+    assert set(results) == set(ANALYSES)
+    for name, result in results.items():
+        assert list(result.to_frame()) == list(result.columns), name
+        result.rows()
+
+
 @pytest.mark.parametrize("name", ANALYSES)
-def test_survives(name, traces):
-    result = run(traces, [name])[name]
-    assert list(result.to_frame()) == list(result.columns)
-    result.rows()
+def test_gives_alone_what_it_gives_among_all(name):
+    """It names all that it needs."""
+    alone = run(TRACES["one rank"], [name])
+    assert [*alone] == [name]
+    assert alone[name].rows() == among_all()[name].rows()
+
+
+@cache
+def among_all():
+    return run(TRACES["one rank"])
 
 
 @pytest.mark.parametrize("run_name", RUNS)
 def test_keys_are_unique_and_columns_described_on_samples(run_name):
-    for name, result in run(sample(run_name).ranks).items():
+    for name, result in once.results(run_name).items():
         frame = result.to_frame()
         assert result.title, name
         assert result.keys, name
@@ -81,11 +97,10 @@ def test_runs_are_joined_by_columns_that_are_there_and_judged_by_one_time(name):
     assert sum(column.leads for column in known.columns.values()) <= 1
 
 
-@pytest.mark.parametrize("name", ANALYSES)
-def test_the_order_of_ranks_does_not_matter(name):
-    parts = {trace.rank: reduce_rank(trace, [name]) for trace in sample("moe").ranks}
-    forward, backward = combine(parts, [name]), combine(dict(reversed(parts.items())), [name])
-    assert forward[name].rows() == backward[name].rows()
+def test_the_order_of_ranks_does_not_matter():
+    parts = {trace.rank: reduce_rank(trace) for trace in sample("moe").ranks}
+    forward, backward = combine(parts), combine(dict(reversed(parts.items())))
+    assert [name for name in ANALYSES if forward[name].rows() != backward[name].rows()] == []
 
 
 @pytest.mark.parametrize("name", ANALYSES)

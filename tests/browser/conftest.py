@@ -6,8 +6,9 @@ from contextlib import contextmanager
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.doctor.builders import dump, entry, write_dumps
-from tests.samples import SAMPLES, analysed
+from tests.samples import SAMPLES
 from tests.snapshots.builders import STATE, History
 from tests.snapshots.builders import write as snapshot
 from traceanalyzer.diff import compare
@@ -49,7 +50,7 @@ def written(tmp_path_factory):
 
     def of(name):
         if name not in made:
-            report = Report(name, analysed(name), version="test")
+            report = Report(name, once.results(name), version="test")
             made[name] = report, html.write(report, tmp_path_factory.mktemp(name))[0]
         return made[name]
 

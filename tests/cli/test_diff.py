@@ -14,8 +14,6 @@ import pytest
 from tests.builders import document, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.cli import run
-from traceanalyzer.diff import sources
-from traceanalyzer.scale import summarise
 
 DDP, FSDP, STRAGGLER = (str(SAMPLES / name) for name in ("ddp", "fsdp_full", "ddp_straggler"))
 
@@ -23,23 +21,6 @@ DDP, FSDP, STRAGGLER = (str(SAMPLES / name) for name in ("ddp", "fsdp_full", "dd
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _analysed_once(monkeypatch):
-    """Captures are analysed once for all tests of this file: it is about what is made of them."""
-    monkeypatch.setattr(sources, "summarise", _summarised)
-
-
-def _summarised(found, run, options, **more):
-    files = tuple((capture.path, capture.path.stat().st_mtime_ns) for capture in run.captures)
-    of = repr((files, found.skipped, options, more))
-    if of not in _SUMMARIES:
-        _SUMMARIES[of] = summarise(found, run, options, **more)
-    return _SUMMARIES[of]
-
-
-_SUMMARIES = {}
 
 
 def summary(folder):

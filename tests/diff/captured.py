@@ -1,5 +1,7 @@
 """Captures and sides for tests of comparisons, from literals."""
 
+from functools import cache
+
 from tests.builders import rank_trace
 from traceanalyzer import analyses
 from traceanalyzer.diff.captures import Capture, Side, of_results, shared_steps
@@ -8,6 +10,7 @@ STEPS = [(0, 100), (100, 200), (200, 300)]
 """Host ranges of three steps; the last is open, so two are compared."""
 
 
+@cache
 def steady(compute, comm=0, idle=0, *, ranks=2):
     """Ranks whose every step computes, communicates and idles for these times."""
     length = compute + comm + idle
@@ -24,10 +27,20 @@ NEEDED = ("ranks", "headline", "breakdown", "steps", "micro_steps", "nccl", "ker
 
 
 def capture(traces, label="run", **more):
-    results = analyses.run(traces, NEEDED)
-    tables = of_results(results)
+    tables = _tables(traces)
     steps = shared_steps(tables["steps"], tables["breakdown"])
     return Capture(label, "traces", tables, steps, is_exact=True, **more)
+
+
+def _tables(traces):
+    """Those of the same traces are made once."""
+    key = tuple(map(id, traces))
+    if key not in _HELD:
+        _HELD[key] = traces, of_results(analyses.run(traces, NEEDED))
+    return dict(_HELD[key][1])
+
+
+_HELD = {}
 
 
 def side(label, *captures):

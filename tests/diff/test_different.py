@@ -6,9 +6,8 @@ import msgspec
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.diff.captured import capture, side, steady
-from tests.samples import sample
-from traceanalyzer import analyses
 from traceanalyzer.diff import compare, fairness
 from traceanalyzer.diff.captures import of_results
 from traceanalyzer.run_info import Batch, RunInfo, StepTime, StepTimes
@@ -104,6 +103,6 @@ def test_whether_gradients_must_be_exchanged(parallel, roles, expected):
 
 
 def test_a_pipeline_need_not_exchange_gradients():
-    tables = [of_results(analyses.run(sample(name).ranks, ["groups", "ranks"])) for name in ("pp", "ddp")]
+    tables = [of_results(once.results(name, ["groups", "ranks"])) for name in ("pp", "ddp")]
     made = [dataclasses.replace(run(), info=None, tables=own) for own in tables]
     assert [fairness.must_exchange(one) for one in made] == [False, True]

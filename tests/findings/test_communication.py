@@ -2,17 +2,17 @@
 
 import pandas as pd
 
-from tests.samples import sample
+from tests import once
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
-from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
 
 
 def of_sample(name, *names):
     assert set(names) <= set(ANALYSES)
-    return run(sample(name).ranks, names)
+    return once.results(name, names)
 
 
 def test_little_overlap_is_told_where_data_moves():

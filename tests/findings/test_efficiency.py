@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests import once
 from tests.programs import program
-from tests.samples import analysed
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import efficiency, find
 
@@ -47,7 +47,7 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
 
 
 def test_every_rank_without_tensor_cores_is_named():
-    results = analysed("pp")
+    results = once.results("pp")
     names = ("categories", "efficiency", "headline", "ranks")
     (found,) = efficiency.tensor_cores_unused(**{name: results[name] for name in names})
     assert "87.4 ms a step on rank 1 (82 % of its compute), 50.5 ms on rank 0." in found.title

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.samples import analysed
+from tests import once
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.finding import SEVERITIES
 from traceanalyzer.findings.folding import folded
@@ -54,7 +54,7 @@ def test_folded(findings, expected):
     ],
 )
 def test_each_cause_is_said_once(traces, expected):
-    found = find(analysed(traces))
+    found = find(once.results(traces))
     assert [(item.rule, [inner.rule for inner in item.also]) for item in found] == expected
     order = [
         (SEVERITIES.index(item.severity), item.is_of_ideal, item.gain_ns is None, -(item.gain_ns or 0))

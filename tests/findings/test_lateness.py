@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.samples import sample
+from tests import once
 from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.analyses import run
 from traceanalyzer.findings import late_words
 from traceanalyzer.findings.lateness import is_said, late_ranks
 
@@ -46,7 +45,7 @@ def said(job):
     ],
 )
 def test_who_is_late_and_what_mending_it_gains(name, title):
-    (found,) = late_ranks(**run(sample(name).ranks, NEEDED))
+    (found,) = late_ranks(**once.results(name, NEEDED))
     assert found.title == title
     assert found.severity == "high"
     assert found.recommendation
@@ -55,7 +54,7 @@ def test_who_is_late_and_what_mending_it_gains(name, title):
 
 
 def test_uneven_stages_are_not_late():
-    assert late_ranks(**run(sample("pp").ranks, NEEDED)) == []
+    assert late_ranks(**once.results("pp", NEEDED)) == []
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import inspect
 import pytest
 
 import traceanalyzer as ta
+from tests import once
 from tests.host_builders import host_trace
-from tests.samples import SAMPLES, analysed, sample
+from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import copies, find, hosts, idle, pipeline
 
@@ -84,7 +85,7 @@ def test_half_of_the_kernels_is_not_most_of_them(lengths, speaks):
 
 
 def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
-    (late,) = find(analysed("ddp"))
+    (late,) = find(once.results("ddp"))
     found = {finding.rule: finding for finding in (late, *late.also)}
     assert "Rank 0's host is late: rank 0's GPU idles 45.9 ms, 68 % of a step" in found["host_bound"].title
     assert found["host_bound"].severity == "high"
@@ -96,7 +97,7 @@ def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
 
 
 def test_a_gpu_bound_run_has_none_of_these():
-    results = analysed("moe")
+    results = once.results("moe")
     for rule in (hosts.host_bound, idle.short_kernels, idle.synchronising_calls, idle.data_loader):
         assert rule(**{name: results[name] for name in inspect.signature(rule).parameters}) == []
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from tests.samples import sample
-from traceanalyzer.analyses import run
+from tests import once
 from traceanalyzer.findings.beside import named, own_work, slow_host
 from traceanalyzer.findings.slow_hosts import slow_hosts
 
@@ -46,7 +45,7 @@ def test_a_host_is_slow_at_the_calls_that_all_make(rows, times):
 
 
 def test_the_late_host_of_ddp_is_slow_and_does_nothing_more():
-    results = run(sample("ddp").ranks, ["episodes", "operators"])
+    results = once.results("ddp", ["episodes", "operators"])
     (found,) = slow_hosts(**results)
     table = results["operators"].to_frame().dropna(subset="calls")
     sums = table.groupby("rank")[["calls", "host_self_ns"]].sum()

@@ -5,13 +5,19 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.extending import example
 from traceanalyzer.runners.options import parse
-from traceanalyzer.runners.strategies import strategy_named
+from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
 from traceanalyzer.runners.train import train
 from traceanalyzer.runners.world import choose_device, joined
 
 # Makes AdamW's step depend on the gradients' scale: a sum in place of a mean then changes the losses.
 ADAM_EPS = 0.1
+
+
+# The strategy that docs/extending.md writes, under the name that it gives it.
+STRATEGIES["flat_ddp"] = "flat_ddp.FlatDDP"
+sys.modules["traceanalyzer.runners.strategies.flat_ddp"] = example("A training strategy")
 
 
 def main(lines_path: str, results_path: str) -> None:

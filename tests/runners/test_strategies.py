@@ -38,6 +38,7 @@ IN_BF16 = {
     for name, batch in (("pytorch_ddp", 8), ("zero3", 8), ("pytorch_zero3", 8), ("pp_1f1b", 16), ("tp", 16))
 }
 BF16_TOLERANCE = 1e-3
+EXAMPLE = f"{BASE} flat_ddp --batch 4 --accumulate 2"
 ENCODER = f"{BASE} pytorch_ddp --batch 6 --model tiny-bert --seed 3"
 OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
 
@@ -49,8 +50,8 @@ def single(runs_of):
 
 @pytest.fixture(scope="module")
 def on_two_ranks(runs_of):
-    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER, *IN_BF16.values()], ranks=2)
-    names = [*ON_TWO_RANKS, "encoder", *(f"{name} in bf16" for name in IN_BF16)]
+    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER, EXAMPLE, *IN_BF16.values()], ranks=2)
+    names = [*ON_TWO_RANKS, "encoder", "the example of extending", *(f"{name} in bf16" for name in IN_BF16)]
     return dict(zip(names, runs, strict=True))
 
 
@@ -69,7 +70,7 @@ def test_single_learns(single):
     assert decoder[-1] < decoder[0] - 0.05
 
 
-@pytest.mark.parametrize("name", ON_TWO_RANKS)
+@pytest.mark.parametrize("name", [*ON_TWO_RANKS, "the example of extending"])
 def test_two_ranks_have_the_losses_of_one(single, on_two_ranks, name):
     assert on_two_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 

@@ -1,6 +1,7 @@
 // Numbers as a person writes them, ticks at round moments, cells and their order, what a search finds.
 import assert from "node:assert/strict";
 import test from "node:test";
+import { limited, moved, zoomed } from "../../templates/scripts/comparison/stretch.js";
 import { inkOn } from "../../templates/scripts/charts/icicle.js";
 import { axisOf, roundTicks } from "../../templates/scripts/charts/axis.js";
 import { hover } from "../../templates/scripts/charts/hover.js";
@@ -92,4 +93,13 @@ test("a search looks at names, launching operators and the host, and says why", 
   assert.equal(whyFound(data, "c10d", launcher), "; launched by c10d::allreduce_");
   assert.deepEqual([...matches(data, "launchk").host], [1]);
   assert.deepEqual([...matches(data, "[4, 4]").operators], [], "shapes behind an operator's name are not searched");
+});
+
+test("a stretch is zoomed about a place, moved, and kept inside the whole", () => {
+  assert.deepEqual(zoomed([0, 100], 0.5, 20), [10, 60]);
+  assert.deepEqual(moved([10, 20], -0.5), [5, 15]);
+  assert.deepEqual(limited([-10, 40], 100), [0, 50]);
+  assert.deepEqual(limited([80, 130], 100), [50, 100]);
+  assert.deepEqual(limited([-500, 900], 100), [0, 100]);
+  assert.deepEqual(limited([50, 50], 1000), [49.5, 50.5]);
 });

@@ -32,6 +32,7 @@ class Capture:
         is_exact: whether tables without a step column are of exactly `steps` (or of a whole capture without steps).
         info: the run.json beside the traces.
         lanes: stretches of one step by rank and kind, for a picture; `None` when only tables are known.
+        step_calls: communication calls of the same step, by which pictures of runs are tied.
         notes: what a reader must know of this capture.
         dimensions: of the matrix products' arguments (`matrix_shapes.dimensions`); none where only tables are known.
     """
@@ -43,6 +44,7 @@ class Capture:
     is_exact: bool
     info: RunInfo | None = None
     lanes: pd.DataFrame | None = None
+    step_calls: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
     dimensions: tuple[int, ...] = ()
 

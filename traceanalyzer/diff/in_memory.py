@@ -34,6 +34,7 @@ def _captured(traces: TraceSet) -> Capture:
         steps=shared,
         is_exact=True,
         lanes=lanes.of_results(results, shared),
+        step_calls=lanes.calls_of(results, shared),
         notes=(*traces.notes, *skipped),
         dimensions=matrix_shapes.dimensions(results),
     )

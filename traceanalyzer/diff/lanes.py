@@ -13,7 +13,7 @@ from traceanalyzer.schema import NONE
 KINDS = ("compute", "comm", "wait", "copy", "unknown")
 """What is drawn; `comm` is what is left of communication without the waits that are known."""
 
-RESOLUTION = 1500
+RESOLUTION = 6000
 """Gaps shorter than the step divided by this are drawn closed."""
 
 MOST_RANKS = 8
@@ -37,6 +37,27 @@ def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.Data
         for kind in KINDS
     ]
     return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def calls_of(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.DataFrame | None:
+    """The communication calls that begin in the step that is drawn: `rank`, `name`, `ordinal`, `end_ns`, `length_ns`.
+
+    `ordinal` counts calls of a name on a rank, so that runs can be matched; `end_ns` is from the step's start. `None`
+    where no calls are known.
+    """
+    if "calls" not in results or "timeline" not in results or not len(results["calls"]):
+        return None
+    windows = pd.DataFrame(_windows(results, steps)[:MOST_RANKS], columns=["rank", "own_step", "from_ns", "window_ns"])
+    own = results["calls"].to_frame().merge(windows, on="rank").sort_values(["rank", "start_ns"], kind="stable")
+    own = own[own["start_ns"].between(own["from_ns"], own["from_ns"] + own["window_ns"], inclusive="left")]
+    shown = own.assign(
+        name=own["collective"].astype("str"),
+        end_ns=own["end_ns"] - own["from_ns"],
+        length_ns=own["end_ns"] - own["start_ns"],
+    )
+    return shown.assign(ordinal=shown.groupby(["rank", "name"]).cumcount())[
+        ["rank", "name", "ordinal", "end_ns", "length_ns"]
+    ].reset_index(drop=True)
 
 
 def _with_waits(ops: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:

@@ -157,6 +157,7 @@ def _capture(
         is_exact=True,
         info=info,
         lanes=lanes.of_results(results, shared),
+        step_calls=lanes.calls_of(results, shared),
         notes=(*notes, *summary.notes, *skipped),
         dimensions=matrix_shapes.dimensions(results),
     )

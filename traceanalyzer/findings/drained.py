@@ -15,6 +15,7 @@ from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import longest_name
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.names import short_name
+from traceanalyzer.quantities import digits
 from traceanalyzer.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -61,7 +62,7 @@ def drained_queues(
     if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
-    count = f"{float(own['calls'].sum()) / basis.per:.3g} times {'a step' if basis.steps is not None else 'in all'}"
+    count = f"{digits(float(own['calls'].sum()) / basis.per)} times {'a step' if basis.steps is not None else 'in all'}"
     of = "the capture" if basis.steps is None else "a mean step"
     return [
         Finding(

@@ -8,6 +8,7 @@ from traceanalyzer.analyses.memory.memory_fit import YES
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.quantities import digits
 from traceanalyzer.vocabulary import HOST
 
 LEAST_HEADROOM_PCT = 10.0
@@ -84,7 +85,7 @@ def allocator_retries(memory_calls: Result, headline: Result, steps: Result, epi
     rank = int(share.idxmax())
     own = inside[inside["rank"] == rank]
     counts = own.groupby("name")["calls"].sum()
-    named = ", ".join(f"{calls / basis.per:.3g} {name}" for name, calls in counts.items())
+    named = ", ".join(f"{digits(calls / basis.per)} {name}" for name, calls in counts.items())
     is_retry = any("Free" in str(name) for name in counts.index)
     why = (
         "The allocator gives cached blocks back and takes others, since none of those that it holds fits: memory is "

@@ -72,7 +72,7 @@ export const startTimeline = async () => {
   const go = (/** @type {Parameters<typeof goTo>[1]} */ place) => goTo(view, place);
   const show = (/** @type {number} */ t0, /** @type {number} */ t1) => showTimeline(view, t0, t1);
   const stretch = (/** @type {number} */ t0, /** @type {number} */ t1) => showStretch(view, t0, t1);
-  window.TA = { view, AXIS, xOf, isLast, go, showTimeline: show, show: stretch };
+  window.TA = { view, draw: drawTimeline, AXIS, xOf, isLast, go, showTimeline: show, show: stretch };
   arrange(view);
   new ResizeObserver(() => {
     if (!view.isPrinted && view.scroller.clientWidth !== view.width) arrange(view);

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 import traceanalyzer as ta
+from tests import once
 from tests.builders import rank_trace
 from tests.samples import EVERY, SAMPLES, sample
 from tests.simulator import Capture, scenarios
@@ -43,7 +44,7 @@ def check(results):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_parts_add_up_on_every_sample(name):
-    check(run(sample(name).ranks, ["exposed_comm", "waits", "breakdown"]))
+    check(once.results(name, ["exposed_comm", "waits", "breakdown"]))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,6 @@ def test_selected_steps_keep_their_waits():
 
     selected = ta.load(SAMPLES / "fsdp_full", steps="2:3")
     results = run(selected.ranks, ["exposed_comm", "waits", "breakdown"])
-    pd.testing.assert_frame_equal(of_steps(results), of_steps(run(sample("fsdp_full").ranks, ["exposed_comm"])))
+    pd.testing.assert_frame_equal(of_steps(results), of_steps(once.results("fsdp_full", ["exposed_comm"])))
     frame = results["exposed_comm"].to_frame()
     assert (frame[PARTS].sum(axis=1) == frame["exposed_comm_ns"]).all()

@@ -3,10 +3,9 @@
 import pandas as pd
 import pytest
 
-from tests.samples import sample
+from tests import once
 from tests.simulator import meshes, scenarios
 from tests.simulator.analysed import analysed
-from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.group_members import parsed, ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description
 from traceanalyzer.analyses.communication.groups import Groups, across, labels
@@ -155,7 +154,7 @@ def test_bytes_a_step_are_of_a_rank():
     ],
 )  # fmt: skip
 def test_real_captures(name, label):
-    results = run(sample(name).ranks, ["groups", "nccl", "collectives", "comm_phases"])
+    results = once.results(name, ["groups", "nccl", "collectives", "comm_phases"])
     assert [set(result.to_frame()["group_label"]) for result in results.values()] == [{label}] * 4
 
 

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.experts import exchange_sends, exchanges, split_sizes
@@ -131,7 +132,7 @@ def test_a_capture_of_uneven_experts():
 
 
 def test_other_jobs_exchange_nothing():
-    results = run(sample("ddp").ranks, ["exchanges", "exchange_sends", "expert_layers"])
+    results = once.results("ddp", ["exchanges", "exchange_sends", "expert_layers"])
     assert [len(result) for result in results.values()] == [0, 0, 0]
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests import once
 from tests.programs import program
-from tests.samples import sample
 from traceanalyzer.analyses import run
 
 BF16 = '["c10::BFloat16","c10::BFloat16"]'
@@ -175,7 +175,7 @@ def test_flops_of_a_real_step_are_six_for_each_parameter_and_token_and_attention
     layers, width, tokens, length, vocabulary = 12, 768, 8 * 512, 512, 50304
     parameters = layers * 12 * width**2 + vocabulary * width
     expected = 6 * parameters * tokens + 12 * layers * width * length * tokens
-    found = run(sample("fsdp_full").ranks, ["mfu"])["mfu"].rows()
+    found = once.results("fsdp_full", ["mfu"])["mfu"].rows()
     assert [row["model_flops"] for row in found] == [expected] * 6
 
 

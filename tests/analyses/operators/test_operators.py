@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests import once
 from tests.programs import program
 from tests.samples import sample
 from traceanalyzer.analyses import run
@@ -144,7 +145,7 @@ def test_shapes_and_strides_tell_calls_apart(column, first, second):
 
 
 def test_a_real_capture_shows_transposed_operands():
-    table = run(sample("ddp").ranks, ["operator_shapes"])["operator_shapes"].table
+    table = once.results("ddp", ["operator_shapes"])["operator_shapes"].table
     products = table[(table["operator"] == "aten::mm") & table["strides"].notna()]
     columns = [json.loads(text)[0] for text in products["strides"]]
     assert {first == 1 for first, _ in columns} == {True, False}

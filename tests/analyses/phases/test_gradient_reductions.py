@@ -3,9 +3,8 @@
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.host_builders import host_trace
-from tests.samples import sample
-from traceanalyzer.analyses import run
 from traceanalyzer.analyses.phases.gradient_reductions import LEAST_BYTES, phases_with_reductions
 from traceanalyzer.analyses.phases.op_phases import NAMES
 
@@ -44,5 +43,5 @@ def test_reductions_after_backward(launches, reductions, phases):
 
 
 def test_a_capture_that_reduces_each_parameter_after_backward():
-    results = run(sample("nsys_naive").ranks, ["call_phases", "groups"])
+    results = once.results("nsys_naive", ["call_phases", "groups"])
     assert set(results["call_phases"].table["phase"]) == {"backward"}

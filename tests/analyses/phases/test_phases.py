@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests import once
 from tests.host_builders import host_trace
-from tests.samples import EVERY, sample
+from tests.samples import EVERY
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.phases.op_phases import NAMES, op_phases
 
@@ -69,8 +70,7 @@ def test_overlapping_phases_are_attributed_once():
 
 @pytest.mark.parametrize("name", EVERY)
 def test_phases_add_up_on_samples(name):
-    traces = sample(name).ranks
-    results = run(traces, ["phases", "breakdown", "steps", "exposed_comm", "comm_phases"])
+    results = once.results(name, ["phases", "breakdown", "steps", "comm_phases"])
     phases = results["phases"].to_frame()
     names = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns"]
     whole = phases[phases["step"].isna()].groupby("rank")[names].sum()
@@ -86,7 +86,7 @@ def test_phases_add_up_on_samples(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_transfer_and_wait_by_phase_are_those_of_exposed_communication(name):
-    results = run(sample(name).ranks, ["phases", "exposed_comm"])
+    results = once.results(name, ["phases", "exposed_comm"])
     parts = ["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]
     by_window = results["phases"].to_frame().groupby(["rank", "step"], dropna=False)[parts].sum()
     expected = results["exposed_comm"].to_frame().set_index(["rank", "step"])[parts]
@@ -94,6 +94,6 @@ def test_transfer_and_wait_by_phase_are_those_of_exposed_communication(name):
 
 
 def test_ddp_knows_its_phases():
-    frame = run(sample("ddp").ranks, ["phases"])["phases"].to_frame()
+    frame = once.results("ddp", ["phases"])["phases"].to_frame()
     whole = frame[frame["step"].isna() & (frame["rank"] == 0)].set_index("phase")["operations"]
     assert whole.to_dict() == {"forward": 828, "backward": 2736, "optimizer": 33, "data": 3, "unattributed": 3}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.host_builders import host_trace
 from tests.samples import sample
 from traceanalyzer.analyses import run
@@ -88,7 +89,7 @@ def test_a_wait_that_is_not_known_makes_the_bubble_unknown():
 
 
 def test_the_sample_is_a_1f1b_of_four_microbatches():
-    results = run(sample("pp").ranks, ["pipeline", "pipelines", "pipeline_schedule", "exposed_comm"])
+    results = once.results("pp", ["pipeline", "pipelines", "pipeline_schedule", "exposed_comm"])
     frame = results["pipeline"].to_frame()
     assert frame[["rank", "stage", "microbatches", "p2p_calls"]].to_numpy().tolist() == [[0, 0, 4, 10], [1, 1, 4, 10]]
     assert frame["expected_bubble_pct"].tolist() == [20.0, 20.0]
@@ -110,7 +111,7 @@ def test_without_its_peer_a_stage_knows_no_waits():
 
 
 def test_other_jobs_are_no_pipelines():
-    results = run(sample("moe").ranks, ["pipeline", "pipelines", "pipeline_schedule"])
+    results = once.results("moe", ["pipeline", "pipelines", "pipeline_schedule"])
     assert [len(result) for result in results.values()] == [0, 0, 0]
 
 

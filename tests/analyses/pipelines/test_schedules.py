@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests import once
 from tests.samples import sample
 from tests.simulator import schedules as made
 from traceanalyzer.analyses import run
@@ -85,7 +86,7 @@ def test_stages_follow_the_activations(order):
 
 
 def test_a_capture_with_two_stages_a_rank():
-    results = run(sample("pp_interleaved").ranks, ["pipelines", "pipeline_schedule"])
+    results = once.results("pp_interleaved", ["pipelines", "pipeline_schedule"])
     (row,) = results["pipelines"].rows()
     assert (row["schedule"], row["stages"], row["stages_per_rank"], row["microbatches"]) == (
         "interleaved 1F1B",

@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.samples import RUNS, sample
+from tests import once
+from tests.samples import RUNS
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
-from traceanalyzer.analyses import run
 
 
 @pytest.mark.parametrize("run_name", RUNS)
 def test_it_tiles_the_window(run_name):
-    results = run(sample(run_name).ranks, ["path_stretches", "critical_path", "what_ifs"])
+    results = once.results(run_name, ["path_stretches", "critical_path", "what_ifs"])
     path = results["path_stretches"].to_frame()
     assert (path["start_ns"].to_numpy()[1:] == path["end_ns"].to_numpy()[:-1]).all()
     assert (path["end_ns"] > path["start_ns"]).all()

@@ -1,12 +1,14 @@
 """The graph gives back what was recorded, and a change gives what the job would do."""
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
 
+from tests import once
 from tests.host_builders import host_trace
-from tests.samples import RUNS, sample
+from tests.samples import RUNS
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run as analyse
@@ -48,7 +50,7 @@ def deviations(job):
 
 @pytest.mark.parametrize("run_name", RUNS)
 def test_a_replay_without_a_change_gives_back_the_recording(run_name):
-    replay = analyse(sample(run_name).ranks, ["replay"])["replay"]
+    replay = once.results(run_name)["replay"]
     assert set(deviations(replay.engine.job)) == {0}
     assert replay.to_frame()["error_pct"].abs().max() < 3
 
@@ -78,6 +80,9 @@ CHANGES = {
 
 UNTOLD = (("hybrid sharding", "nsys"), ("a slow stage", "nsys"))
 """Without payloads the simulated report of Nsight Systems tells neither the groups of a mesh nor the peers of messages."""
+
+
+NSYS = [case for case in CHANGES if (case, "nsys") not in UNTOLD]
 
 
 def altered(job, **more):
@@ -116,18 +121,26 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@cache
+def replay_of(shape):
+    return analysed(quiet(SHAPES[shape]), "replay")[1]["replay"]
+
+
 @pytest.mark.parametrize("case", WHOLE)
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_change_of_the_whole_job_gives_what_that_job_does(case, shape):
     change, more = WHOLE[case]
-    _, results = analysed(quiet(SHAPES[shape]), "replay")
-    gain = gain_of(results["replay"], change)
+    gain = gain_of(replay_of(shape), change)
     after = step_ns(run(quiet(altered(SHAPES[shape], **more))))
     assert gain.after_ns == pytest.approx(after, rel=0.05), gain.before_ns
 
 
 @pytest.mark.parametrize(
-    ("case", "by"), [(case, by) for case in CHANGES for by in ("kineto", "nsys") if (case, by) not in UNTOLD]
+    ("case", "by"),
+    [
+        *((case, "kineto") for case in CHANGES),
+        *(pytest.param(case, "nsys", marks=() if case in NSYS[::4] else pytest.mark.thorough) for case in NSYS),
+    ],
 )
 def test_a_change_gives_what_the_job_does_without_it(case, by):
     slow, fast, change = CHANGES[case]
@@ -192,7 +205,7 @@ def test_without_waits_a_job_is_as_fast_as_its_slowest_rank_alone(job, gain_ms):
 
 def test_stages_are_evened_out_as_wholes():
     """Blocks can be moved between stages: each gets the mean of all stages' work, not of kernels that few share."""
-    replay = analyse(sample("pp").ranks, ["replay"])["replay"]
+    replay = once.results("pp")["replay"]
     peers, pieces = replay.engine.peers, {rank: nodes.piece for rank, nodes in replay.engine.job.nodes.items()}
     own = {
         rank: (piece.ops["kind"] != "comm").to_numpy() & (piece.ops["step"] >= 0).to_numpy()

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import SAMPLES, analysed
+from tests import once
+from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.report.page.by_collective import by_collective
@@ -12,7 +13,7 @@ from traceanalyzer.report.words.parts import split
 
 
 def _of(name):
-    results = analysed(name)
+    results = once.results(name)
     return by_collective(results).set_index("collective"), split(results)
 
 
@@ -54,6 +55,6 @@ def test_what_the_trace_does_not_say_is_left_out(storage):
 
 
 def test_steps_without_communication_have_no_row():
-    results = analysed("ddp")
+    results = once.results("ddp")
     calls = results["call_waits"].table
     assert by_collective({**results, "call_waits": CallWaits(calls[calls["step"].isna()])}).empty

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests import once
 from tests.builders import rank_trace
-from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.report.page.schedule import schedule
@@ -12,7 +12,7 @@ NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
 
 
 def test_each_stretch_of_the_last_complete_step_is_a_block():
-    results = run(sample("pp").ranks, NEEDED)
+    results = once.results("pp", NEEDED)
     table = results["pipeline_schedule"].to_frame()
     own = table[table["step"] == 3]
     made = schedule(results, Clock({}, 0, "", is_common=True))
@@ -30,7 +30,7 @@ def test_each_stretch_of_the_last_complete_step_is_a_block():
 
 
 def test_ranks_are_moved_onto_the_timeline_s_clock():
-    results = run(sample("pp").ranks, NEEDED)
+    results = once.results("pp", NEEDED)
     still, moved = (schedule(results, Clock({1: shift}, 0, "", is_common=False)) for shift in (0, 1_000_000))
     ahead = still.rows[1].blocks[0].place * still.length_ns - moved.rows[1].blocks[0].place * moved.length_ns
     assert ahead == pytest.approx(100 * 1_000_000, rel=1e-6)

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.samples import analysed
+from tests import once
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.report.page import step_chart as module
 from traceanalyzer.report.page.floors import floors
@@ -10,7 +10,7 @@ from traceanalyzer.report.words.parts import split
 
 @pytest.fixture(scope="module")
 def results():
-    return analysed("ddp")
+    return once.results("ddp")
 
 
 def test_a_steps_parts_add_up_to_its_window(results):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.samples import sample
-from traceanalyzer.analyses import run
+from tests import once
 from traceanalyzer.report.page import waiting
 from traceanalyzer.report.words.parts import split
 
@@ -23,13 +22,13 @@ NEEDED = ("stragglers", "headline", "steps", "exposed_comm", "idle", "call_waits
     ],
 )
 def test_stragglers_that_cost_too_little_are_counted_only(name, ranks, rest):
-    result = run(sample(name).ranks, ["stragglers"])["stragglers"]
+    result = once.results(name, ["stragglers"])["stragglers"]
     assert waiting.costly(result)["rank"].tolist() == ranks
     assert waiting.too_cheap(result) == rest
 
 
 def test_waits_that_cannot_be_measured_are_counted_and_weighed():
-    results = run(sample("moe").ranks, NEEDED)
+    results = once.results("moe", NEEDED)
     made = split(results)
     said = waiting.not_measured(results, made)
     assert said.startswith("Not measured: waits in 48 all-to-alls (uneven all-to-all: its ranks do not wait alike); ")
@@ -38,4 +37,4 @@ def test_waits_that_cannot_be_measured_are_counted_and_weighed():
     calls = results["instances"].to_frame()
     apart = calls[calls["transfer_ns"].isna() & calls["step"].isin([1, 2])]["skew_ns"].dropna()
     assert f"enters {len(apart)} of them {apart.sum() / made.per / 1e6:.2f} ms a step after the first" in said
-    assert waiting.not_measured(run(sample("ddp_straggler").ranks, NEEDED), split(results)) == ""
+    assert waiting.not_measured(once.results("ddp_straggler", NEEDED), split(results)) == ""

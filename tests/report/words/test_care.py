@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests import once
 from tests.builders import rank_trace
 from tests.report.pages import Page
-from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.report import Report
@@ -44,7 +44,7 @@ def test_tables_tiles_and_json_say_the_same(doubted):
 
 @pytest.mark.parametrize("name", ["ddp", "pp"])
 def test_operations_queued_before_the_capture_leave_a_sample_clean(name):
-    results = run(sample(name).ranks, ["integrity", "ranks"])
+    results = once.results(name, ["integrity", "ranks"])
     assert "operations_without_launch" in set(results["integrity"].table["check"])
     assert care.doubted(results) == {}
     assert care.sentences(Report(name, results)) == []

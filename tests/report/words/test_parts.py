@@ -3,8 +3,8 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.builders import rank_trace
-from tests.samples import sample
 from traceanalyzer.analyses import Result, run
 from traceanalyzer.report.words.parts import split, unsplit_calls, unsplit_part
 
@@ -71,7 +71,7 @@ def test_matched_calls_whose_wait_cannot_be_told_are_not_called_unmatched(calls,
 
 
 def test_the_bars_speak_of_the_calls_of_their_steps():
-    results = run(sample("moe").ranks, ["headline", "steps", "exposed_comm", "idle", "call_waits"])
+    results = once.results("moe", ["headline", "steps", "exposed_comm", "idle", "call_waits"])
     assert unsplit_part(unsplit_calls(results)).label == "exposed, unmatched or not separable", "cut by the capture"
     made = split(results)
     assert "exposed transfer + wait, not separable" in [part.label for part in made.parts]

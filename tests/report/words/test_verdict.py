@@ -1,8 +1,8 @@
 import pytest
 from rich.console import Console
 
+from tests import once
 from tests.builders import rank_trace
-from tests.samples import analysed
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
@@ -49,7 +49,7 @@ def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
 
 
 def test_a_run_without_faults_says_what_its_compute_is():
-    report = Report("x", analysed("pytorch_ddp"), ())
+    report = Report("x", once.results("pytorch_ddp"), ())
     said = sentences(report, split(report.results))
     table = report.results["categories"].to_frame()
     compute = table[~table["category"].isin(["communication", "copy"])].groupby("category")["gpu_ns"].sum()

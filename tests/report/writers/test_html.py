@@ -12,9 +12,10 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 
+from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
-from tests.samples import analysed, sample
+from tests.samples import sample
 from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
@@ -43,7 +44,7 @@ HOSTILE = (
 
 
 def report_of(name: str) -> Report:
-    return Report(name, analysed(name))
+    return Report(name, once.results(name))
 
 
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe", "streams"])

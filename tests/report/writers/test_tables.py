@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import once
 from tests.builders import document, host, kernel, write
-from tests.samples import RUNNERS, SAMPLES, sample
-from traceanalyzer.analyses import run
+from tests.samples import RUNNERS, SAMPLES
 from traceanalyzer.cli import run as command
 from traceanalyzer.report import Report
 from traceanalyzer.report.writers import tables
@@ -22,7 +22,7 @@ STABLE = ("breakdown", "overlap", "steps", "nccl")
 
 @pytest.mark.parametrize("name", ["ddp", "pp", "moe"])
 def test_json_of_a_sample(name, request):
-    found = tables.as_json(Report(name, run(sample(name).ranks, ["ranks", *STABLE])))
+    found = tables.as_json(Report(name, once.results(name, ["ranks", *STABLE])))
     text = json.dumps(found["results"], indent=1, sort_keys=True) + "\n"
     golden = GOLDEN / f"{name}.json"
     if request.config.getoption("--update-golden"):
@@ -68,7 +68,7 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
 
     monkeypatch.setattr(tables, "MOST_JSON_ROWS", 20)
     monkeypatch.setattr(tables, "_STAYS", 5)
-    report = Report("ddp", run(sample("ddp").ranks, ["ranks", "breakdown", "steps", "kernels", "idle"]))
+    report = Report("ddp", once.results("ddp", ["ranks", "breakdown", "steps", "kernels", "idle"]))
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "summary.json").write_text(json.dumps(tables.as_json(report)))
     written = tables.write_json(report, tmp_path)

@@ -3,22 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from traceanalyzer import quantities
 from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, fairness
 from traceanalyzer.report import assets
-from traceanalyzer.report.comparison import DiffReport, figures, verdict, waterfall
+from traceanalyzer.report.comparison import DiffReport, figures, step_pictures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
-from traceanalyzer.vocabulary import GRAPH
-
-_DRAWN = (
-    ("compute", "compute", 0), ("comm", "transfer", 1), ("wait", "wait", 1), ("copy", "copy", 2),
-    (GRAPH.key, "unknown", 0),
-)  # fmt: skip
-"""Of the stretches of a step: kind, look, and row from the top."""
 
 MOST_ROWS = 400
 """Rows of one table on the page; the CSV beside it has all."""
@@ -46,8 +37,7 @@ def page(report: DiffReport) -> str:
         "figures": figures.rows(comparison),
         "is_of_single_captures": figures.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
-        "lanes": _lanes(comparison),
-        "has_graphs": any(_has_graphs(side.first.lanes) for side in comparison.sides),
+        "steps": step_pictures.of(comparison),
         "DIFFERS": fairness.DIFFERS,
     }
     return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
@@ -88,38 +78,3 @@ def _views(comparison: Comparison, run: str) -> list[View]:
     order = {"collectives": 0, "nccl": 0, "comm_phases": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
     tables = sorted(comparison.tables[run], key=lambda table: order.get(table.analysis, 9))
     return [table_view(table, MOST_ROWS) for table in tables if len(table.frame)]
-
-
-def _lanes(comparison: Comparison) -> list[dict[str, Any]]:
-    """One step of every rank of every run, each from its step's start, on one scale."""
-    known = [(side.label, side.first.lanes) for side in comparison.sides]
-    drawn = [(label, lanes) for label, lanes in known if lanes is not None and len(lanes)]
-    longest = max((int(lanes["window_ns"].max()) for _, lanes in drawn), default=0)
-    return [
-        {
-            "run": label,
-            "rank": rank,
-            "window": quantities.text(int(own["window_ns"].iloc[0]), Unit.NS),
-            "step": None if pd.isna(own["step"].iloc[0]) else int(own["step"].iloc[0]),
-            "width": 100 * int(own["window_ns"].iloc[0]) / longest,
-            "kinds": [
-                {"kind": look, "row": row, "path": _path(own[own["kind"] == kind], longest)}
-                for kind, look, row in _DRAWN
-            ],
-        }
-        for label, lanes in drawn
-        for rank, own in lanes.groupby("rank")
-    ]
-
-
-def _has_graphs(lanes: pd.DataFrame | None) -> bool:
-    return lanes is not None and bool((lanes["kind"] == GRAPH.key).any())
-
-
-def _path(stretches: pd.DataFrame, longest: int) -> str:
-    """The stretches as one SVG path in a box of 10,000 × 10."""
-    scale = 10_000 / longest
-    return "".join(
-        f"M{start * scale:.0f} 0h{max(1.0, (end - start) * scale):.0f}v10H{start * scale:.0f}z"
-        for start, end in zip(stretches["start_ns"], stretches["end_ns"], strict=True)
-    )

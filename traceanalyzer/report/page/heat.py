@@ -21,6 +21,8 @@ MOST_BARS = 12
 _LEVELS = 20
 _APART_POINTS = 2.0
 _APART_DEVIATIONS = 5.0
+_ALIKE = 0.2
+"""A rank that differs by this part less than the next one before it is not of its set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,18 @@ def outliers(split: Split) -> list[Outlier]:
 
 
 def unlike(split: Split, places: Places | None) -> list[Unlike]:
-    """The outliers, those of one part and direction as a set: what differs by most time first."""
-    sets: dict[tuple[str, bool], list[Outlier]] = {}
+    """The outliers, those of one part that differ by about as much as a set: what differs by most time first."""
+    sets: list[list[Outlier]] = []
+    last: dict[tuple[str, bool], list[Outlier]] = {}
     for item in outliers(split):
-        sets.setdefault((item.part.column, item.ns > item.median_ns), []).append(item)
+        key = (item.part.column, item.ns > item.median_ns)
+        if key not in last or item.away_ns < (1 - _ALIKE) * last[key][-1].away_ns:
+            last[key] = []
+            sets.append(last[key])
+        last[key].append(item)
     every = split.table["rank"].tolist()
     found = []
-    for items in sets.values():
+    for items in sets:
         ranks = sorted(item.rank for item in items)
         who = f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}" if places is None else named(ranks, every, places)
         ns = float(np.median([item.ns for item in items]))
