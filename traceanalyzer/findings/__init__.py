@@ -95,7 +95,7 @@ def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     """
     found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
-    held = _without_warm_up(_of_whole_files(found, results))
+    held = _held_to_capture(_of_whole_files(found, results))
     return tuple(sorted((_by_gain(item) for item in folded(held)), key=_impact))
 
 
@@ -108,13 +108,26 @@ def _of_whole_files(findings: list[Finding], results: Mapping[str, Result]) -> l
     return [item for item in findings if item.is_about_capture or not cut & set(named_ranks([item]))]
 
 
-def _without_warm_up(findings: list[Finding]) -> list[Finding]:
-    """Where a step is a warm-up, without what happens in that step alone; gains of means that hold it are bounds."""
-    cold = {step for item in findings if item.rule == fitness.warm_up.__name__ for step in item.steps or ()}
-    if not cold:
+_SPOILING = tuple(
+    rule.__name__ for rule in (fitness.warm_up, fitness.clock_step, fitness.missing_straggler, fitness.silent_rank)
+)
+"""Rules that find means, waits or lengths to be other than the job's."""
+
+
+def _held_to_capture(findings: list[Finding]) -> list[Finding]:
+    """Where the capture tells less than it seems to, gains are bounds; what happens in a warm-up alone is not said."""
+    spoiling = [item for item in findings if item.rule in _SPOILING]
+    if not spoiling:
         return findings
+    cold = {step for item in spoiling for step in item.steps or ()}
     kept = (item for item in findings if item.is_about_capture or not item.steps or not {*item.steps} <= cold)
-    return [item if item.is_about_capture else replace(item, gain_is_bound=True) for item in kept]
+    return [item if item.is_about_capture else _as_bound(item) for item in kept]
+
+
+def _as_bound(finding: Finding) -> Finding:
+    """The finding with a gain that is the most that can be won, in its words too."""
+    title = re.sub(r"(Mended, [a-z ]+ is )(?!at most )", r"\1at most ", finding.title)
+    return replace(finding, title=title, gain_is_bound=True)
 
 
 def _by_gain(finding: Finding) -> Finding:

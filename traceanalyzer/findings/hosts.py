@@ -90,6 +90,7 @@ def host_bound(
             is_about_capture=is_by_recording,
             is_of_ideal=True,
             is_of_hosts=True,
+            steps=few or None,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,

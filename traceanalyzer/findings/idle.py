@@ -132,6 +132,7 @@ def data_loader(
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             gain_is_bound=gain is None or gain.is_bound,
+            steps=few or None,
             interval_ns=longest(own),
             table="gaps",
             about=LOADER,

@@ -14,7 +14,8 @@ def lack_of_ranks(ranks: pd.DataFrame, wanted: Collection[int] | None, skipped: 
     """Why the gates do not see the whole run; `None` when they do.
 
     Ranks are missing by the world size that the traces state, or of those that the user asked for: ranks that
-    nobody asked for are no lack. Where no trace states a world size, a skipped file may have been a rank.
+    nobody asked for are no lack. Where no trace states a world size, a skipped file may have been a rank. Of a rank
+    whose file is cut off, what came after the cut is not seen.
 
     Args:
         ranks: the table of that name.
@@ -30,4 +31,18 @@ def lack_of_ranks(ranks: pd.DataFrame, wanted: Collection[int] | None, skipped: 
         named = ", ".join(str(rank) for rank in islice((rank for rank in expected if rank not in here), _MOST_NAMED))
         text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} not here ({named})"
         return f"{text}; skipped {left_out}" if left_out else text
-    return f"skipped {left_out}" if left_out and not expected else None
+    if left_out and not expected:
+        return f"skipped {left_out}"
+    return _cut(ranks)
+
+
+def _cut(ranks: pd.DataFrame) -> str | None:
+    """Which ranks' files end before their events do."""
+    if "truncated" not in ranks:  # of a summary that another version stored
+        return None
+    cut = ranks.loc[ranks["truncated"].astype("boolean").fillna(value=False), "rank"]
+    if cut.empty:
+        return None
+    named = ", ".join(str(rank) for rank in cut.head(_MOST_NAMED))
+    more = " and more" if len(cut) > _MOST_NAMED else ""
+    return f"the file of rank {named}{more} is cut off, so that the rest of it is not seen"

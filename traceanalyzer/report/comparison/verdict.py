@@ -12,7 +12,7 @@ from traceanalyzer.quantities import digits, text
 from traceanalyzer.report.comparison import awaited, bound, path, recorded_otherwise, work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
 
-CONTRADICTS_POINTS = 1.0
+CONTRADICTS_POINTS = 3.0
 """A share that moves by less than this many percentage points contradicts nothing."""
 
 
