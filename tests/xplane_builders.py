@@ -14,7 +14,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 def add_plane(space: Any, name: str, lines: Mapping[str, Sequence[Event]], **stats: Any) -> Any:
     """A plane; a line's number is the one in its name."""
-    plane = space.planes.add(name=name)
+    plane = space.planes.add(name=name.encode())
     names: dict[str, int] = {}
     keys: dict[str, int] = {}
 
@@ -25,7 +25,7 @@ def add_plane(space: Any, name: str, lines: Mapping[str, Sequence[Event]], **sta
 
     for line_name, line_events in lines.items():
         digits = "".join(character for character in line_name if character.isdigit())
-        line = plane.lines.add(id=int(digits or 0), name=line_name, timestamp_ns=100)
+        line = plane.lines.add(id=int(digits or 0), name=line_name.encode(), timestamp_ns=100)
         for event_name, start_ps, length_ps, event_stats in line_events:
             event = line.events.add(offset_ps=start_ps, duration_ps=length_ps)
             event.metadata_id = names.setdefault(event_name, len(names) + 1)
@@ -51,7 +51,7 @@ def add_module(space: Any, module: str, instructions: Sequence[Any]) -> None:
         instruction.shape.dimensions.extend(dimensions)
         for group in groups:
             instruction.replica_groups.add(replica_ids=group)
-    plane = space.planes.add(name="/host:metadata")
+    plane = space.planes.add(name=b"/host:metadata")
     plane.stat_metadata.add(key=1).value.name = b"hlo_proto"
     entry = plane.event_metadata.add(key=1)
     entry.value.name = module.encode()

@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -53,10 +54,19 @@ def told(data: bytes) -> Told | None:
         base = 0
     if not isinstance(found, list) or type(base) is not int or not 0 <= base <= 4 * 10**18:
         return None
-    made = [_operation(event, base) for event in found if isinstance(event, dict)]
+    made = [_operation(event, base) for event in _events(found)]
     if any(one is _CANNOT_BE_TOLD for one in made):
         return None
     return Told(tuple(sorted(one for one in made if one is not None)), is_valid=True)
+
+
+def _events(found: list[Any]) -> Iterator[dict[str, Any]]:
+    """The objects of a list, and of the lists in it: an event with a bracket too many around it is one all the same."""
+    for each in found:
+        if isinstance(each, list):
+            yield from _events(each)
+        elif isinstance(each, dict):
+            yield each
 
 
 def _integer(text: str) -> int:

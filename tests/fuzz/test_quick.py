@@ -12,6 +12,7 @@ DEAR = ("summaries", "analyses", "analyses_of_tables")
 """A second a case."""
 
 FOUND = (
+    ("nsys_parquet", 438), ("rocpd", 2421), ("xplane", 2976),
     ("nsys_sqlite", 172), ("nsys_parquet", 16), ("nsys_parquet", 37), ("nsys_parquet", 78), ("nsys_parquet", 276), ("rocpd", 3),
     ("rocpd", 14), ("rocpd", 21), ("rocpd", 71), ("rocpd", 90), ("xplane", 3), ("xplane", 128), ("xplane", 130), ("nccl_log", 0),
     ("flight_recorder", 9), ("flight_recorder", 66), ("inspector", 7), ("inspector", 21), ("inspector", 26), ("inspector", 65),

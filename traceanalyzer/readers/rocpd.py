@@ -26,7 +26,7 @@ def recognises(path: Path) -> bool:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\' LIMIT 1"
             return connection.execute(query).fetchone() is not None
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # its own words on a damaged schema need not be UTF-8
         return False
 
 

@@ -35,7 +35,7 @@ class ParquetSource(Source):
             return frozenset()
         try:
             return frozenset(pq.read_schema(self._file(table)).names)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(table, error) from error
 
     def _read(self, table: str, wanted: Wanted) -> pa.Table:
@@ -77,7 +77,7 @@ class ParquetSource(Source):
             with pq.ParquetFile(self._file(table)) as file:
                 # Without any of the columns the number of rows still matters.
                 return file.read(columns=columns or file.schema_arrow.names[:1])
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._damaged(table, error) from error
 
     def _file(self, table: str) -> Path:

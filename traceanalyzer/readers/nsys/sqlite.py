@@ -123,7 +123,7 @@ class SqliteSource(Source):
             with closing(sqlite3.connect(self._uri, uri=True)) as connection:
                 connection.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
                 return connection.execute(query).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # its own words on a damaged schema need not be UTF-8
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> NotATraceError:

@@ -15,7 +15,7 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.xplane import host as host_tables
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.device import gpu_ops
-from traceanalyzer.readers.xplane.events import integers, stats_of
+from traceanalyzer.readers.xplane.events import integers, stats_of, text_of
 from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation
 from traceanalyzer.schema import printable
 
@@ -60,7 +60,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     devices = {number: ops.reset_index(drop=True) for number, ops in devices.items() if len(ops)}
     if not devices:
         raise NotATraceError(f"{path}: no GPU operations; profile with host_tracer_level ≥ 1 and device tracing on")
-    own = [(plane, _offset_ns(plane, start_ns)) for plane in space.planes if plane.name in _HOST_PLANES]
+    own = [(plane, _offset_ns(plane, start_ns)) for plane in space.planes if text_of(plane.name) in _HOST_PLANES]
     host = host_tables.read_host(own)
     known = _collectives(space)
     all_ops = pd.concat(devices.values())
@@ -94,9 +94,9 @@ def _space(path: Path) -> Any:
 
 
 def _gpu_planes(space: Any, path: Path) -> dict[int, Any]:
-    found = {int(match[1]): plane for plane in space.planes if (match := _GPU_PLANE.match(plane.name))}
+    found = {int(match[1]): plane for plane in space.planes if (match := _GPU_PLANE.match(text_of(plane.name)))}
     if not found:
-        other = next((match[1] for plane in space.planes if (match := _OTHER_DEVICE.match(plane.name))), None)
+        other = next((match[1] for plane in space.planes if (match := _OTHER_DEVICE.match(text_of(plane.name)))), None)
         what = f"a capture of {other}s, which are not read: only GPUs are" if other else "no plane of a GPU"
         raise NotATraceError(f"{path}: {what}")
     return dict(sorted(found.items()))
@@ -104,7 +104,7 @@ def _gpu_planes(space: Any, path: Path) -> dict[int, Any]:
 
 def _stamp(space: Any, name: str) -> int | None:
     for plane in space.planes:
-        if plane.name == "Task Environment":
+        if text_of(plane.name) == "Task Environment":
             value = stats_of(plane).get(name)
             return value if isinstance(value, int) and 0 < value <= _LATEST_NS else None
     return None

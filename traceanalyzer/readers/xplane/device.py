@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.readers.xplane.events import events, integers
+from traceanalyzer.readers.xplane.events import events, integers, text_of
 from traceanalyzer.rocm_names import runtime_activity
 
 # Lines of other names repeat the streams' events by step, module and HLO operation.
@@ -48,7 +48,7 @@ def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
 
 
 def _number(line: Any) -> int:
-    match = _STREAM.match(line.name)
+    match = _STREAM.match(text_of(line.name))
     return int(match[1]) if match else int(line.id)
 
 

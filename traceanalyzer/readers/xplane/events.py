@@ -25,7 +25,7 @@ def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.Data
     """
     names = {entry.key: _event_name(entry.value) for entry in plane.event_metadata}
     shared = _shared_stats(plane)
-    keys = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
     used = {key: name for key, name in keys.items() if name in STATS}
     rows = [
         (
@@ -37,7 +37,7 @@ def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.Data
             shared.get(event.metadata_id, {}) | _stats(event.stats, used, keys),
         )
         for line in plane.lines
-        if wanted(line.name)
+        if wanted(text_of(line.name))
         for event in line.events
     ]
     return _table(rows)
@@ -55,7 +55,7 @@ def _time(time_ns: int) -> int:
 
 def stats_of(plane: Any) -> dict[str, Any]:
     """The plane's own stats, by name."""
-    keys = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
     return _stats(plane.stats, keys, keys)
 
 
@@ -81,7 +81,7 @@ def _rounded(time_ps: np.ndarray) -> np.ndarray:
 
 def _shared_stats(plane: Any) -> dict[int, dict[str, Any]]:
     """Stats that all events of one name share."""
-    keys = {entry.key: _text(entry.value.name) for entry in plane.stat_metadata}
+    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
     used = {key: name for key, name in keys.items() if name in STATS}
     return {entry.key: _stats(entry.value.stats, used, keys) for entry in plane.event_metadata if entry.value.stats}
 
@@ -96,12 +96,13 @@ def _value(stat: Any, texts: Mapping[int, str]) -> Any:
             return getattr(stat, field)
     if stat.HasField("ref_value"):
         return texts.get(stat.ref_value)
-    return _text(stat.str_value) if stat.HasField("str_value") else None
+    return text_of(stat.str_value) if stat.HasField("str_value") else None
 
 
 def _event_name(metadata: Any) -> str:
-    return _text(metadata.display_name or metadata.name).removesuffix(".kd")
+    return text_of(metadata.display_name or metadata.name).removesuffix(".kd")
 
 
-def _text(raw: bytes) -> str:
+def text_of(raw: bytes) -> str:
+    """A text of the file; what is not UTF-8 in it stands as replacement characters."""
     return raw.decode(errors="replace")

@@ -17,12 +17,12 @@ _PACKAGE = "traceanalyzer.xplane"
 _FILE: dict[str, Sequence[_Field]] = {
     "XSpace": (("planes", 1, "*XPlane"),),
     "XPlane": (
-        ("name", 2, "string"), ("lines", 3, "*XLine"), ("event_metadata", 4, "*EventEntry"),
+        ("name", 2, "bytes"), ("lines", 3, "*XLine"), ("event_metadata", 4, "*EventEntry"),
         ("stat_metadata", 5, "*StatEntry"), ("stats", 6, "*XStat"),
     ),
     "EventEntry": (("key", 1, "int64"), ("value", 2, "XEventMetadata")),
     "StatEntry": (("key", 1, "int64"), ("value", 2, "XStatMetadata")),
-    "XLine": (("id", 1, "int64"), ("name", 2, "string"), ("timestamp_ns", 3, "int64"), ("events", 4, "*XEvent")),
+    "XLine": (("id", 1, "int64"), ("name", 2, "bytes"), ("timestamp_ns", 3, "int64"), ("events", 4, "*XEvent")),
     "XEvent": (
         ("metadata_id", 1, "int64"), ("offset_ps", 2, "int64"), ("duration_ps", 3, "int64"), ("stats", 4, "*XStat"),
     ),
@@ -44,7 +44,7 @@ _FILE: dict[str, Sequence[_Field]] = {
     "DeviceList": (("replica_groups", 1, "*ReplicaGroup"), ("iota", 2, "IotaGroups")),
     "IotaGroups": (("groups", 1, "int64"), ("devices", 2, "int64"), ("dims", 3, "*int64"), ("order", 4, "*int32")),
 }  # fmt: skip
-"""Texts of events and stats are read as bytes, as they need not be UTF-8."""
+"""Texts are read as bytes, as they need not be UTF-8: `events.text_of` makes words of them."""
 
 
 def space() -> Any:
