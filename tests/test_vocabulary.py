@@ -41,7 +41,7 @@ def test_every_part_has_a_look_and_every_pattern_is_drawn():
     for part in (*vocabulary.PARTS, *vocabulary.COMM_PARTS, *vocabulary.IDLE_PARTS):
         assert part.kind in vocabulary.LOOKS
         assert vocabulary.viewer_colour(part.kind)
-    page = assets.read("page/body.html")
+    page = assets.read("page/patterns.html")
     for look in vocabulary.LOOKS.values():
         assert not look.pattern or f'<pattern id="{look.pattern}"' in page
 

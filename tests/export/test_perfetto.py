@@ -165,5 +165,5 @@ def test_an_export_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypat
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "all.json").write_text("earlier")
     monkeypatch.setattr(drawn, "_counters", interrupted)
-    assert command(["export", "in", "-o", "out/all.json"]) == 130
+    assert command(["export", "in", "-o", "out/all.json", "--force"]) == 130
     assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("all.json", "earlier")]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from tests.samples import analysed
+from tests.once import results as results_of
 from traceanalyzer.diff import lanes
 from traceanalyzer.report.comparison import step_pictures
 
@@ -43,7 +43,7 @@ def test_without_calls_in_common_nothing_is_tied():
 
 @pytest.mark.parametrize("name", ["ddp", "moe"])
 def test_calls_of_the_step_that_is_drawn_are_those_that_begin_in_it(name):
-    results = analysed(name)
+    results = results_of(name)
     own = lanes.calls_of(results, (2,))
     steps = results["steps"].to_frame().query("step == 2").set_index("rank")
     calls = results["calls"].to_frame()

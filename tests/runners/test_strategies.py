@@ -35,7 +35,14 @@ ON_FOUR_RANKS = {
 }
 IN_BF16 = {
     name: f"{BASE} {name} --dtype bf16 --batch {batch}"
-    for name, batch in (("pytorch_ddp", 8), ("zero3", 8), ("pytorch_zero3", 8), ("pp_1f1b", 16), ("tp", 16))
+    for name, batch in (
+        ("pytorch_ddp", 8),
+        ("pytorch_ddp_bf16", 8),
+        ("zero3", 8),
+        ("pytorch_zero3", 8),
+        ("pp_1f1b", 16),
+        ("tp", 16),
+    )
 }
 BF16_TOLERANCE = 1e-3
 EXAMPLE = f"{BASE} flat_ddp --batch 4 --accumulate 2"

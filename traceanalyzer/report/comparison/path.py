@@ -7,6 +7,7 @@ from types import MappingProxyType
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.names import short_name
 from traceanalyzer.quantities import digits
+from traceanalyzer.vocabulary import BETWEEN_KERNELS
 
 _MOSTLY = 0.7
 """Of a category's time on the path: a rank with this much of it is named."""
@@ -25,7 +26,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         "data": "loading of data",
         "launch": "launch latency",
         "sync": "calls that block hosts",
-        "between_kernels": "turnaround between kernels",
+        BETWEEN_KERNELS.key: "turnaround between kernels",
         "unknown": "what no recorded dependency explains",
         "before": "what began before the capture",
     }

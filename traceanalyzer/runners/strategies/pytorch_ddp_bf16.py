@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parallel.distributed import _MixedPrecision
+import torch.distributed as dist
 
-from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.strategies.base import adamw
 from traceanalyzer.runners.strategies.pytorch_ddp import PyTorchDDP
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from torch import Tensor
     from torch.nn.parallel import DistributedDataParallel
 
     from traceanalyzer.runners.options import RunConfig
@@ -20,28 +21,40 @@ if TYPE_CHECKING:
 
 
 class PyTorchDDPBf16(PyTorchDDP):
-    """fp32 parameters that are cast as a whole before the forward pass, and gradients exchanged in fp32, as by FSDP."""
+    """Passes in bf16, gradients exchanged in fp32, AdamW on fp32 masters of the parameters, as by FSDP."""
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        self.masters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
+        return adamw(self.masters, self.config, self.world)
 
     def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
-        return super().wrapped(job, **_options(job.config), **options)
+        if job.config.dtype != "fp32":
+            job.model.to(torch.bfloat16)
+        ddp = super().wrapped(job, **options)
+        ddp.register_comm_hook(job.world.size, _mean_in_fp32)
+        return ddp
 
     @classmethod
     def param_dtype(cls, config: RunConfig) -> str:
         return config.dtype
 
-    @classmethod
-    def check(cls, config: RunConfig, world_size: int) -> None:
-        super().check(config, world_size)
-        if config.device == "cpu" and config.dtype != "fp32":
-            raise UsageError("PyTorch's DistributedDataParallel casts parameters on GPUs only: use --dtype fp32")
-
     def autocast(self) -> AbstractContextManager[object]:
-        # DDP has cast the parameters already; autocast on top would keep second copies.
+        # The parameters are bf16 already; autocast on top would keep second copies.
         return torch.autocast(self.world.device.type, enabled=False)
 
+    def update(self) -> None:
+        for master, parameter in zip(self.masters, self.parameters, strict=True):
+            master.grad = None if parameter.grad is None else parameter.grad.float()
+            parameter.grad = None
+        super().update()
+        with torch.no_grad():
+            for master, parameter in zip(self.masters, self.parameters, strict=True):
+                parameter.copy_(master)
 
-def _options(config: RunConfig) -> dict[str, Any]:
-    if config.dtype == "fp32":
-        return {}
-    # PyTorch documents it under a private name only.
-    return {"mixed_precision": _MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
+
+def _mean_in_fp32(ranks: int, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """The bucket's mean over ranks, added up in fp32."""
+    total = bucket.buffer().float().div_(ranks)
+    work = dist.all_reduce(total, async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda _: bucket.buffer().copy_(total))
