@@ -72,7 +72,9 @@ def host_bound(
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
-    without, binds_too = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None)
+    without, binds_too = of_hosts(
+        unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=basis.steps is not None
+    )
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     own_set = alike(means["host_ns"], places)
     said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)

@@ -151,6 +151,11 @@ def _needs(row: Mapping[str, Any]) -> str:
         return (
             f"{turn}{_KEEPS[many]} {more}{each} longer than {_peers(row)} before launching, most of it in {name(row)}"
         )
+    of_part = (row["own_ns"] or 0) - (row["peers_ns"] or 0)
+    if row["cause"] in _OF_PARTS and _OWN_SHARE * row["excess_ns"] > of_part:
+        much = "most of it" if 2 * of_part >= row["excess_ns"] else "a part of it"
+        part = f"{_OF_PARTS[row['cause']]}{f': {name(row)}' if row['name'] else ''}"
+        return f"{turn}{'need' if many else 'needs'} {more}{each} longer than {_peers(row)}, {much} {part}"
     return f"{turn}{verb} {more}{each} longer than {_peers(row)}{called}"
 
 
@@ -191,6 +196,18 @@ _VERBS: Mapping[str, Sequence[str]] = {
     "launch": ("waits for launched work to start", "wait for launched work to start"),
     BETWEEN_KERNELS.key: ("idles between short kernels", "idle between short kernels"),
 }
+_OF_PARTS: Mapping[str, str] = {
+    DATA.key: "waiting for data",
+    "host": "launching",
+    SYNC.key: "held up in synchronising calls",
+    "launch": "waiting for launched work to start",
+    "transfer": "moving data",
+}
+"""The same of an episode that holds other parts of the time as well."""
+
+_OWN_SHARE = 0.8
+"""Of an episode's excess: what its own part is less than holds other parts, too."""
+
 _UNKNOWN = ("idles for a reason that its trace does not hold,", "idle for a reason that their traces do not hold,")
 _KEEPS = ("stays on its host", "stay on their hosts")
 

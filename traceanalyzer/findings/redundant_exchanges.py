@@ -36,7 +36,8 @@ def redundant_exchanges(
     if basis.steps is None or len(counts) != 1 or int(counts[0]) < 2:
         return []
     micro = int(counts[0])
-    if not (held["synchronising_micro_steps"] == micro).all():
+    # Several optimizers, one after the other: models that are trained in turn, each with its own gradients.
+    if not (held["synchronising_micro_steps"] == micro).all() or (held["optimizer_steps"].fillna(1) > 1).any():
         return []
     own = basis.within(calls.table)
     own = own[own["collective"].isin(GRADIENT_COLLECTIVES) & (own["size_bytes"] >= LEAST_BYTES).fillna(value=False)]
@@ -89,15 +90,17 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
         gains = f" Without them, a mean step is {most}{milliseconds(gain.gain_ns)} shorter."
         if 100 * gain.gain_ns < gain.before_ns:
             gains = " As recorded nothing is gained without them: something else binds the step."
+    every, are = ("Both", "is") if micro == 2 else (f"All {micro}", "are")
+    each = f"{calls:.0f} {collective.replace('_', '-')}s and {moved} a step on each rank"
     return Finding(
         rule="redundant_exchanges",
         severity="low" if gain is None else severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"All {micro} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges are "
-        f"redundant, {calls:.0f} {collective.replace('_', '-')}s and {moved} a step on each rank.{gains}",
+        title=f"{every} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges {are} "
+        f"redundant, {each}.{gains}",
         recommendation="Exchange gradients in the last micro-step only: model.no_sync() (DDP), "
         "set_requires_gradient_sync(False) (FSDP2) around the others.",
-        caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. Two "
-        "models of one shape that are trained in turn look the same.",
+        caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. "
+        "Where optimizers are not recorded, two models of one shape that are trained in turn look the same.",
         gain_ns=None if gain is None else gain.gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
         gain_is_bound=gain is None or gain.is_bound,

@@ -22,17 +22,21 @@ def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
     return f" (an estimated {milliseconds(unprofiled_ns)} without the profiler)"
 
 
-def of_hosts(steps_ns: tuple[int, int] | None, ideal_ns: int | None) -> tuple[str, bool | None]:
+def of_hosts(
+    steps_ns: tuple[int, int] | None, ideal_ns: int | None, *, is_of_steps: bool = True
+) -> tuple[str, bool | None]:
     """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
 
     Args:
         steps_ns: the step with the most that recording may take the hosts taken away, and with the least.
         ideal_ns: the step of hosts that take no time.
+        is_of_steps: else of the whole capture.
     """
     if steps_ns is None or ideal_ns is None:
         return "", True
     shortest, longest = steps_ns
-    takes = f"Without what recording takes the hosts a step is an estimated {span(shortest, longest)}"
+    takes = f"Without what recording takes the hosts {'a step' if is_of_steps else 'the capture'} is an estimated "
+    takes += span(shortest, longest)
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
     if most < BINDS_PCT:
         return f"{takes}: then the GPUs decide its length.", False

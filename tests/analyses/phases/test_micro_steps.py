@@ -57,3 +57,12 @@ def test_micro_steps_of_a_step(ranges, comm, micro_steps, synchronising, calls):
 
 def test_only_selected_steps():
     assert counted([("backward", 10, 20)], [], steps="0")["step"].tolist() == [0]
+
+
+@pytest.mark.parametrize(("updates", "counted_updates"), [(0, pd.NA), (1, 1), (2, 2)])
+def test_optimizers_of_a_step(updates, counted_updates):
+    """Two models that are trained in turn step two optimizers: their gradients are not exchanged twice."""
+    ranges = [("Optimizer.step#Adam.step", 40 + 20 * number, 50 + 20 * number) for number in range(updates)]
+    found = counted([("backward", 10, 20), ("Optimizer.zero_grad#Adam.zero_grad", 21, 22), *ranges], [])
+    row = found.iloc[0]["optimizer_steps"]
+    assert (None if pd.isna(row) else row) == (None if counted_updates is pd.NA else counted_updates)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -39,6 +40,10 @@ class MicroSteps(Result):
             "reduce-scatter was launched.",
             is_compared=False,
         ),
+        "optimizer_steps": Column.count(
+            "Calls of optimizers (Optimizer.step ranges) that the step began; n/a when nothing marks them.",
+            is_compared=False,
+        ),
         "gradient_calls": Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
         "gradient_bytes": Column.size("Sum of their sizes; n/a when one is unknown."),
     }
@@ -51,19 +56,20 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         steps = steps[steps["step"].isin(trace.window.steps)]
     if steps.empty:
         return pd.DataFrame()
+    starts, ends = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
     begins = _begins(trace)
-    of_step = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), begins)
+    of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, _updates(trace))
     gradients = calls[calls["collective"].isin(GRADIENT_COLLECTIVES)] if len(calls) else calls
     by_step = dict(iter(gradients.groupby("step"))) if len(gradients) else {}
     none = gradients.iloc[:0]
     rows = [
-        _row(trace, int(number), begins[of_step == row], by_step.get(number, none))
+        _row(trace, int(number), begins[of_step == row], int((of_update == row).sum()), by_step.get(number, none))
         for row, number in enumerate(steps["step"])
     ]
     return typed(pd.DataFrame(rows), _TYPES)
 
 
-_TYPES = dict.fromkeys(("micro_steps", "synchronising_micro_steps", "gradient_calls", "gradient_bytes"), "Int64")
+_TYPES = dict.fromkeys(tuple(MicroSteps.columns)[2:], "Int64")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
@@ -83,12 +89,23 @@ def _begins(trace: RankTrace) -> np.ndarray:
     return np.empty(0, dtype=np.int64)
 
 
-def _row(trace: RankTrace, number: int, begins: np.ndarray, own: pd.DataFrame) -> dict[str, object]:
+def _updates(trace: RankTrace) -> np.ndarray:
+    """Starts of the ranges that PyTorch puts around every optimizer's step."""
+    begins: np.ndarray = trace.ranges.loc[host_names.matches(trace.ranges["name"], _is_update), "start_ns"].to_numpy()
+    return begins
+
+
+def _is_update(name: str) -> bool:
+    return name.startswith("Optimizer.step")
+
+
+def _row(trace: RankTrace, number: int, begins: np.ndarray, updates: int, own: pd.DataFrame) -> dict[str, object]:
     sizes = own["size_bytes"] if len(own) else pd.Series(dtype="Int64")
     return {
         "step": number,
         "micro_steps": len(begins) or None,
         "synchronising_micro_steps": _synchronising(trace, begins, own) if len(begins) else None,
+        "optimizer_steps": updates or None,
         "gradient_calls": len(own),
         "gradient_bytes": None if sizes.isna().any() else int(sizes.sum()),
     }
