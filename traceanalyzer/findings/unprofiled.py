@@ -35,8 +35,8 @@ def of_hosts(
     if steps_ns is None or ideal_ns is None:
         return "", True
     shortest, longest = steps_ns
-    takes = f"Without what recording takes the hosts {'a step' if is_of_steps else 'the capture'} is an estimated "
-    takes += span(shortest, longest)
+    what = "a step" if is_of_steps else "the capture"
+    takes = f"Without the time that recording costs the hosts, {what} is an estimated {span(shortest, longest)}"
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
     if most < BINDS_PCT:
         return f"{takes}: then the GPUs decide its length.", False

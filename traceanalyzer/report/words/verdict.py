@@ -76,9 +76,9 @@ def _grave(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _of_profiled_hosts(report: Report) -> list[str]:
-    """Where the first finding stands on the time of hosts: a profiler makes it longer."""
+    """Where the first finding stands on the time of hosts, and has no estimate of what a profiler adds to it."""
     first = _grave(report.findings)[:1]
-    return [PROFILED_HOSTS] if any(finding.is_of_hosts for finding in first) else []
+    return [PROFILED_HOSTS] if any(one.is_of_hosts and one.unprofiled_gain_ns is None for one in first) else []
 
 
 def _is_of_capture_alone(finding: Finding) -> bool:
