@@ -41,7 +41,7 @@ class MicroSteps(Result):
             is_compared=False,
         ),
         "optimizer_steps": Column.count(
-            "Calls of optimizers (Optimizer.step ranges) that the step began; n/a when nothing marks them.",
+            "Calls of optimizers (Optimizer.step ranges) that the step began; n/a when nothing marks them, or micro-steps.",
             is_compared=False,
         ),
         "gradient_calls": Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
@@ -105,7 +105,7 @@ def _row(trace: RankTrace, number: int, begins: np.ndarray, updates: int, own: p
         "step": number,
         "micro_steps": len(begins) or None,
         "synchronising_micro_steps": _synchronising(trace, begins, own) if len(begins) else None,
-        "optimizer_steps": updates or None,
+        "optimizer_steps": (updates or None) if len(begins) else None,
         "gradient_calls": len(own),
         "gradient_bytes": None if sizes.isna().any() else int(sizes.sum()),
     }
