@@ -41,7 +41,8 @@ class MicroSteps(Result):
             is_compared=False,
         ),
         "optimizer_steps": Column.count(
-            "Calls of optimizers (Optimizer.step ranges) that the step began; n/a when nothing marks them, or micro-steps.",
+            "Calls of optimizers (Optimizer.step ranges) that the step began; n/a when nothing marks them, or "
+            "micro-steps.",
             is_compared=False,
         ),
         "gradient_calls": Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
