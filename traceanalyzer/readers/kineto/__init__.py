@@ -133,7 +133,10 @@ def _why_empty(text: EventText, decoder: EventDecoder, without_category: int, *,
             f"a Chrome trace whose {_unread(without_category)}, as PyTorch's old torch.autograd.profiler writes them; "
             "record with torch.profiler"
         )
-    return "a Chrome trace without PyTorch operators or GPU operations"
+    return (
+        "a Chrome trace without PyTorch operators or GPU operations; so is one whose profiler's schedule had begun "
+        "anew when it was exported: export in on_trace_ready, or with torch.profiler.schedule(…, repeat=1)"
+    )
 
 
 def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
