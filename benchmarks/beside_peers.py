@@ -182,9 +182,13 @@ def trend(rows: list[Row], path: Path) -> str:
     return "\n".join(lines)
 
 
+def jobs(text: str) -> list[Job]:
+    """`1x40,8x12` as jobs."""
+    return [Job.of(part) for part in text.split(",")]
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    jobs = lambda text: [Job.of(part) for part in text.split(",")]  # noqa: E731 - argparse wants a function
     parser.add_argument("--jobs", type=jobs, default=None, metavar="RANKSxMB,…", help=f"default: {MODERATE}")
     parser.add_argument("--processes", type=int, help="--jobs of this project's command")
     parser.add_argument("--limit-s", type=float, default=900, help="a peer that takes longer is ended, and said")

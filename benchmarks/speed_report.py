@@ -121,8 +121,13 @@ def _axes(points: Sequence[tuple[str, float, float]], left: int, title: str) -> 
         return ""
     x, y = (np.log10([point[place] for point in points]) for place in (1, 2))
     low, high = np.floor(y.min()), np.ceil(y.max())
-    across = lambda value: left + WIDTH * (value - x.min()) / max(np.ptp(x), 1e-9)  # noqa: E731
-    up = lambda value: 30 + HEIGHT - HEIGHT * (value - low) / max(high - low, 1)  # noqa: E731
+
+    def across(value: float) -> float:
+        return float(left + WIDTH * (value - x.min()) / max(np.ptp(x), 1e-9))
+
+    def up(value: float) -> float:
+        return float(30 + HEIGHT - HEIGHT * (value - low) / max(high - low, 1))
+
     made = [
         f'<path d="M{left} 30V{30 + HEIGHT}H{left + WIDTH}" stroke="#888" fill="none"/>',
         f'<text x="{left + WIDTH / 2:.0f}" y="{70 + HEIGHT}" text-anchor="middle">{title}</text>',

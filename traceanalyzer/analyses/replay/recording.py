@@ -1,4 +1,4 @@
-"""What recording takes the hosts: the PyTorch profiler stops for every operator, range and call that it writes down."""
+"""What recording takes the hosts: the PyTorch profiler stops for every operator and call that it writes down."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,17 +10,17 @@ from traceanalyzer.model import RankTrace
 TYPICAL, LEAST, MOST = "none", "least", "most"
 
 COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 2_000, MOST: 4_000})
-"""Estimated cost of one recorded operator, range or call of the CUDA interface, with shapes, without Python stacks.
+"""Estimated cost of one recorded operator or call of the CUDA interface, with shapes, without Python stacks.
 
-Measured as (step recorded − step without a profiler) ÷ what was recorded of the step, on jobs that their hosts bind:
-docs/results/recording.md. Taken away, it leaves the hosts' time as without a profiler.
+Read off as (step recorded − step without a profiler) ÷ operators and calls of the step, on jobs that their hosts bind,
+on one kind of host; faster ones lose less: docs/results/recording.md.
 """
 
 _PROFILER = "kineto"
 
 
 def recorded_calls(trace: RankTrace, threads: np.ndarray, since: np.ndarray, until: np.ndarray) -> np.ndarray:
-    """How many operators, ranges and calls the PyTorch profiler wrote down of the threads from each time until another.
+    """How many operators and calls the PyTorch profiler wrote down of the threads from each time until another.
 
     0 for other profilers: what theirs cost has not been measured.
     """
