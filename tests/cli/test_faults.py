@@ -169,12 +169,12 @@ def kill_once(capture, mark):
 def test_a_killed_worker_costs_no_other_file(tmp_path, is_once):
     from functools import partial
 
-    from traceanalyzer import scale
     from traceanalyzer.discovery import discover
+    from traceanalyzer.scale import work as work_of_files
 
     captures = discover(job(tmp_path / "job", ranks=3)).runs[0].captures
     work = partial(kill_once, mark=tmp_path / "mark" if is_once else None)
-    done = [*scale._each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
+    done = [*work_of_files.each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
     assert [done[0], done[2]] == ["rank0.json", "rank2.json"]
     assert done[1] == "rank1.json" if is_once else "more memory than there is" in done[1][1]
 
@@ -211,7 +211,7 @@ def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("traceanalyzer.report.build.build", full)
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "not enough memory" in capsys.readouterr().err
-    monkeypatch.setattr("traceanalyzer.scale.reduce_rank", full)
+    monkeypatch.setattr("traceanalyzer.scale.reduced.reduce_rank", full)
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "needs more memory than there is" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
