@@ -185,10 +185,10 @@ def broken(*_args, **_named):
 
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
 def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
-    from traceanalyzer import loading
+    from traceanalyzer.loading import capture
 
     job(tmp_path / "job")
-    read = loading.reader_of
+    read = capture.reader_of
 
     def one_broken(path):
         reader = read(path)
@@ -196,7 +196,7 @@ def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
             return reader
         return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
 
-    monkeypatch.setattr(loading, "reader_of", one_broken)
+    monkeypatch.setattr(capture, "reader_of", one_broken)
     assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 3
     assert "rank1.json could not be computed: ZeroDivisionError" in capsys.readouterr().err
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]) == 1
