@@ -20,8 +20,14 @@ METRICS = (
     ("tensor cores active", re.compile(r"Tensor Active|^sm__(?:inst_executed_)?pipe_tensor\S*\.pct", re.IGNORECASE)),
     ("DRAM read", re.compile(r"DRAM Read|^dram__(?:bytes_read|read_throughput)\.", re.IGNORECASE)),
     ("DRAM write", re.compile(r"DRAM Write|^dram__(?:bytes_write|write_throughput)\.", re.IGNORECASE)),
-    ("NVLink received", re.compile(r"NVLink.* RX .*(Throughput|Bandwidth|Bytes|User)|NVLink RX|^nvlrx__bytes\.", re.IGNORECASE)),
-    ("NVLink sent", re.compile(r"NVLink.* TX .*(Throughput|Bandwidth|Bytes|User)|NVLink TX|^nvltx__bytes\.", re.IGNORECASE)),
+    (
+        "NVLink received",
+        re.compile(r"NVLink.* RX .*(?:Throughput|Band|Bytes|User)|NVLink RX|^nvlrx__bytes\.", re.IGNORECASE),
+    ),
+    (
+        "NVLink sent",
+        re.compile(r"NVLink.* TX .*(?:Throughput|Band|Bytes|User)|NVLink TX|^nvltx__bytes\.", re.IGNORECASE),
+    ),
     ("PCIe received", re.compile(r"PCIe RX", re.IGNORECASE)),
     ("PCIe sent", re.compile(r"PCIe TX", re.IGNORECASE)),
 )
