@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
 from traceanalyzer.analyses.communication.waits import cut_by_calls, overlapping
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _COLUMNS = ("rank", "start_ns", "end_ns", "instance", "waits_for", "root_rank")
 
