@@ -43,7 +43,9 @@ export const icicle = (holder, figure) => {
   const draw = (at, x, w, level) => {
     if (w < 0.4 || level >= depth) return;
     const block = blockOf(trace, at, { x, y: level * LEVEL, width: Math.max(0.4, w - 1), height: LEVEL - 1 });
-    block.setAttribute("aria-label", say(at));
+    // Who speaks to the page says what is written, where that is not the whole name.
+    const isShort = !trace.labels[at].includes(trace.text[at]);
+    block.setAttribute("aria-label", isShort ? `${trace.text[at]}: ${say(at)}` : say(at));
     block.addEventListener("click", () => into(at));
     onEnter(block, () => into(at));
     drawing.append(block);
@@ -76,6 +78,6 @@ const blockOf = (trace, at, box) => {
   if (fits < Math.min(4, text.length)) return block;
   const place = { x: box.x + 4, y: box.y + LEVEL / 2 + 4, fill: isPlain ? "var(--ink)" : inkOn(colour) };
   const shown = text.length <= fits ? text : `${text.slice(0, fits - 1)}…`;
-  block.append(svg("text", { class: "slicetext", ...place }, shown));
+  block.append(svg("text", { class: "slicetext", ...place, ...(shown !== text && { "aria-hidden": "true" }) }, shown));
   return block;
 };
