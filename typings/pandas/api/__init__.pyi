@@ -1,0 +1,1 @@
+from pandas.api import types as types
