@@ -164,7 +164,8 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
 def _busy_until(ops: pd.DataFrame) -> np.ndarray:
     """When the operations before each one on its stream have all ended; 0 for a stream's first one."""
     ended = ops.groupby("stream")["end_ns"].cummax()
-    return ended.groupby(ops["stream"]).shift(fill_value=0).to_numpy()
+    before: np.ndarray = ended.groupby(ops["stream"]).shift(fill_value=0).to_numpy()
+    return before
 
 
 def _before_launch(
