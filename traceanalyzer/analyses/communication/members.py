@@ -16,7 +16,7 @@ from traceanalyzer.analyses.communication.several_peers import with_several_peer
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
 from traceanalyzer.analyses.time.intervals import of_rows
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
 _KEPT = (

@@ -7,7 +7,7 @@ from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.grouping import Groups, first_of_each, rows_of_each
 from traceanalyzer.analyses.host.host_activity import innermost
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 COMPUTE, COPY, RANGE, OPERATOR = "compute", "copy", "range", "operator"
