@@ -65,16 +65,16 @@ class Members(Result):
             "peer beside."
         ),
         "transfer_ns": Column.time(
-            "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. Of calls "
-            "that exchange messages with several peers, and of their partners', the time from the last start of all of "
-            "them, on the clock that other instances tell, to the call's end. 0 of kernels that only wait (barrier, "
-            "notify, wait for a signal), whether matched or not.",
+            "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. Where "
+            "one of them exchanges messages with other peers in the same call, the time from the last start, on the "
+            "clock that other instances tell, to each call's end. 0 of kernels that only wait (barrier, notify, wait "
+            "for a signal), whether matched or not.",
             is_news_when_zero=True,
         ),
         "wait_ns": Column.time(
             "The call's duration − transfer; absent where that is.", is_news_when_zero=True, better=Better.LESS
         ),
-        "waits_for": Column.ident("The instance's rank with the least wait; absent for itself."),
+        "waits_for": Column.ident("The instance's rank with the least wait (that started last); absent for itself."),
         "why_unmatched": Column.text("Why the call is in no instance."),
     }
 

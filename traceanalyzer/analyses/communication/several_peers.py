@@ -7,15 +7,14 @@ from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 
 
 def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
-    """The table with `ends_together`, and with what the last peer's start tells of calls that have several.
+    """The table with `ends_together`, and instances of calls that have several peers split by who started last.
 
-    Such a call ends with the last of its messages, so that the durations of the others bound nothing: its transfer is
-    what follows the last start of all its instances. That needs the ranks' clocks, which other instances tell; where
-    none does, the shortest duration stays.
+    Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
+    each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
+    tell; where none does, the shortest duration stays.
     """
     matched = members["instance"].notna()
-    calls = [members["rank"], members["call"]]
-    is_several = members["instance"].groupby(calls).transform("nunique") > 1
+    is_several = members["instance"].groupby([members["rank"], members["call"]]).transform("nunique") > 1
     is_joint = is_several.groupby(members["instance"]).transform("any").where(matched, other=False).astype(bool)
     synchronises = members["is_synchronising"].fillna(value=False).astype(bool)
     members = members.assign(ends_together=(synchronises & matched & ~is_joint).astype("boolean"))
@@ -26,34 +25,24 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
         chained_offsets(members[members["ends_together"].to_numpy(dtype=bool)]),
         orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
     )  # fmt: skip
-    held = members.loc[is_split, ["rank", "call", "instance", "start_ns", "end_ns"]]
+    held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
     held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
-    references = held.groupby("instance")["reference"]
-    is_one_clock = references.transform("count").eq(references.transform("size")) & references.transform("min").eq(
-        references.transform("max")
-    )
-    held = held.assign(is_told=is_one_clock.groupby([held["rank"], held["call"]]).transform("all"))[is_one_clock]
-    return _by_last_start(members, held) if held["is_told"].any() else members
+    clock = held.groupby("instance")["reference"]
+    is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
+    return _by_last_start(members, held[is_one]) if is_one.any() else members
 
 
 def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
-    """The rows that are told, split where the last peer of the call, in any of its instances, has started."""
+    """The rows of `held` split where the last call of the instance has started."""
     offset = held["offset"].astype("int64")
-    start = held["start_ns"] - offset
-    latest = held.loc[start.groupby(held["instance"]).idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
-    ready = start.groupby(held["instance"]).transform("max")
-    calls = ready.groupby([held["rank"], held["call"]])
-    decides = held["instance"].where(ready == calls.transform("max")).groupby([held["rank"], held["call"]])
-    awaited = decides.transform("first").map(latest).astype("Int64")
-    duration = held["end_ns"] - held["start_ns"]
-    transfer = np.minimum((held["end_ns"] - offset - calls.transform("max")).clip(lower=0), duration).astype("Int64")
-    split = pd.DataFrame(
-        {
-            "transfer_ns": transfer,
-            "wait_ns": duration.astype("Int64") - transfer,
-            "waits_for": awaited.where(awaited != held["rank"]),
-        }
-    )[held["is_told"]]
+    start, duration = held["start_ns"] - offset, held["end_ns"] - held["start_ns"]
+    instances = start.groupby(held["instance"])
+    last = held.loc[instances.idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
+    after = (held["end_ns"] - offset - instances.transform("max")).clip(lower=0)
+    transfer = np.minimum(after, duration)
+    awaited = held["instance"].map(last).astype("Int64")
     made = members.copy()
-    made.loc[split.index, list(split)] = split
+    made.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
+    made.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
+    made.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])
     return made

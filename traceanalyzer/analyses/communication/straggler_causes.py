@@ -39,7 +39,7 @@ def instance_causes(members: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
         indexed by instance: `last_rank`, `cause` (`None` for a group's first instance), `root` (an instance) and an
         excess column for each of `CAUSES`.
     """
-    held = members[members["transfer_ns"].notna()].copy()
+    held = members[members["transfer_ns"].notna() & members["instance"].notna()].copy()
     held["exposed_wait_until_ns"] = _wait_until(held, waits)
     held["transfer_until_ns"] = held[UNTIL["exposed_comm_ns"]] - held["exposed_wait_until_ns"]
     held["scope"] = _scopes(held)
