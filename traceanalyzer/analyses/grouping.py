@@ -81,6 +81,13 @@ class Groups:
         """For each group how many rows it has."""
         return np.diff(np.append(self._starts, len(self._order)))
 
+    def distinct(self, numbers: np.ndarray) -> np.ndarray:
+        """For each group how many different numbers its rows have: numbers from 0 on."""
+        held = self.of_row != NONE
+        count = int(numbers.max(initial=0)) + 1
+        pairs = np.unique(self.of_row[held] * count + numbers[held])
+        return np.bincount(pairs // count, minlength=len(self))
+
     def largest(self, values: np.ndarray) -> np.ndarray:
         """For each group the largest of its rows' integers."""
         largest: np.ndarray = self._over(np.maximum, values)
@@ -159,6 +166,14 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
         told[code] = tell(values.categories[code])
     found: np.ndarray = told[codes]
     return found
+
+
+def by_letters(names: pd.Categorical) -> pd.Categorical:
+    """Names as categories in the order of their letters."""
+    order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")
+    place = np.full(len(order) + 1, NONE, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return pd.Categorical.from_codes(place[names.codes], categories=names.categories[order])
 
 
 def rows_of_each(values: np.ndarray) -> list[np.ndarray]:

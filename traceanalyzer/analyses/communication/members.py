@@ -14,7 +14,7 @@ from traceanalyzer.analyses.communication.call_lists import synchronises, waits_
 from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
@@ -105,8 +105,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
 
 def _until(trace: RankTrace, ends: np.ndarray) -> dict[str, np.ndarray]:
     """Each part's time from the first operation's start to each call's end."""
-    ops = trace.gpu_ops
-    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     begin = np.full(len(ends), trace.window.start_ns)
     gaps = idle_causes.find(trace)
     causes = idle_causes.parts(trace, gaps, gaps.starts, gaps.ends)

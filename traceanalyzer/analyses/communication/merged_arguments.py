@@ -96,7 +96,7 @@ def _peers(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> np.ndarray:
 def _collective(collective: Any, groups: Groups) -> np.ndarray:
     """The collective of a call; several in one kernel are `send_recv` when all are messages, else `coalesced`."""
     codes = collective.codes.astype(np.int64)
-    names = np.append(np.array(collective.categories, dtype=object), None)
+    names = np.array([*collective.categories, None], dtype=object)
     most = groups.largest(codes)
     least = groups.smallest(np.where(codes == NONE, len(names), codes))
     is_message = ~groups.any(~np.isin(names, kinds.POINT_TO_POINT)[codes])

@@ -83,7 +83,8 @@ def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
     told = by_category(names, kinds.kernel_collective)
     is_sent = by_category(collectives, lambda name: name in _SENT)
     carries: np.ndarray = np.array([own is None for own in told], dtype=bool)
-    return carries | ((told == "send_recv") == is_sent.astype(bool))
+    carries |= (told == "send_recv") == is_sent.astype(bool)
+    return carries
 
 
 def _outermost(

@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
-from traceanalyzer.analyses.grouping import Groups, first_of_each, rows_of_each
+from traceanalyzer.analyses.base import picked
+from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each, rows_of_each
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost
 from traceanalyzer.model import RankTrace
 from traceanalyzer.schema import NONE
@@ -23,25 +24,31 @@ def step_work(trace: RankTrace) -> pd.DataFrame:
     """
     if trace.gpu_ops.empty and trace.ranges.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    ops = trace.gpu_ops[["start_ns", "end_ns", "name", "kind"]].assign(row=trace.op_step)
+    kind = trace.gpu_ops["kind"]
     tables = [
-        _named(ops[ops["kind"] == COMPUTE], COMPUTE),
-        _named(ops[ops["kind"] == COPY], COPY),
+        _named(_on_gpu(trace, (kind == COMPUTE).to_numpy()), COMPUTE),
+        _named(_on_gpu(trace, (kind == COPY).to_numpy()), COPY),
         _named(_on_host(trace, _without_steps(trace)), RANGE),
         _named(_on_host(trace, _outermost(trace.host_ops)), OPERATOR),
     ]
-    table = pd.concat(tables, ignore_index=True)
-    numbers = np.append(trace.steps["step"].to_numpy(), NONE)
-    return table.assign(step=numbers[table["step"].to_numpy()])
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    columns["step"] = np.append(trace.steps["step"].to_numpy(), NONE)[columns["step"]]
+    columns["name"] = pd.Series(columns["name"], dtype="str").array
+    return pd.DataFrame(columns, copy=False)
 
 
-def _named(events: pd.DataFrame, what: str) -> pd.DataFrame:
+def _named(events: pd.DataFrame, what: str) -> dict[str, np.ndarray]:
     groups = Groups.of(events, ["row", "name"])
     sums = groups.sums((events["end_ns"] - events["start_ns"]).to_numpy())
-    columns = {"step": groups.keys["row"], "name": pd.Series(groups.keys["name"]).astype("str"), "total_ns": sums}
-    table = pd.DataFrame(columns, copy=False).sort_values("total_ns", ascending=False)
-    held = first_of_each(table["step"].to_numpy(), _MOST_NAMES)
-    return table[held].assign(what=what)
+    order = np.argsort(-sums, kind="stable")
+    rows = order[first_of_each(groups.keys["row"].to_numpy()[order], _MOST_NAMES)]
+    names = np.asarray(groups.keys["name"][rows], dtype=object)
+    step = groups.keys["row"].to_numpy()[rows]
+    return {"step": step, "name": names, "total_ns": sums[rows], "what": np.full(len(rows), what, dtype=object)}
+
+
+def _on_gpu(trace: RankTrace, mask: np.ndarray) -> pd.DataFrame:
+    return picked(trace.gpu_ops, mask, ["start_ns", "end_ns", "name"]).assign(row=trace.op_step[mask])
 
 
 def _on_host(trace: RankTrace, events: pd.DataFrame) -> pd.DataFrame:
@@ -51,23 +58,25 @@ def _on_host(trace: RankTrace, events: pd.DataFrame) -> pd.DataFrame:
 
 def _without_steps(trace: RankTrace) -> pd.DataFrame:
     """The stretches of every thread by the innermost of the user's ranges, steps aside."""
-    ranges = trace.ranges[~trace.ranges["name"].isin(trace.steps["name"])]
-    parts = [_innermost_of(own.reset_index(drop=True)) for _, own in ranges.groupby("thread")]
-    return typed(pd.concat([ranges.iloc[:0], *parts], ignore_index=True), {"name": "str"})
-
-
-def _innermost_of(ranges: pd.DataFrame) -> pd.DataFrame:
-    starts, ends, row = innermost(ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy())
-    held = row != NONE
-    own = ranges.take(row[held]).reset_index(drop=True)
-    return own.assign(start_ns=starts[held], end_ns=ends[held])
+    is_step = host_names.matches(trace.ranges["name"], set(trace.steps["name"].cat.categories).__contains__)
+    ranges = np.flatnonzero(~is_step)
+    begins, until, threads = (trace.ranges[name].to_numpy()[ranges] for name in ("start_ns", "end_ns", "thread"))
+    empty = np.empty(0, dtype=np.int64)
+    parts = [(empty, empty, empty)]
+    for own in rows_of_each(threads):
+        starts, ends, row = innermost(begins[own], until[own])
+        held = row != NONE
+        parts.append((starts[held], ends[held], ranges[own[row[held]]]))
+    starts, ends, rows = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return pd.DataFrame(
+        {"start_ns": starts, "end_ns": ends, "name": by_letters(trace.ranges["name"].array)[rows]}, copy=False
+    )
 
 
 def _outermost(events: pd.DataFrame) -> pd.DataFrame:
     """Operators that no other one of their thread contains."""
-    events = events[["start_ns", "end_ns", "name", "thread"]]
     starts, ends = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
     is_outermost = np.ones(len(events), dtype=bool)
     for rows in rows_of_each(events["thread"].to_numpy()):
         is_outermost[rows[1:]] = starts[rows[1:]] >= np.maximum.accumulate(ends[rows])[:-1]
-    return events[is_outermost]
+    return picked(events, is_outermost, ["start_ns", "end_ns", "name"])
