@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from traceanalyzer.model.schema import TABLES
 
-from traceanalyzer import cache
 from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions, load
+from traceanalyzer.loading import LoadOptions, cache, load
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.readers import RankHint, kineto, nsys_sqlite
-from traceanalyzer.schema import TABLES
 
 CAPTURES = Path(__file__).parent / "captures"
 

@@ -1,6 +1,5 @@
 import pytest
-
-from traceanalyzer.columns import Column, Unit, stem, unit_of
+from traceanalyzer.meaning.columns import Column, Unit, stem, unit_of
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import signal
 import time
 
 import pytest
+from traceanalyzer.scale.dask_cluster import connected
 
 from tests.simulator import capture, kineto, run, scenarios
-from traceanalyzer.dask_cluster import connected
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError
 from traceanalyzer.loading import LoadOptions, read_capture

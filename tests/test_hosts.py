@@ -1,10 +1,10 @@
 """Files that say which host and rack each rank ran on."""
 
 import pytest
+from traceanalyzer.job.hosts import Placed, read_hosts
 
 from traceanalyzer.analyses.trace import ranks
 from traceanalyzer.errors import InputError
-from traceanalyzer.hosts import Placed, read_hosts
 
 PLACED = {0: Placed("a", "r1"), 1: Placed("a", "r1"), 2: Placed("b")}
 

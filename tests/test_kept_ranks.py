@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from traceanalyzer import cache, kept_ranks, scale
+from traceanalyzer import scale
 from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions
+from traceanalyzer.loading import LoadOptions, cache, kept_ranks
 from traceanalyzer.selection import Selection
 
 CAPTURES = Path(__file__).parent / "captures"

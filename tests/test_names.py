@@ -1,6 +1,5 @@
 import pytest
-
-from traceanalyzer.names import MOST, short_name
+from traceanalyzer.meaning.names import MOST, short_name
 
 NATIVE = "void at::native::"
 ANONYMOUS = "at::native::(anonymous namespace)::"

@@ -1,8 +1,7 @@
 import pandas as pd
 import pytest
-
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import digits, scale, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, scale, text
 
 
 @pytest.mark.parametrize(

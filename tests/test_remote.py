@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from traceanalyzer.files import remote
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
-from traceanalyzer import remote
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.loading import LoadOptions
@@ -82,7 +82,7 @@ def test_object_storage_gives_what_the_folder_does(folder, bucket):
 
 def test_workers_of_a_cluster_fetch_their_own_files(folder, bucket):
     pytest.importorskip("distributed")
-    from traceanalyzer.dask_cluster import connected
+    from traceanalyzer.scale.dask_cluster import connected
 
     with connected("local", 2) as cluster:
         assert figures(bucket, cluster) == figures(folder)

@@ -1,6 +1,6 @@
 import pytest
+from traceanalyzer.job import run_info
 
-from traceanalyzer import run_info
 from traceanalyzer.errors import InputError
 
 

@@ -5,8 +5,8 @@ import gzip
 import pickle
 
 import pytest
+from traceanalyzer.files import safe_pickle
 
-from traceanalyzer import safe_pickle
 from traceanalyzer.errors import InputError
 
 PLAIN = {"a": [1, 2.5, None, True, b"x", ("y", {"z"}), 1 << 80], "b": {"c": "é" * 300}}

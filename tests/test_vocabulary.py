@@ -4,7 +4,9 @@ import ast
 import re
 from pathlib import Path
 
-from traceanalyzer import kinds, vocabulary
+from traceanalyzer.meaning import vocabulary
+
+from traceanalyzer import kinds
 from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.report import assets
 

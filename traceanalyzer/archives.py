@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from traceanalyzer import packing
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import packing
 
 _TAR = (".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst")
 

@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
-from traceanalyzer.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 
 FORMAT = 1
 """Of the entries: another number finds none of these."""

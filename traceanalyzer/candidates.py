@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from traceanalyzer import packing
-from traceanalyzer.archives import SUFFIXES, is_archive
-from traceanalyzer.clustering import RUN_INFO, natural
-from traceanalyzer.packing import is_json
+from traceanalyzer.discovery.clustering import RUN_INFO, natural
+from traceanalyzer.files import packing
+from traceanalyzer.files.archives import SUFFIXES, is_archive
+from traceanalyzer.files.packing import is_json
+from traceanalyzer.files.remote import mirrored, url_of
 from traceanalyzer.readers import reader_of
-from traceanalyzer.remote import mirrored, url_of
 
 OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
 """Files that the runners and this program write; no traces."""

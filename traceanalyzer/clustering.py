@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+from traceanalyzer.files.remote import fetched
 from traceanalyzer.readers import FILE_ORDER, Header, RankHint
-from traceanalyzer.remote import fetched
 
 RUN_INFO = "run.json"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 HOST_CALL = "record_param_comms"
 """The operator around each call into the communication library; its arguments are those of the collective."""

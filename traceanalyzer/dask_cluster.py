@@ -11,7 +11,7 @@ from traceanalyzer.errors import InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from traceanalyzer.clustering import Capture
+    from traceanalyzer.discovery.clustering import Capture
 
 T = TypeVar("T")
 

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceanalyzer.archives import is_archive, unpack, without_suffix
-from traceanalyzer.candidates import Candidate, at_url, files_below, is_wanted, leads_out, named_files, packed_by
-from traceanalyzer.clustering import (
+from traceanalyzer.cuda_graphs.captures import is_capture
+from traceanalyzer.discovery.candidates import (
+    Candidate,
+    at_url,
+    files_below,
+    is_wanted,
+    leads_out,
+    named_files,
+    packed_by,
+)
+from traceanalyzer.discovery.clustering import (
     SAME_RUN_NS,
     Capture,
     Run,
@@ -20,11 +28,11 @@ from traceanalyzer.clustering import (
 )
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
-from traceanalyzer.graph_captures import is_capture
+from traceanalyzer.files.archives import is_archive, unpack, without_suffix
+from traceanalyzer.files.remote import named, url_of
 from traceanalyzer.model import Skipped
+from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import Header, RankHint, reader_of
-from traceanalyzer.remote import named, url_of
-from traceanalyzer.schema import printable
 
 EXPECTED = (
     ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 LATEST_NS = 5 * 10**18
 """The year 2128. A time of any int64 and a clock's start of at most 4·10¹⁸, added, lie beyond where they overflow."""

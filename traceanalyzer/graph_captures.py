@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.graph_operators import GRAPH_LAUNCH, Recording, with_annotations, with_operators
+from traceanalyzer.cuda_graphs.operators import GRAPH_LAUNCH, Recording, with_annotations, with_operators
+from traceanalyzer.files.packing import is_json
 from traceanalyzer.model import RankTrace
-from traceanalyzer.packing import is_json
 
 _CAPTURE = re.compile(r"graph_?captures?|capture_?traces?|captured_?graphs?", re.IGNORECASE)
 

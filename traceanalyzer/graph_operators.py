@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE, TABLES, conform
+from traceanalyzer.model.schema import NONE, TABLES, conform
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 

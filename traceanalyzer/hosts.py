@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.schema import printable
+from traceanalyzer.model.schema import printable
 
 _RANKS = re.compile(r"\s*(\d{1,7})(?:\s*-\s*(\d{1,7}))?\s*")
 

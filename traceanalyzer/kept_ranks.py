@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.analyses.replay.piece import Piece
-from traceanalyzer.cache import UNREADABLE, Draft, code_of, facts_of, key_of, prune
-from traceanalyzer.clustering import Capture
-from traceanalyzer.graph_captures import captures_beside, notes_beside
+from traceanalyzer.cuda_graphs.captures import captures_beside, notes_beside
+from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, facts_of, key_of, prune
 from traceanalyzer.model import RankMeta
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 FORMAT = 1
 

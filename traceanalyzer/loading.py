@@ -8,16 +8,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from traceanalyzer.cache import through
-from traceanalyzer.clustering import SAME_RUN_NS, Capture, Run
+from traceanalyzer.cuda_graphs.captures import captures_beside, has_replays, with_captured_operators, with_notes_beside
 from traceanalyzer.discovery import Found, discover, is_of_captures, of_files
+from traceanalyzer.discovery.clustering import SAME_RUN_NS, Capture, Run
 from traceanalyzer.errors import InputError, UsageError
-from traceanalyzer.graph_captures import captures_beside, has_replays, with_captured_operators, with_notes_beside
+from traceanalyzer.files.remote import named
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.loading.cache import through
 from traceanalyzer.model import RankMeta, RankTrace, Skipped, TraceSet
+from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import FILE_ORDER, GUESSED, RankHint, Reader, reader_of
-from traceanalyzer.remote import named
-from traceanalyzer.schema import printable
 from traceanalyzer.selection import Selection, select
 
 

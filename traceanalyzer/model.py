@@ -8,11 +8,11 @@ from typing import overload
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.copy_engine import with_copied_collectives
 from traceanalyzer.errors import UsageError
-from traceanalyzer.event_times import possible
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.schema import NONE, STEPS, TABLES, conform, legible, named, printable
+from traceanalyzer.model.copy_engine import with_copied_collectives
+from traceanalyzer.model.event_times import possible
+from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
 
 
 @dataclass(frozen=True, slots=True)

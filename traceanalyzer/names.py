@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from traceanalyzer.kinds import collective as collective_of
-from traceanalyzer.rocm_names import RULES as ROCM_RULES
+from traceanalyzer.meaning.rocm_names import RULES as ROCM_RULES
 
 MOST = 64
 """Characters of a short name."""

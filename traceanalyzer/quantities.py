@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.columns import Unit
+from traceanalyzer.meaning.columns import Unit
 
 ABSENT = "n/a"
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.model_state import Model
-from traceanalyzer.schema import printable
+from traceanalyzer.job.model_state import Model
+from traceanalyzer.model.schema import printable
 
 KNOWN_VERSION = 1
 

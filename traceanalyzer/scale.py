@@ -11,21 +11,28 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from traceanalyzer import kept_ranks
 from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
 from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
-from traceanalyzer.clustering import Capture, Run
-from traceanalyzer.dask_cluster import Cluster
 from traceanalyzer.discovery import Found
+from traceanalyzer.discovery.clustering import Capture, Run
 from traceanalyzer.errors import InputError, TraceAnalyzerError
 from traceanalyzer.failures import Failure, warn
-from traceanalyzer.loading import LoadOptions, claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
+from traceanalyzer.loading import (
+    LoadOptions,
+    claimed_rank,
+    kept_ranks,
+    notes_of,
+    read_capture,
+    require_ranks,
+    with_gpu_work,
+)
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.model.schema import printable
 from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
-from traceanalyzer.schema import printable
+from traceanalyzer.scale.dask_cluster import Cluster
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""

@@ -9,8 +9,8 @@ import pandas as pd
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace, Window, whole_capture
-from traceanalyzer.schema import NONE, STEPS, conform
-from traceanalyzer.step_ranges import is_iteration, some, step_ranges
+from traceanalyzer.model.schema import NONE, STEPS, conform
+from traceanalyzer.selection.step_ranges import is_iteration, some, step_ranges
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE, XLA_MODULES
+from traceanalyzer.model.schema import NONE, XLA_MODULES
 
 GUESSES = (
     re.compile(r"^ProfilerStep"),

@@ -5,8 +5,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from traceanalyzer.job import run_info
+
 from tests.fuzz import seeds
-from traceanalyzer import run_info
 from traceanalyzer.diff.sources import SourceOptions, read_side, save_baseline
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions

@@ -1,6 +1,7 @@
 from functools import cache
 
 import pytest
+from traceanalyzer.job.run_info import RunInfo
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
@@ -16,7 +17,6 @@ from traceanalyzer.gate import (
     is_inconclusive,
     parse,
 )
-from traceanalyzer.run_info import RunInfo
 
 
 @pytest.fixture(scope="module")

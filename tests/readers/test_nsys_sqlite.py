@@ -6,6 +6,7 @@ from contextlib import closing
 from itertools import count
 
 import pytest
+from traceanalyzer.model.schema import TABLES
 
 from tests.nsys_builders import (
     EPOCH_NS,
@@ -26,7 +27,6 @@ from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import nsys_sqlite, reader_of
 from traceanalyzer.readers.nsys import sqlite
 from traceanalyzer.readers.nsys.sqlite import SqliteSource
-from traceanalyzer.schema import TABLES
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import tarfile
 import zipfile
 
 import pytest
+from traceanalyzer.files import packing
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
-from traceanalyzer import packing
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError, UsageError
 

@@ -93,7 +93,7 @@ from traceanalyzer.analyses.time import (
 )
 from traceanalyzer.analyses.timeline import counter_series, host_events, timeline
 from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from traceanalyzer.model.schema import COUNTERS, conform
 
 from tests import once
 from tests.host_builders import host_trace
@@ -12,7 +13,6 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers
 from traceanalyzer.analyses.pipelines.pipelines import across as summarise
-from traceanalyzer.schema import COUNTERS, conform
 
 
 def moves(*rows):

@@ -13,9 +13,9 @@ from traceanalyzer.analyses.communication.merged_arguments import merged
 from traceanalyzer.analyses.communication.operator_arguments import with_operators
 from traceanalyzer.analyses.communication.owners import owners
 from traceanalyzer.analyses.grouping import by_category
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class Calls(Result):

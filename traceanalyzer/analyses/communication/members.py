@@ -15,7 +15,7 @@ from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
 from traceanalyzer.analyses.time.intervals import unions
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
 _KEPT = (

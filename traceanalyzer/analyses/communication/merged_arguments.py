@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import Groups, by_category
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _FIRST = (
     "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements", "out_elements", "in_split",

@@ -5,7 +5,7 @@ import numpy as np
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import by_category, largest_before, next_of_group
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import is_lost_launch
 
 _SENT = frozenset((*kinds.POINT_TO_POINT, "all_to_all", "gather", "scatter"))

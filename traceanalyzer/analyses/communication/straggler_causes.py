@@ -8,8 +8,8 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.members import UNTIL
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import IDLE_CAUSES
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
+from traceanalyzer.model.schema import NONE
 
 WAIT = "wait"
 

@@ -17,10 +17,10 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import IDLE_CAUSES
+from traceanalyzer.model.schema import NONE
 
 _LEAST_CAUSE = 0.1
 """An excess below this share of the cost explains nothing."""

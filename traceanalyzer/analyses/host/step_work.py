@@ -8,7 +8,7 @@ from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each, r
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 COMPUTE, COPY, RANGE, OPERATOR = "compute", "copy", "range", "operator"

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, OF_HOSTS, PEERS, UNRECORDED, Change
 from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 
 MOST_RANKS = 64
 """Of more ranks no row each is computed."""

@@ -10,9 +10,9 @@ from traceanalyzer.analyses.base import Result, picked, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _ABSENT = np.iinfo(np.int64).min
 

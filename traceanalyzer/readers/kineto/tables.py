@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
 from traceanalyzer.readers.kineto.texts import as_list, extent, first_of
-from traceanalyzer.rocm_names import runtime_activity
 
 _NO_ARGS = Args()
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
 
 LEAST_COST_PCT = 2.0

@@ -8,8 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, WAIT
 from traceanalyzer.report.words.parts import Split, headline_steps
-from traceanalyzer.vocabulary import IDLE_CAUSES, WAIT
 
 FEW_RANKS = 4
 """From here on ranks begin collapsed, but for those that stand on top."""

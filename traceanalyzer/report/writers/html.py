@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from traceanalyzer import quantities
 from traceanalyzer.analyses.communication.mesh import mesh
-from traceanalyzer.columns import Unit
 from traceanalyzer.failures import Failure, sentences
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
