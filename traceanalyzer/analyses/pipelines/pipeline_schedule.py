@@ -80,7 +80,8 @@ def _slots(marked: pd.DataFrame, *, are_runs: bool) -> np.ndarray:
     if are_runs:
         runs: np.ndarray = (marks != marks.shift()).any(axis=1).cumsum().to_numpy() - 1
         return runs
-    return pd.factorize(pd.MultiIndex.from_frame(marks))[0]
+    codes: np.ndarray = pd.factorize(pd.MultiIndex.from_frame(marks))[0]
+    return codes
 
 
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
