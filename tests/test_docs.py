@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from traceanalyzer.meaning.columns import Adds
-from traceanalyzer.model.schema import TABLES
 
 import traceanalyzer as ta
 from tests.builders import rank_trace
@@ -14,6 +12,8 @@ from tests.extending import example
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import cli
 from traceanalyzer.findings import RULES
+from traceanalyzer.meaning.columns import Adds
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import READERS
 
 ROOT = Path(__file__).parents[1]

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from traceanalyzer.job.run_info import Batch, RunInfo
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare, fairness
 from traceanalyzer.diff.matrix_shapes import dimensions
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
+from traceanalyzer.job.run_info import Batch, RunInfo
 
 
 def info(tokens=1000, accumulate=1, **more):

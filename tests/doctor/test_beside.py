@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from traceanalyzer.job.wiring import Wiring
 
 from tests.doctor.builders import SYS_TOPOLOGY, log
 from tests.samples import SAMPLES, sample
@@ -12,6 +11,7 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.doctor import parse_topology, read_logs
 from traceanalyzer.doctor.beside import texts_beside, wiring
 from traceanalyzer.findings.wiring import log_of_another_run
+from traceanalyzer.job.wiring import Wiring
 
 NVLINK = (SAMPLES / "doctor" / "topo_2xH200_nvlink.txt").read_text()
 

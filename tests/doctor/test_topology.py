@@ -1,12 +1,12 @@
 """`nvidia-smi topo -m`, as it is printed and as people paste it."""
 
 import pytest
-from traceanalyzer.job.wiring import distance
 
 from tests.doctor.builders import SYS_TOPOLOGY
 from tests.samples import SAMPLES
 from traceanalyzer.doctor import parse_topology
 from traceanalyzer.errors import InputError
+from traceanalyzer.job.wiring import distance
 
 OF_EIGHT = (SAMPLES / "doctor" / "topo_8xH200_nvswitch.txt").read_text()
 

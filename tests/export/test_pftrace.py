@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from traceanalyzer.model.schema import COUNTERS, conform
 
 import traceanalyzer as ta
 from tests.builders import rank_trace
@@ -18,6 +17,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
 from traceanalyzer.export.tracks import lanes
+from traceanalyzer.model.schema import COUNTERS, conform
 
 UNION = """
 WITH held AS (

@@ -456,9 +456,8 @@ def _analyses_of_tables(rng: random.Random, folder: Path) -> Look:
 
 def analysed(folder: Path) -> bool:
     """All analyses, rules and words of a folder, as the report's command makes them; figures that cannot be are wrong."""
-    from traceanalyzer.job import run_info
-
     from traceanalyzer.discovery import discover
+    from traceanalyzer.job import run_info
     from traceanalyzer.loading import LoadOptions
     from traceanalyzer.report.build import build
     from traceanalyzer.scale import summarise

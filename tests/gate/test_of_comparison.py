@@ -1,7 +1,6 @@
 from functools import cache
 
 import pytest
-from traceanalyzer.job.run_info import RunInfo
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
@@ -17,6 +16,7 @@ from traceanalyzer.gate import (
     is_inconclusive,
     parse,
 )
+from traceanalyzer.job.run_info import RunInfo
 
 
 @pytest.fixture(scope="module")

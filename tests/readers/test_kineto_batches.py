@@ -6,8 +6,8 @@ from threading import active_count
 
 import pandas as pd
 import pytest
-from traceanalyzer.model.schema import TABLES
 
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers.kineto import batches
 from traceanalyzer.readers.kineto.batches import decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder

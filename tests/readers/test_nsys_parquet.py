@@ -1,11 +1,11 @@
 """Folders of Parquet files give the same tables as the database of the same export."""
 
 import pytest
-from traceanalyzer.model.schema import TABLES
 
 from tests.nsys_builders import export, payload, read_all, write_parquet, write_sqlite
 from traceanalyzer import load
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys_parquet, reader_of
 
 

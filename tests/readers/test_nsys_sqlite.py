@@ -6,7 +6,6 @@ from contextlib import closing
 from itertools import count
 
 import pytest
-from traceanalyzer.model.schema import TABLES
 
 from tests.nsys_builders import (
     EPOCH_NS,
@@ -24,6 +23,7 @@ from tests.nsys_builders import (
 )
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys_sqlite, reader_of
 from traceanalyzer.readers.nsys import sqlite
 from traceanalyzer.readers.nsys.sqlite import SqliteSource

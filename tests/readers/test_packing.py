@@ -9,12 +9,12 @@ import tarfile
 import zipfile
 
 import pytest
-from traceanalyzer.files import packing
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.files import packing
 
 
 def text(rank=None, kernels=3):

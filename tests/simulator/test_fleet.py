@@ -1,11 +1,11 @@
 """A fault of a set of ranks is said of that set, in the first line."""
 
 import pytest
-from traceanalyzer.job.hosts import read_hosts
 
 import traceanalyzer as ta
 from tests.simulator import fleet
 from traceanalyzer.findings.lateness import late_ranks
+from traceanalyzer.job.hosts import read_hosts
 
 NEEDED = ("episodes", "step_needs", "expert_layers")
 

@@ -1,12 +1,12 @@
 """What a model should take: arithmetic by hand, and runs that were measured."""
 
 import pytest
-from traceanalyzer.job import run_info
-from traceanalyzer.job.model_state import Model, completed, entries, needs
 
 import traceanalyzer as ta
 from tests.samples import RUNNERS
 from traceanalyzer.errors import UsageError
+from traceanalyzer.job import run_info
+from traceanalyzer.job.model_state import Model, completed, entries, needs
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from traceanalyzer.model.schema import COUNTERS, conform
 
 from tests import once
 from tests.host_builders import host_trace
@@ -13,6 +12,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers
 from traceanalyzer.analyses.pipelines.pipelines import across as summarise
+from traceanalyzer.model.schema import COUNTERS, conform
 
 
 def moves(*rows):

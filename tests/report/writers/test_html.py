@@ -11,8 +11,6 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
-from traceanalyzer.job.run_info import Batch, RunInfo
-from traceanalyzer.meaning.columns import Column
 
 from tests import once
 from tests.builders import document, kernel, rank_trace, write
@@ -23,6 +21,8 @@ from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.diff.captures import result_class
 from traceanalyzer.findings import Finding
+from traceanalyzer.job.run_info import Batch, RunInfo
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.build import findings_of
