@@ -11,10 +11,10 @@ from tests.builders import rank_trace
 from tests.extending import example
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import cli
-from traceanalyzer.columns import Adds
 from traceanalyzer.findings import RULES
+from traceanalyzer.meaning.columns import Adds
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import READERS
-from traceanalyzer.schema import TABLES
 
 ROOT = Path(__file__).parents[1]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import traceanalyzer
 from tests.builders import rank_trace
 from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.analyses.registry import SHARED
@@ -34,6 +35,11 @@ def test_what_an_analysis_needs_exists(name):
     analysis = ANALYSES[name]
     assert needed(analysis.across) <= set(ANALYSES)
     assert analysis.per_rank is None or needed(analysis.per_rank) <= {*ANALYSES, *SHARED}
+
+
+def test_no_room_hides_an_analysis():
+    rooms = {place.stem for place in Path(traceanalyzer.__file__).parent.iterdir()}
+    assert not rooms & {*ANALYSES}, "traceanalyzer.<name> would be a module once it is imported"
 
 
 def test_every_place_and_template_of_the_page_belongs_to_a_result():

@@ -8,7 +8,7 @@ from tests import once
 from tests.builders import rank_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, combine, reduce_rank, run
-from traceanalyzer.columns import Unit, unit_of
+from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.model import RankMeta, make_trace
 
 OPS = [("compute", 0, 10, 1), ("comm", 5, 20, 2), ("copy", 30, 40, 12)]

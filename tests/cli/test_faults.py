@@ -169,12 +169,12 @@ def kill_once(capture, mark):
 def test_a_killed_worker_costs_no_other_file(tmp_path, is_once):
     from functools import partial
 
-    from traceanalyzer import scale
     from traceanalyzer.discovery import discover
+    from traceanalyzer.scale import work as work_of_files
 
     captures = discover(job(tmp_path / "job", ranks=3)).runs[0].captures
     work = partial(kill_once, mark=tmp_path / "mark" if is_once else None)
-    done = [*scale._each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
+    done = [*work_of_files.each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
     assert [done[0], done[2]] == ["rank0.json", "rank2.json"]
     assert done[1] == "rank1.json" if is_once else "more memory than there is" in done[1][1]
 
@@ -185,10 +185,10 @@ def broken(*_args, **_named):
 
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
 def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
-    from traceanalyzer import loading
+    from traceanalyzer.loading import capture
 
     job(tmp_path / "job")
-    read = loading.reader_of
+    read = capture.reader_of
 
     def one_broken(path):
         reader = read(path)
@@ -196,7 +196,7 @@ def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
             return reader
         return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
 
-    monkeypatch.setattr(loading, "reader_of", one_broken)
+    monkeypatch.setattr(capture, "reader_of", one_broken)
     assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 3
     assert "rank1.json could not be computed: ZeroDivisionError" in capsys.readouterr().err
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]) == 1
@@ -211,7 +211,7 @@ def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("traceanalyzer.report.build.build", full)
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "not enough memory" in capsys.readouterr().err
-    monkeypatch.setattr("traceanalyzer.scale.reduce_rank", full)
+    monkeypatch.setattr("traceanalyzer.scale.reduced.reduce_rank", full)
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "needs more memory than there is" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from traceanalyzer.diff import compare, fairness
 from traceanalyzer.diff.matrix_shapes import dimensions
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
-from traceanalyzer.run_info import Batch, RunInfo
+from traceanalyzer.job.run_info import Batch, RunInfo
 
 
 def info(tokens=1000, accumulate=1, **more):

@@ -10,7 +10,7 @@ from tests import once
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare, fairness
 from traceanalyzer.diff.captures import of_results
-from traceanalyzer.run_info import Batch, RunInfo, StepTime, StepTimes
+from traceanalyzer.job.run_info import Batch, RunInfo, StepTime, StepTimes
 
 TOPOLOGY = (
     "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{0}\t0-63\nGPU1\t{0}\t X \t0-63\n\nLegend:\n  SYS  = crossing sockets\n"

@@ -11,7 +11,7 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.doctor import parse_topology, read_logs
 from traceanalyzer.doctor.beside import texts_beside, wiring
 from traceanalyzer.findings.wiring import log_of_another_run
-from traceanalyzer.wiring import Wiring
+from traceanalyzer.job.wiring import Wiring
 
 NVLINK = (SAMPLES / "doctor" / "topo_2xH200_nvlink.txt").read_text()
 

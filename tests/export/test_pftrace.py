@@ -17,7 +17,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
 from traceanalyzer.export.tracks import lanes
-from traceanalyzer.schema import COUNTERS, conform
+from traceanalyzer.model.schema import COUNTERS, conform
 
 UNION = """
 WITH held AS (

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 
 from tests.fuzz import seeds
-from traceanalyzer import run_info
 from traceanalyzer.diff.sources import SourceOptions, read_side, save_baseline
 from traceanalyzer.discovery import discover
+from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.report.build import build
 from traceanalyzer.report.writers.write import write

@@ -177,7 +177,7 @@ def _odd_field(rng: random.Random, message: Any, field: Any, value: Any) -> None
 
 
 def _run_json(rng: random.Random, folder: Path) -> Look:
-    from traceanalyzer import run_info
+    from traceanalyzer.job import run_info
 
     content = value_mutated(rng, seeds.RUN_INFO)
     data = json.dumps(content).encode(errors="surrogatepass")
@@ -266,7 +266,7 @@ def _snapshot_in_pieces(rng: random.Random, folder: Path) -> Look:
 
 
 def _pickles(rng: random.Random, _folder: Path) -> Look:
-    from traceanalyzer import safe_pickle
+    from traceanalyzer.files import safe_pickle
 
     content = rng.choice((seeds.snapshot(), seeds.flight_recorder(rng)[0]))
     data = bytes_mutated(rng, bytes_mutated(rng, pickle.dumps(content, protocol=rng.choice((0, 1, 2, 3, 4, 5)))))
@@ -456,8 +456,8 @@ def _analyses_of_tables(rng: random.Random, folder: Path) -> Look:
 
 def analysed(folder: Path) -> bool:
     """All analyses, rules and words of a folder, as the report's command makes them; figures that cannot be are wrong."""
-    from traceanalyzer import run_info
     from traceanalyzer.discovery import discover
+    from traceanalyzer.job import run_info
     from traceanalyzer.loading import LoadOptions
     from traceanalyzer.report.build import build
     from traceanalyzer.scale import summarise

@@ -16,7 +16,7 @@ from traceanalyzer.gate import (
     is_inconclusive,
     parse,
 )
-from traceanalyzer.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from threading import active_count
 import pandas as pd
 import pytest
 
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers.kineto import batches
 from traceanalyzer.readers.kineto.batches import decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.stream import EventText
 from traceanalyzer.readers.kineto.tables import TableBuilder
-from traceanalyzer.schema import TABLES
 
 SAMPLE = Path(__file__).parent.parent / "captures" / "ddp" / "rank0.json.gz"
 

@@ -5,8 +5,8 @@ import pytest
 from tests.nsys_builders import export, payload, read_all, write_parquet, write_sqlite
 from traceanalyzer import load
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys_parquet, reader_of
-from traceanalyzer.schema import TABLES
 
 
 def test_the_same_as_the_database(tmp_path):

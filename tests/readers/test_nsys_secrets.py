@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from tests.nsys_builders import export, gid, read_all, write_parquet, write_sqlite
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import cli
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import reader_of
 from traceanalyzer.readers.nsys.scrub import scrub
-from traceanalyzer.schema import TABLES
 
 SECRET = "hunter2-token"
 

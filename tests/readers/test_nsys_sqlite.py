@@ -23,10 +23,10 @@ from tests.nsys_builders import (
 )
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys_sqlite, reader_of
 from traceanalyzer.readers.nsys import sqlite
 from traceanalyzer.readers.nsys.sqlite import SqliteSource
-from traceanalyzer.schema import TABLES
 
 
 @pytest.fixture

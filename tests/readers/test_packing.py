@@ -12,9 +12,9 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
-from traceanalyzer import packing
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.files import packing
 
 
 def text(rank=None, kernels=3):

@@ -5,7 +5,7 @@ import pytest
 import traceanalyzer as ta
 from tests.simulator import fleet
 from traceanalyzer.findings.lateness import late_ranks
-from traceanalyzer.hosts import read_hosts
+from traceanalyzer.job.hosts import read_hosts
 
 NEEDED = ("episodes", "step_needs", "expert_layers")
 

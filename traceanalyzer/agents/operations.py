@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.agents.answer import Answer, of_rows
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace, TraceSet
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 COLUMNS = {
     "id": "Rank and place among its GPU operations by start: the same in every run over the same files.",

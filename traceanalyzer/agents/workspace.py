@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from traceanalyzer import run_info
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.errors import UsageError
+from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report.build import build

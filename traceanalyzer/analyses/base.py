@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import pandas_dtype
 
-from traceanalyzer.columns import Column
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
-from traceanalyzer.schema import NONE
+from traceanalyzer.meaning.columns import Column
+from traceanalyzer.model.schema import NONE
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _MOST, _MOST_CODES = 2**62, 2**31
 """Of combined keys, and of one key's codes."""

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import ratio, typed
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 STATISTICS = ("total", "median", "min", "max", "std")

@@ -127,10 +127,10 @@ def _ends(answer: "Answer") -> Iterator[str]:
 
 
 def _cell(name: str, value: Any) -> str:
-    from traceanalyzer import quantities
     from traceanalyzer.analyses import column_named
-    from traceanalyzer.columns import Written
-    from traceanalyzer.names import short_name
+    from traceanalyzer.meaning import quantities
+    from traceanalyzer.meaning.columns import Written
+    from traceanalyzer.meaning.names import short_name
 
     if value is None:
         return ""

@@ -23,7 +23,7 @@ def cache() -> None:
 @cache.command(context_settings={"help_option_names": ["-h", "--help"]})
 def info() -> None:
     """Say where it is and how much it holds."""
-    from traceanalyzer import cache as kept
+    from traceanalyzer.loading import cache as kept
 
     held = kept.contents(_folder())
     click.echo(f"{held.folder}: {held.entries} traces, {held.size_bytes / 1e6:,.1f} MB")
@@ -32,14 +32,14 @@ def info() -> None:
 @cache.command(context_settings={"help_option_names": ["-h", "--help"]})
 def clear() -> None:
     """Remove all of it."""
-    from traceanalyzer import cache as kept
+    from traceanalyzer.loading import cache as kept
 
     held = kept.clear(_folder())
     click.echo(f"Removed {held.entries} traces, {held.size_bytes / 1e6:,.1f} MB, from {held.folder}")
 
 
 def _folder() -> Path:
-    from traceanalyzer.cache import default_folder
+    from traceanalyzer.loading.cache import default_folder
 
     folder = default_folder()
     if folder is None:

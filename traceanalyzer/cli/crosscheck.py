@@ -11,7 +11,7 @@ from traceanalyzer.cli.options import PLACE, find_traces
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceanalyzer.clustering import Run
+    from traceanalyzer.discovery.clustering import Run
 
 _READABLE = (".gz", ".json")
 
@@ -48,8 +48,8 @@ def _files(run: "Run", ranks: set[int]) -> dict[int, Path] | None:
 
 
 def _show(table: "pd.DataFrame", console: Any) -> None:
-    from traceanalyzer.columns import stem
     from traceanalyzer.export.hta_crosscheck import REASONS
+    from traceanalyzer.meaning.columns import stem
 
     for row in table.to_dict("records"):
         difference = _text(row["figure"], row["difference"], signed=True)

@@ -13,8 +13,8 @@ from traceanalyzer.cli.report import progress
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.loading import LoadOptions
 
 SUFFIX = ".pftrace.gz"
@@ -97,7 +97,7 @@ def _drawn(
 
 
 def _size(size_bytes: int) -> str:
-    from traceanalyzer.columns import Unit
-    from traceanalyzer.quantities import text
+    from traceanalyzer.meaning.columns import Unit
+    from traceanalyzer.meaning.quantities import text
 
     return text(size_bytes, Unit.BYTES)

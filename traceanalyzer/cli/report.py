@@ -31,8 +31,8 @@ from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from traceanalyzer.clustering import Run
     from traceanalyzer.discovery import Found
+    from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.doctor import Examination
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
@@ -120,7 +120,7 @@ def _workers(scheduler: str | None, jobs: int | None) -> Any:
     """A context that gives the workers of a cluster, or so many processes, to read the ranks."""
     if scheduler is None:
         return nullcontext(jobs)
-    from traceanalyzer.dask_cluster import connected
+    from traceanalyzer.scale.dask_cluster import connected
 
     return connected(scheduler, jobs)
 
@@ -130,7 +130,7 @@ _CHANGED = "Files changed while they were read: figures may be of two states of 
 
 def _hosts(path: Path | None) -> dict[str, Any]:
     """What `--hosts` says, as analyses take it; nothing without it."""
-    from traceanalyzer.hosts import read_hosts
+    from traceanalyzer.job.hosts import read_hosts
 
     return {"hosts": read_hosts(path)} if path else {}
 
@@ -203,10 +203,11 @@ def _analysed(
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
 ) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, tuple[Examined, ...]]":  # fmt: skip
     """Show and write the run's report: what became of gates, files, what could not be computed, doctor, snapshots."""
-    from traceanalyzer import gate, run_info
+    from traceanalyzer import gate
     from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
     from traceanalyzer.findings import named_ranks
+    from traceanalyzer.job import run_info
     from traceanalyzer.report.build import build
     from traceanalyzer.report.words import care
     from traceanalyzer.report.writers import gates, terminal, top

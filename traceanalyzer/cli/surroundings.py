@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.doctor import Examination
-    from traceanalyzer.run_info import RunInfo
-    from traceanalyzer.wiring import Wiring
+    from traceanalyzer.job.run_info import RunInfo
+    from traceanalyzer.job.wiring import Wiring
 
 
 def surroundings_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -48,14 +48,14 @@ def model_option(function: "Callable[..., Any]") -> "Callable[..., Any]":
 
 
 def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]:
-    from traceanalyzer.model_state import entries
+    from traceanalyzer.job.model_state import entries
 
     return entries(text) if text else {}
 
 
 def with_model(thresholds: dict[str, Any], told: dict[str, object]) -> dict[str, Any]:
     """What run.json says, with what the user says of the model over it."""
-    from traceanalyzer.model_state import completed
+    from traceanalyzer.job.model_state import completed
 
     model = completed(thresholds.get("trained_model"), told)
     return thresholds | ({} if model is None else {"trained_model": model})

@@ -12,7 +12,7 @@ from traceanalyzer.analyses import ANALYSES, Result
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.diff import stored
 from traceanalyzer.errors import InputError
-from traceanalyzer.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.selection import steps_text
 
 FORMAT = "traceanalyzer-capture"

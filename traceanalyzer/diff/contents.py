@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.kinds import element_types
-from traceanalyzer.quantities import digits, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
 
 COPIES = "copies a step"
 

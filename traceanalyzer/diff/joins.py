@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.columns import Column, Unit
 from traceanalyzer.diff import moved, variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.instance_numbers import PATHS, without_instances
@@ -22,6 +21,7 @@ from traceanalyzer.diff.sums import (
     summed_sides,
     with_rank,
 )
+from traceanalyzer.meaning.columns import Column, Unit
 
 NEW, REMOVED, CHANGED, SAME = "NEW", "REMOVED", "CHANGED", "SAME"
 

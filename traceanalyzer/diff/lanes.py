@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.stretches import stretches
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 KINDS = ("compute", "comm", "wait", "copy", "unknown")
 """What is drawn; `comm` is what is left of communication without the waits that are known."""

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.columns import Unit, unit_of
 from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
-from traceanalyzer.vocabulary import IDLE_CAUSES
+from traceanalyzer.meaning.columns import Unit, unit_of
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer import run_info
-from traceanalyzer.clustering import Run
 from traceanalyzer.diff import lanes, matrix_shapes, stored
 from traceanalyzer.diff.captures import (
     Capture,
@@ -24,7 +22,9 @@ from traceanalyzer.diff.captures import (
     to_json,
 )  # fmt: skip
 from traceanalyzer.discovery import Found, discover, of_files
+from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, other_runs
 from traceanalyzer.scale import Summary, summarise
 from traceanalyzer.selection import Selection

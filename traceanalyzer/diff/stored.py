@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.columns import Column, Unit
 from traceanalyzer.errors import InputError
-from traceanalyzer.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.columns import Column, Unit
 
 Rows = list[dict[str, Any]]
 

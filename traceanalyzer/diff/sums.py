@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.columns import Column, Unit, stem
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import Scale
+from traceanalyzer.meaning.columns import Column, Unit, stem
 
 WHOLE_RUN = -1
 """Stands for a rank where a table is of the whole run."""

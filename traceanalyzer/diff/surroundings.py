@@ -8,7 +8,7 @@ from traceanalyzer.analyses.communication.mesh import mesh_of
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import world_size
 from traceanalyzer.kinds import element_types
-from traceanalyzer.quantities import digits
+from traceanalyzer.meaning.quantities import digits
 
 _ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_topology
-from traceanalyzer.wiring import Wiring
+from traceanalyzer.job.wiring import Wiring
 
 _SUFFIXES = frozenset({".txt", ".log", ".out", ".err"})
 

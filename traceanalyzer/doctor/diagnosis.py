@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from traceanalyzer.schema import printable
+from traceanalyzer.model.schema import printable
 
 SEVERITIES = ("high", "medium", "low", "info")
 

@@ -15,7 +15,7 @@ from traceanalyzer.doctor.rules import diagnose
 from traceanalyzer.doctor.topology import parse_topology
 from traceanalyzer.doctor.xpu_timer import read_xpu_timer
 from traceanalyzer.errors import InputError, UsageError
-from traceanalyzer.schema import printable
+from traceanalyzer.model.schema import printable
 
 MOST_TEXT_BYTES = 4 << 30
 

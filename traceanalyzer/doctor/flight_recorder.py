@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from traceanalyzer import safe_pickle
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import safe_pickle
 
 _RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
 _GLOO_AND_THE_LIKE = re.compile(r"^\w+:")

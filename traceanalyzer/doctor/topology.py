@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.wiring import distance
+from traceanalyzer.job.wiring import distance
 
 PATHS: Mapping[str, str] = {
     "PIX": "at most a single PCIe bridge",

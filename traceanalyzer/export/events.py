@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import TABLES
+from traceanalyzer.model.schema import TABLES
 
 
 def write_rank(trace: RankTrace, folder: Path) -> None:

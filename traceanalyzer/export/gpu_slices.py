@@ -6,8 +6,8 @@ import pandas as pd
 
 from traceanalyzer.export.flows import of_instance, of_operation
 from traceanalyzer.export.rows import COLOURS, sliced
-from traceanalyzer.names import short_name
-from traceanalyzer.schema import NONE
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.model.schema import NONE
 
 _ORDER = ("instance", "comes_after", "comes_before")
 

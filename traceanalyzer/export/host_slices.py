@@ -9,7 +9,7 @@ from traceanalyzer.analyses.host.thread_roles import thread_roles
 from traceanalyzer.export.flows import of_operation
 from traceanalyzer.export.rows import COLOURS, sliced
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _TOLD = {"operator": ("shapes", "dtypes", "sequence"), "runtime": ("correlation",)}
 

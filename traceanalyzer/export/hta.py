@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.errors import UsageError
 from traceanalyzer.functions import loaded
 from traceanalyzer.model import RankTrace, TraceSet
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _STEP = "ProfilerStep#"
 

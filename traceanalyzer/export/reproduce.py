@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer import quantities
-from traceanalyzer.columns import Unit
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.functions import analyse
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import RankTrace, TraceSet
 
 _DTYPES = {

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer import vocabulary
-from traceanalyzer.names import short_name
-from traceanalyzer.vocabulary import DATA, HOST, MARK_VIEWER
+from traceanalyzer.meaning import vocabulary
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import DATA, HOST, MARK_VIEWER
 
 SLICE_COLUMNS = ("name", "category", "start_ns", "end_ns", "colour", "args", "flows_out", "flows_in")
 """Of a table of slices; flows are tuples of numbers, of arrows that begin and end at the slice."""

@@ -9,8 +9,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 
 _A_SECOND = 999_500_000
 """From here on three digits of milliseconds would be written as 1.29e+04."""

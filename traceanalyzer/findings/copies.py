@@ -5,10 +5,10 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 
 PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0

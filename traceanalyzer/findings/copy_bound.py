@@ -5,10 +5,10 @@ import re
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.quantities import digits, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
 
 COPY_BOUND_PCT = 50.0
 

@@ -14,9 +14,9 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import longest_name
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.names import short_name
-from traceanalyzer.quantities import digits
-from traceanalyzer.vocabulary import DATA, HOST, SYNC
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
 """Of a step; what synchronising less gains below that is not worth a finding."""

@@ -22,7 +22,7 @@ from traceanalyzer.findings.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
 from traceanalyzer.findings.worst import worst_rank
-from traceanalyzer.vocabulary import DATA, HOST
+from traceanalyzer.meaning.vocabulary import DATA, HOST
 
 LEAST_GAIN_PCT = 3.0
 """Of a step, that mending the second gains once the first is mended."""

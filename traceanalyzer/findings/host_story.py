@@ -5,7 +5,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.vocabulary import HOST
+from traceanalyzer.meaning.vocabulary import HOST
 
 HOSTS = "hosts"
 """How findings about all hosts are called by what is part of them."""

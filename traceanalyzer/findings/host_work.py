@@ -12,8 +12,8 @@ from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.names import short_name
-from traceanalyzer.vocabulary import HOST
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import HOST
 
 CPU_WORK_PCT = 10.0
 """Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""

@@ -17,9 +17,9 @@ from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
-from traceanalyzer.names import short_name
-from traceanalyzer.quantities import digits
-from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
 DATA_PCT = 2.0

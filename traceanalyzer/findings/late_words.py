@@ -8,8 +8,8 @@ from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.names import short_name
-from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 _MOST_LISTED = 8
 

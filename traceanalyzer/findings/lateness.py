@@ -13,7 +13,7 @@ from traceanalyzer.findings.basis import lower, plain, severity
 from traceanalyzer.findings.evened import saved_by_evening
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late_words import advice, caveat, is_of_hosts, numbers, title
-from traceanalyzer.vocabulary import IDLE_CAUSES
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 LEAST_GAIN_PCT = 1.0
 """Of a step; mending what gains less is not advised."""

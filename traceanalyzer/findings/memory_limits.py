@@ -8,8 +8,8 @@ from traceanalyzer.analyses.memory.memory_fit import YES
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.quantities import digits
-from traceanalyzer.vocabulary import HOST
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import HOST
 
 LEAST_HEADROOM_PCT = 10.0
 """Below this share of the GPU's memory a longer sample or a fragment more may be one too many."""

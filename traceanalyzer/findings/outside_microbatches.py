@@ -15,8 +15,8 @@ from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import pipeline_name
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.names import short_name
-from traceanalyzer.schema import NONE
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.model.schema import NONE
 
 LEAST_PCT = 3.0
 """Of a step."""

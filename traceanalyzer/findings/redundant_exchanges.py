@@ -9,10 +9,10 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 
 LEAST_CALLS = 3
 """Of a step: two alike may be of two models that are trained in turn."""

@@ -11,7 +11,7 @@ from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
 from traceanalyzer.findings.worst import worst_rank
-from traceanalyzer.vocabulary import HOST
+from traceanalyzer.meaning.vocabulary import HOST
 
 
 def slow_hosts(episodes: Episodes, operators: Result) -> list[Finding]:

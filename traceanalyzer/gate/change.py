@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import welch
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.outcomes import FAILED, INCONCLUSIVE, OF_RANKS, PASSED, fails, how_many, is_failed, shown
+from traceanalyzer.meaning.columns import Unit
 
 
 @dataclass(frozen=True, slots=True)

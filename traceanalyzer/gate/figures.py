@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import metrics
 from traceanalyzer.errors import UsageError
 from traceanalyzer.gate.grammar import Gate
+from traceanalyzer.meaning.columns import Unit
 
 _FIRST = ("headline", "exposed_comm", "idle")
 """Where a column is looked for first when the gate names no analysis; the others follow in their own order."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from traceanalyzer.columns import Unit, unit_of
 from traceanalyzer.errors import UsageError
+from traceanalyzer.meaning.columns import Unit, unit_of
 
 SCOPES = ("any rank", "all ranks", "mean", "max", "min")
 

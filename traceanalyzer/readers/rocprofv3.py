@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
-from traceanalyzer.packing import is_json
 from traceanalyzer.readers.base import Header, RankHint
 from traceanalyzer.readers.kineto.packed import PackedFile
 from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu, traces

@@ -16,11 +16,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from traceanalyzer import quantities
-from traceanalyzer.names import short_name
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import LOOKS, by_key
 from traceanalyzer.report.bundle import bundled
 from traceanalyzer.report.words import wording
-from traceanalyzer.vocabulary import LOOKS, by_key
 
 _B85_LESS, _LESS = b"<", b"/"
 """Base85 has `<`, which begins tags, and not `/`."""

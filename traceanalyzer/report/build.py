@@ -7,10 +7,10 @@ from traceanalyzer import __version__
 from traceanalyzer.analyses import Result
 from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
+from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
 from traceanalyzer.report.words.run_facts import run_facts
-from traceanalyzer.run_info import RunInfo
 from traceanalyzer.scale import Summary
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from traceanalyzer.analyses import Result
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import Finding
+from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.model import Skipped
-from traceanalyzer.run_info import RunInfo
 
 FORMAT_VERSION = 1
 """Of `summary.json`; rises when a reader of it must change. One that names tables in files beside it is of the next."""

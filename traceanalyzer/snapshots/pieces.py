@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.safe_pickle import PlainUnpickler
+from traceanalyzer.files.safe_pickle import PlainUnpickler
 from traceanalyzer.snapshots.repeats import Repeats
 
 PIECE_BYTES = 96 << 20

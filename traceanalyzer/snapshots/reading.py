@@ -12,9 +12,9 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer import safe_pickle
-from traceanalyzer.candidates import leads_out
+from traceanalyzer.discovery.candidates import leads_out
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import safe_pickle
 from traceanalyzer.snapshots import pieces
 from traceanalyzer.snapshots.stacks import Stack, Stacks
 

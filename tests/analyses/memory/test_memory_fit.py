@@ -4,9 +4,9 @@ import pytest
 
 import traceanalyzer as ta
 from tests.samples import RUNNERS
-from traceanalyzer import run_info
 from traceanalyzer.errors import UsageError
-from traceanalyzer.model_state import Model, completed, entries, needs
+from traceanalyzer.job import run_info
+from traceanalyzer.job.model_state import Model, completed, entries, needs
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers
 from traceanalyzer.analyses.pipelines.pipelines import across as summarise
-from traceanalyzer.schema import COUNTERS, conform
+from traceanalyzer.model.schema import COUNTERS, conform
 
 
 def moves(*rows):

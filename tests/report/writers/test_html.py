@@ -19,9 +19,10 @@ from tests.samples import sample
 from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
-from traceanalyzer.columns import Column
 from traceanalyzer.diff.captures import result_class
 from traceanalyzer.findings import Finding
+from traceanalyzer.job.run_info import Batch, RunInfo
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.build import findings_of
@@ -30,7 +31,6 @@ from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.words.parts import split
 from traceanalyzer.report.writers import html, tables
-from traceanalyzer.run_info import Batch, RunInfo
 
 HOSTILE = (
     "<script>document.title='owned'</script>",

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.vocabulary import IDLE_CAUSES, UNKNOWN
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, UNKNOWN
 
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",

@@ -21,7 +21,7 @@ from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 
 _ALIKE = 0.6
 """Two ranks are late together when they share this much of the steps in which either is."""

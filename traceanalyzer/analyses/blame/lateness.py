@@ -5,7 +5,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.spread import median_of_others
-from traceanalyzer.vocabulary import COPY, DATA, HOST, SYNC
+from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.blame.transfers import COLLECTIVE
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
-from traceanalyzer.vocabulary import HOST
+from traceanalyzer.meaning.vocabulary import HOST
 
 _NAMED = 0.5
 """A name is said when it explains this much of an excess; so is that the same kernels take longer."""

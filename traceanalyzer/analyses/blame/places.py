@@ -11,7 +11,7 @@ from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 
 BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""

@@ -12,10 +12,10 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import IDLE_CAUSES
+from traceanalyzer.model.schema import NONE
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""

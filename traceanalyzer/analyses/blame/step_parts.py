@@ -8,7 +8,7 @@ from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)

@@ -15,10 +15,10 @@ from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import DATA, HOST, SYNC
+from traceanalyzer.model.schema import NONE
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""

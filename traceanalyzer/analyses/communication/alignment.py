@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traceanalyzer.analyses.communication.offset_vote import BIN_NS, vote
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 METHODS = ("sequence", "step and position", "offset", "order between others")
 """How a pair is found, surest first."""

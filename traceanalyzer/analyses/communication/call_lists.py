@@ -5,7 +5,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.alignment import CallList
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
 """Collectives whose ranks do not wait for each other alike."""

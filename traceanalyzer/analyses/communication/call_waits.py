@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 
 AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
 ONE_ROOT = "has one root: its ranks do not wait alike"

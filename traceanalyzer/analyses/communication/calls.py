@@ -10,9 +10,9 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.inferred import with_inferred
 from traceanalyzer.analyses.communication.operator_arguments import with_operators
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import COMM_ARGS, NONE
+from traceanalyzer.model.schema import COMM_ARGS, NONE
 from traceanalyzer.selection import is_lost_launch
 
 _ARGUMENTS = (

@@ -12,8 +12,8 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps, one_nvlink_gbps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Better, Column, Written
-from traceanalyzer.wiring import nvlinks
+from traceanalyzer.job.wiring import nvlinks
+from traceanalyzer.meaning.columns import Better, Column, Written
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 
 ENOUGH_OVERLAP = 0.5
 """Share of the shorter one's time that ranks whose clocks nothing ties together must share for these to be believed."""

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")

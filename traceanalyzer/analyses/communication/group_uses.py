@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host.host_activity import names_around_launches, use
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 KEYS = ("group", "group_ranks", "collective", "phase")
 

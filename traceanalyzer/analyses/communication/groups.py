@@ -19,9 +19,9 @@ from traceanalyzer.analyses.communication.group_names import (
 )
 from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.job.wiring import Wiring
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.wiring import Wiring
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""

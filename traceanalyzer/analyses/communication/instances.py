@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.clocks import LEAST_UNCERTAINTY_NS, Clocks
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 
 
 class Instances(Result):

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 
 KEYS = ("rank", "group", "group_ranks")
 

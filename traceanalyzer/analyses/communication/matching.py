@@ -23,7 +23,7 @@ from traceanalyzer.analyses.communication.inferred_groups import (
     spinning_without_group,
 )
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)

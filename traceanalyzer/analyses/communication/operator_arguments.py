@@ -7,7 +7,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import taken, typed
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 OPERATOR = "operator"
 """Where the arguments of such calls come from."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import CUT_LIST, dtype_bytes
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
 

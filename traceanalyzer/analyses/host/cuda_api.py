@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 

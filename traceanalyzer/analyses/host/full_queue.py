@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 FULL_QUEUE = 900
 """Launches ahead of the GPU from which on a launch may block: the queue holds 1,024."""

@@ -11,10 +11,10 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import GAP_CAUSES
+from traceanalyzer.model.schema import NONE
 
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 

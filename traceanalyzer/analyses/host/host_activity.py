@@ -13,7 +13,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, stable_order
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 NOTHING = "(nothing recorded)"
 

@@ -10,9 +10,9 @@ from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import thread_roles
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"

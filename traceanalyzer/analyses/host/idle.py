@@ -9,9 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace, Window
-from traceanalyzer.vocabulary import IDLE_CAUSES
 
 
 class Idle(Result):

@@ -8,9 +8,9 @@ import pandas as pd
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.model.schema import NONE
 
 CAUSES = tuple(cause.column for cause in GAP_CAUSES)
 

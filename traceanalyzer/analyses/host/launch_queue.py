@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)

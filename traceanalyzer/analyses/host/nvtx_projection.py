@@ -9,9 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class NvtxProjection(Result):

@@ -9,9 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.time.intervals import bins_of
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class QueueDepth(Result):

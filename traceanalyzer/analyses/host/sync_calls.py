@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host.gaps import step_of_time
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, M
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 _MOST_NAMED = 8

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import is_lost_launch
 
 HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"

@@ -8,11 +8,11 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
-from traceanalyzer.columns import Unit
 from traceanalyzer.kinds.function_names import function_path
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 from traceanalyzer.model import RankTrace
-from traceanalyzer.quantities import text
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 UNKNOWN = "unknown_communication"
 NOWHERE = "no_communication"

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.kernels.kernel_names import fusion
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _LAUNCH = re.compile(r"GraphLaunch")
 _PARTS = ("window_ns", *breakdown.PARTS)

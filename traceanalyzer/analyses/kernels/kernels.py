@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 

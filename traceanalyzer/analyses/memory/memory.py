@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 
 RECORDED = "run.json: whole run"

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.memory.levels import step_of
-from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 

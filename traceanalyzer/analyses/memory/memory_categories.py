@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.memory.held import CATEGORIES, Held
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 
 

@@ -10,8 +10,8 @@ from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_steps import MemorySteps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Adds, Column
-from traceanalyzer.model_state import SHARDED, Model, Needs, assumptions, choices
+from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices
+from traceanalyzer.meaning.columns import Adds, Column
 
 SAFE_PCT = 90.0
 """Of the GPU's memory that an estimate may take: fragments, libraries and its own error need the rest."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.memory.held import CATEGORIES, Held
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 
 COLUMN = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host.host_activity import names_around
 from traceanalyzer.analyses.memory.levels import moments, step_of
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
-from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 
 _MODULE = "nn.Module: "

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host.host_activity import names_around
 from traceanalyzer.analyses.memory.levels import moments
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
-from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 UNKNOWN = "unknown"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.memory.levels import RESERVED, moments, step_of
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 
 _SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")

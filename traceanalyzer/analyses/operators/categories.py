@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, percent, stack, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
-from traceanalyzer.columns import Better, Column, Unit
+from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
 
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")

@@ -18,9 +18,9 @@ from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompu
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
-from traceanalyzer.columns import Adds, Better, Column, Unit
+from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class Mfu(Result):

@@ -12,9 +12,9 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.time.intervals import stable_order
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.operators.source_lines import source_lines
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
 

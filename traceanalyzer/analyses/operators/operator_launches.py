@@ -9,9 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.operators.operator_tree import NO_OPERATOR, OperatorTree
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class OperatorLaunches(Result):

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 PASSES = ("forward", "backward", "recompute")

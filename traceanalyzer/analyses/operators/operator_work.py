@@ -12,7 +12,7 @@ from traceanalyzer.analyses.operators.operator_call import Call, size
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.operators.operator_shapes import COSTS, OperatorShapes, summed
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 
 
 class Operators(Result):

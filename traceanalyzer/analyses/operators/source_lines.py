@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _LINE = re.compile(r"\S.*\(\d+\): ")
 

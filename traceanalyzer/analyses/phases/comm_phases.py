@@ -10,7 +10,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 

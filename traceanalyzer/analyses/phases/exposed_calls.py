@@ -12,9 +12,9 @@ from traceanalyzer.analyses.communication.exposed_comm import transfer_and_wait
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""

@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
 from traceanalyzer.analyses.phases.op_phases import BACKWARD, UNKNOWN, op_phases
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 LEAST_BYTES = 64 << 10
 """Reductions after one backward pass that carry less together (a loss, a norm, a flag) are no gradients."""

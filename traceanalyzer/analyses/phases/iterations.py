@@ -9,9 +9,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
 

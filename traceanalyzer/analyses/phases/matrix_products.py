@@ -12,7 +12,7 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import work as work_of_call
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import of_rows
-from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 
 

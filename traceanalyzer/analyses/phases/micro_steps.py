@@ -9,9 +9,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
 GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")

@@ -7,7 +7,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 NAMES = (*PHASES, UNATTRIBUTED)
 

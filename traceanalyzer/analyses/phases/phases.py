@@ -11,7 +11,7 @@ from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace, Window
 
 

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, s
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
 
 
 class Pipeline(Result):

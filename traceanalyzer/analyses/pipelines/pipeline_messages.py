@@ -12,9 +12,9 @@ from traceanalyzer.analyses.communication.group_roles import role_of_messages
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines import pipeline_shape
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class PipelineMessages(Result):

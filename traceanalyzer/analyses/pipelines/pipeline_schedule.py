@@ -10,9 +10,9 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_launch_order
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class PipelineSchedule(Result):

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
 
 
 class Pipelines(Result):

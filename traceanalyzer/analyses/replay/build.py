@@ -11,7 +11,7 @@ from traceanalyzer.analyses.replay.explained import explained
 from traceanalyzer.analyses.replay.host_chain import host_chain
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""

@@ -21,8 +21,8 @@ from traceanalyzer.analyses.replay.nodes import (
 )
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
-from traceanalyzer.schema import NONE
-from traceanalyzer.vocabulary import BETWEEN_KERNELS, DATA, HOST, KINDS, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, KINDS, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.model.schema import NONE
 
 CATEGORIES = (
     *(kind.key for kind in KINDS), HOST.key, DATA.key, LAUNCH.key, SYNC.key, BETWEEN_KERNELS.key, UNKNOWN.key, "before",

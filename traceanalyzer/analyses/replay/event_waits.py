@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 TOUCHING_NS = 10_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, SHORT_NS
 from traceanalyzer.analyses.replay.piece import Piece
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 LATENCY_NS = 20_000
 """From a launching call's start to its operation's start, with nothing else to wait for, at most."""

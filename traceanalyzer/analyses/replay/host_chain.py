@@ -10,10 +10,10 @@ from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.replay.recording import recorded_calls
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
-from traceanalyzer.vocabulary import DATA
 
 SHARED_TIME = 0.2
 """Threads that are busy at the same time for more than this share of the less busy one do not take turns."""

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
-from traceanalyzer.vocabulary import DATA
+from traceanalyzer.meaning.vocabulary import DATA
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:

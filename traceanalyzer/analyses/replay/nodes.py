@@ -12,7 +12,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.explained import Explained, explained, offsets
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 NEVER = -(1 << 60)
 """Weight of an edge that a change has taken away."""

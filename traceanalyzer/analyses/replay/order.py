@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 class CircleError(ValueError):

@@ -10,8 +10,8 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.replay.critical_path import CATEGORIES, critical_path
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.columns import Better, Column, Written
-from traceanalyzer.schema import NONE
+from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.model.schema import NONE
 
 _WORK = ("compute", "comm", "copy", "host", "data")
 """Categories that are summed up by name; the others are one row a rank."""

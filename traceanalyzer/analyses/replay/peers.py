@@ -10,7 +10,7 @@ from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 ALIKE = 0.5
 """Ranks are peers when they share this part of the kernels that either of them runs."""

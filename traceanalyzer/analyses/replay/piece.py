@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 SOURCE = 0
 """The node that stands for what happened before the capture: always reached at time 0."""

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import LEAST, MOST
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 MOST_OPERATIONS = 8_000_000

@@ -9,8 +9,8 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.columns import Adds, Column, Written
-from traceanalyzer.schema import NONE
+from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.model.schema import NONE
 
 _NEVER = 1 << 60
 

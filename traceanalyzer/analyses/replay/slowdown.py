@@ -12,7 +12,7 @@ from traceanalyzer.analyses.base import Result, ratio, typed
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 
 MOST_RANKS = 64
 """Of more ranks only operation types and stages are told."""

@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 @dataclass(frozen=True, slots=True)

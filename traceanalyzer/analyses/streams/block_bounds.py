@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.streams.blocks import Blocks
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 
 _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange_ns", "download_ns", "exposed_ns",
             "idle_ns", "upload_bytes", "exchange_bytes", "download_bytes")  # fmt: skip

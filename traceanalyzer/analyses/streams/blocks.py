@@ -14,9 +14,9 @@ from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
-from traceanalyzer.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""

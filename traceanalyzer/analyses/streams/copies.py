@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, union
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace, whole_capture
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.host.idle_causes import SHORT_NS
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 RECORDED, INFERRED, PARTLY = "recorded", "inferred", "partly inferred"
 

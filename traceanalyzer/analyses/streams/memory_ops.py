@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 

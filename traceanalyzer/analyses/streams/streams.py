@@ -12,9 +12,9 @@ from traceanalyzer.analyses.streams.dependencies import Dependency
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import of_rows
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 _UNKNOWN_NS = _NS[-1]

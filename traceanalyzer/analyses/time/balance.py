@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack, typed
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.columns import Adds, Column, Written
+from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 _TIMES = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "window_ns")

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
-from traceanalyzer.columns import Better, Column
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")

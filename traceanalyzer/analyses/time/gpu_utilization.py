@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
-from traceanalyzer.columns import Adds, Column
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 
 BINS = 60

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.selection import steps_text
 
 _SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")

@@ -8,8 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.time.breakdown import fused, known_only
 from traceanalyzer.analyses.time.intervals import union
-from traceanalyzer.columns import Better, Column
 from traceanalyzer.kinds import KINDS
+from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 _DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")

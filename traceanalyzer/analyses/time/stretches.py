@@ -3,7 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 
 def stretches(steps: Result, ranks: Result) -> pd.DataFrame:

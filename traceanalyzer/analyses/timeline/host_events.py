@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 MOST_EVENTS = 16_000

@@ -10,9 +10,9 @@ from pandas.api.types import union_categoricals
 from traceanalyzer.analyses.base import Result, taken
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.columns import Column
+from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 # Kineto's memory events: levels that change with each allocation, of which a mean over samples says nothing.

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.columns import Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 DEEPEST = 1
 """Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""

@@ -6,11 +6,11 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
-from traceanalyzer.columns import Adds, Better, Column, Written
-from traceanalyzer.hosts import Placed
+from traceanalyzer.job.hosts import Placed
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER
-from traceanalyzer.schema import NONE
 
 _OF_ONE_PROCESS = ("kineto", "xplane")
 """Formats whose files hold one process each."""

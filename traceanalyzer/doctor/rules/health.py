@@ -6,7 +6,7 @@ from traceanalyzer.doctor.case import Case, of
 from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import is_nvlink
-from traceanalyzer.wiring import distance
+from traceanalyzer.job.wiring import distance
 
 
 def topology_in_words(case: Case) -> list[Diagnosis]:

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.cuda_graphs.operators import with_annotations
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.graph_operators import with_annotations
+from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
-from traceanalyzer.packing import is_json
+from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
@@ -24,7 +25,6 @@ from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
-from traceanalyzer.schema import GPU_OPS, NONE, conform, named, printable
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
@@ -113,8 +113,8 @@ def _paused_collector() -> Iterator[None]:
 def _of_another_device(builder: TableBuilder) -> str:
     category, count = builder.foreign.most_common(1)[0]
     return (
-        f"a capture of {FOREIGN[category]} devices, whose events ({count:,} of category {category}) are not read: only "
-        "devices whose kernels and copies are recorded as kernel, gpu_memcpy and gpu_memset are"
+        f"{FOREIGN[category]}: its events ({count:,} of category {category}) are not read, only kernels and copies "
+        "that are recorded as kernel, gpu_memcpy and gpu_memset"
     )
 
 

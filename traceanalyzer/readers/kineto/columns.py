@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 _ABSENT = np.iinfo(np.int64).min
 
@@ -108,6 +108,10 @@ class Columns:
         except TypeError:
             numbers = np.array([_ABSENT if value is None else value for value in values], dtype=np.int64)
         self._numbers.setdefault(column, []).append(numbers)
+
+    def floats(self, column: str, values: list[Any]) -> None:
+        """A column of numbers."""
+        self._numbers.setdefault(column, []).append(np.array(values, dtype=np.float64))
 
     def merge(self, later: "Columns", rows_before: Mapping[str, int]) -> None:
         """Append the rows of a table that was collected elsewhere.

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 
 from isal import isal_zlib
 
-from traceanalyzer import packing
 from traceanalyzer.errors import InputError, NotATraceError
+from traceanalyzer.files import packing
 
 _PACKED_BYTES = 256 << 10
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.schema import printable
+from traceanalyzer.model.schema import printable
 
 # As tensorboard_trace_handler names files: host and process, then nanoseconds.
 _OF_HANDLER = re.compile(r"(?P<host>.+)_(?P<process>\d+)\.\d{10,}\.pt\.trace\.json(?:\.(?:gz|zst|xz|bz2))?")

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.event_times import UNKNOWN_NS
+from traceanalyzer.model.event_times import UNKNOWN_NS
 from traceanalyzer.readers.nsys.ids import process_of, thread_of
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known
 

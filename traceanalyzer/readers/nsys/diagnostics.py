@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.nsys.api import RUNTIME
 from traceanalyzer.readers.nsys.gpu_ops import GRAPH, KERNEL
 from traceanalyzer.readers.nsys.ids import process_of
@@ -12,7 +13,6 @@ from traceanalyzer.readers.nsys.nccl import Nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx
 from traceanalyzer.readers.nsys.session import Session
 from traceanalyzer.readers.nsys.source import Source, int_values, text_values
-from traceanalyzer.schema import NONE
 
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 _ERROR = 3

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from traceanalyzer.event_times import UNKNOWN_NS
 from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
+from traceanalyzer.model.event_times import UNKNOWN_NS
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.nsys.ids import process_of
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, maybe_ints, triple_category
-from traceanalyzer.schema import NONE
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"

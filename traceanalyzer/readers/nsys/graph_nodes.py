@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from traceanalyzer.event_times import UNKNOWN_NS
-from traceanalyzer.graph_operators import Recording, with_operators
+from traceanalyzer.cuda_graphs.operators import Recording, with_operators
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.event_times import UNKNOWN_NS
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.nsys.ids import process_of, thread_of
 from traceanalyzer.readers.nsys.source import Source, int_values
-from traceanalyzer.schema import NONE
 
 NODES = "CUDA_GRAPH_NODE_EVENTS"
 

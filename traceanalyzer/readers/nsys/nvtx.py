@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traceanalyzer.event_times import LATEST_NS
+from traceanalyzer.model.event_times import LATEST_NS
 from traceanalyzer.readers.nsys.ids import process_of, thread_of
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, text_values
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.schema import NONE
+from traceanalyzer.model.schema import NONE
 
 Triples = Mapping[str, tuple[str, str, str]]
 

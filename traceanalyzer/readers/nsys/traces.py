@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
@@ -22,7 +23,6 @@ from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
-from traceanalyzer.schema import NONE
 
 _NO_GPU_WORK = "No GPU work was recorded; with --trace=cuda,nvtx it is."
 

@@ -11,13 +11,13 @@ import pandas as pd
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
+from traceanalyzer.model.schema import printable
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.xplane import host as host_tables
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.device import gpu_ops
 from traceanalyzer.readers.xplane.events import integers, stats_of, text_of
 from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation
-from traceanalyzer.schema import printable
 
 _SUFFIX = ".xplane.pb"
 

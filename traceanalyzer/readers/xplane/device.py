@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.readers.xplane.events import events, integers, text_of
-from traceanalyzer.rocm_names import runtime_activity
 
 # Lines of other names repeat the streams' events by step, module and HLO operation.
 _STREAM = re.compile(r"^Stream\b.*?#?(\d{1,18})")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.event_times import LATEST_NS, UNKNOWN_NS
+from traceanalyzer.model.event_times import LATEST_NS, UNKNOWN_NS
 
 _PS_A_NS = 1000
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.schema import XLA_MODULES
 from traceanalyzer.readers.xplane.events import events, integers
-from traceanalyzer.schema import XLA_MODULES
 
 STEP_DOMAIN, MODULE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "host"
 

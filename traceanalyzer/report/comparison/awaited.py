@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, Side
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.vocabulary import WAIT
 from traceanalyzer.report.comparison.bound import parts_by_rank
-from traceanalyzer.vocabulary import WAIT
 
 UNEVEN = 0.05
 """Of the window: where ranks' exposed waits differ by less, nobody in particular is waited for."""

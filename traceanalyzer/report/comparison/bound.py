@@ -4,8 +4,8 @@ import pandas as pd
 
 from traceanalyzer.diff import Comparison
 from traceanalyzer.diff.captures import Capture
-from traceanalyzer.quantities import digits
-from traceanalyzer.vocabulary import COMM, COMM_PARTS, COMPUTE, COPY, IDLE, IDLE_PARTS, OPAQUE, Part
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, COMPUTE, COPY, IDLE, IDLE_PARTS, OPAQUE, Part
 
 MOST_SORTS = 3
 """Sorts of ranks that are told of one run, those with most ranks first."""

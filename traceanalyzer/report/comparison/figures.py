@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.columns import stem
 from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
-from traceanalyzer.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.meaning.columns import stem
+from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.meaning.vocabulary import UNMATCHED, UNSPLIT
 from traceanalyzer.report.comparison.verdict import per
-from traceanalyzer.vocabulary import UNMATCHED, UNSPLIT
 
 POINTS = "pp"
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer import quantities
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, fairness
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.comparison import DiffReport, figures, step_pictures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view

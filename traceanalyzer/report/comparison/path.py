@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from traceanalyzer.diff.captures import Capture
-from traceanalyzer.names import short_name
-from traceanalyzer.quantities import digits
-from traceanalyzer.vocabulary import BETWEEN_KERNELS
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS
 
 _MOSTLY = 0.7
 """Of a category's time on the path: a rank with this much of it is named."""

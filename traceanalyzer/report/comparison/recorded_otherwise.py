@@ -1,9 +1,9 @@
 """What can be said of times that different profilers, or one with other options, recorded: not that one is longer."""
 
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, metrics
 from traceanalyzer.diff.facts import Fact
-from traceanalyzer.quantities import digits, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
 
 _FACTS = ("profiler", "profiler's options")
 

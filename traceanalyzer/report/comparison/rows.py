@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import column_named
-from traceanalyzer.columns import Column
 from traceanalyzer.diff import TableDiff
-from traceanalyzer.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.words.wording import label, words
 
 _SHOWN = ("calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "busbw_gbps")

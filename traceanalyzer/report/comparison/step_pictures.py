@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer import quantities
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison
-from traceanalyzer.vocabulary import GRAPH
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.vocabulary import GRAPH
 
 UNITS = 100_000
 """Width of a picture in its own units: the longest step of any rank."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import Comparison, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.kinds import element_types
-from traceanalyzer.quantities import digits, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
 from traceanalyzer.report.comparison import awaited, bound, path, recorded_otherwise, work_sentences
 from traceanalyzer.report.comparison.waterfall import Part, parts
 

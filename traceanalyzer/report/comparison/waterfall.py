@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from traceanalyzer.diff import Comparison, metrics
-from traceanalyzer.vocabulary import COMM, COMM_PARTS, PARTS, TRANSFER, UNSPLIT, WAIT
+from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, PARTS, TRANSFER, UNSPLIT, WAIT
 
 SPLIT = tuple(part.column for part in COMM_PARTS)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.columns import Unit
 from traceanalyzer.diff import TableDiff, joins
 from traceanalyzer.kinds import element_types
-from traceanalyzer.quantities import digits, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
 
 LEAST_PCT = 5.0
 """A product whose mean moves by less is not said to be slower or faster."""

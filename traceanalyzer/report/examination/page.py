@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer import __version__
-from traceanalyzer.columns import Column, unit_of
 from traceanalyzer.doctor import Examination
 from traceanalyzer.doctor.tables import tables
 from traceanalyzer.doctor.topology import is_nvlink
+from traceanalyzer.meaning.columns import Column, unit_of
 from traceanalyzer.report import assets
 from traceanalyzer.report.examination import picture
 from traceanalyzer.report.words import wording

@@ -3,8 +3,8 @@
 from typing import Any
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.meaning.vocabulary import LOOKS, OPAQUE, PARTS
 from traceanalyzer.report.page.palette import LEGEND
-from traceanalyzer.vocabulary import LOOKS, OPAQUE, PARTS
 
 
 def breakdown_bars(result: Result) -> dict[str, Any] | None:

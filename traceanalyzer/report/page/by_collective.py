@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import percent, ratio
 from traceanalyzer.analyses.communication.call_waits import listed, looked_at
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import labels
-from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.report.words.parts import headline_steps
 
 DEFINITIONS: Mapping[str, Column] = {

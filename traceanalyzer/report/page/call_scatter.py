@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.page.log_axis import log_axis
 from traceanalyzer.report.page.palette import LEGEND, SERIES
 

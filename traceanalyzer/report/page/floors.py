@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, TRANSFER
 from traceanalyzer.report.words.parts import Split, headline_steps
-from traceanalyzer.vocabulary import COMPUTE, COPY, TRANSFER
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings.alike import named
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.vocabulary import Part
 from traceanalyzer.report.words.parts import Split
-from traceanalyzer.vocabulary import Part
 
 MANY_RANKS = 32
 """From here on the page shows a heat map, and bars only of ranks unlike the others and of one in the middle."""

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.names import short_name
+from traceanalyzer.meaning.names import short_name
 from traceanalyzer.report.page.palette import BLOCK, KINDS, WAIT
 
 MOST_LEAVES = 1_600

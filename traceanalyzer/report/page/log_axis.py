@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 
 _WIDE = 3
 """Over as many decades powers of ten are enough; over fewer 2 and 5 are marked too, and within one more."""

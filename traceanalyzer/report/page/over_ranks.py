@@ -6,7 +6,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import percent
-from traceanalyzer.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 
 DEFINITIONS: Mapping[str, Column] = {
     "name": Column.text("Name of the kernel or copy; hover for the full one.", written=Written.KERNEL),

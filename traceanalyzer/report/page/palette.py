@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from traceanalyzer import vocabulary
-from traceanalyzer.vocabulary import LOOKS
+from traceanalyzer.meaning import vocabulary
+from traceanalyzer.meaning.vocabulary import LOOKS
 
 KINDS: Mapping[str, str] = MappingProxyType({kind.key: LOOKS[kind.key].colour for kind in vocabulary.KINDS})
 

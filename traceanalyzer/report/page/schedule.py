@@ -7,8 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.words.parts import headline_steps
 
 MOST_BLOCKS = 4_000

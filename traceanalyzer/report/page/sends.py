@@ -8,8 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.groups import labels
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 
 MOST_RANKS = 64
 """Of a picture: it has a cell for every two ranks."""
@@ -19,11 +19,12 @@ MOST_LAYERS = 12
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one rank sends to another: its column, darkness (0 to 1) and words."""
+    """What one rank sends to another: its column, darkness (0 to 1), words, and its size in them."""
 
     column: int
     opacity: float
     label: str
+    size: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def _sender(rank: int, own: pd.DataFrame, receivers: tuple[int, ...], most: int)
             receivers.index(int(peer)),
             round(int(size) / max(most, 1), 3),
             f"rank {rank} {'keeps' if peer == rank else f'sends rank {peer}'} {text(size, Unit.BYTES)}",
+            text(size, Unit.BYTES),
         )
         for peer, size in own[["peer", "size_bytes"]].itertuples(index=False)
     )

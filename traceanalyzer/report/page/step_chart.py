@@ -9,8 +9,8 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said
+from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.words.parts import split_steps
-from traceanalyzer.run_info import RunInfo
 
 MOST_CELLS = 4_000
 """Ranks × steps that are carried one by one; of more only the ranks on top of the timeline, beside the mean."""

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result, column_named
-from traceanalyzer.columns import Column, Unit, Written
 from traceanalyzer.findings import Finding
-from traceanalyzer.quantities import ABSENT, Scale, is_known, scale
+from traceanalyzer.meaning.columns import Column, Unit, Written
+from traceanalyzer.meaning.quantities import ABSENT, Scale, is_known, scale
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.words.wording import label, told_apart, words
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import ABSENT, text
+from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import ABSENT, text
+from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, IDLE
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
 from traceanalyzer.report.words.parts import Split
-from traceanalyzer.run_info import RunInfo
-from traceanalyzer.vocabulary import COMM, COMPUTE, IDLE
 
 APART = 0.2
 """Ranks whose work differs by this share do not do the same."""

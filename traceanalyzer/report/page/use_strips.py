@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Unit
-from traceanalyzer.quantities import text
-from traceanalyzer.vocabulary import IDLE, PARTS
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.vocabulary import IDLE, PARTS
 
 KINDS = tuple((part.column, part.kind) for part in PARTS if part is not IDLE)
 """From the bottom: column and colour; what is left of a stretch is idle."""

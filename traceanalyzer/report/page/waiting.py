@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
 
 LEAST_COST_PCT = 2.0
@@ -16,7 +16,7 @@ LEAST_COST_PCT = 2.0
 
 COLUMNS = (
     "rank", "cost_max_ns", "cost_max_rank", "cost_pct", "cost_mean_ns", "waiting_ranks", "collective",
-    "steps_affected", "cause", "cause_ns", "operation", "operation_ns",
+    "steps_affected", "cause", "cause_ns", "operation",
 )  # fmt: skip
 """Of a straggler's row those that a page shows."""
 

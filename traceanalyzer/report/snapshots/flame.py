@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from traceanalyzer import quantities
-from traceanalyzer.columns import Unit
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.snapshots import Examined
 from traceanalyzer.snapshots.sites import BEFORE, is_of_torch, line, site
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer import __version__, quantities
-from traceanalyzer.columns import Unit
+from traceanalyzer import __version__
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.snapshots.flame import flame
 from traceanalyzer.snapshots import Examined, sentences

@@ -8,8 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, WAIT
 from traceanalyzer.report.words.parts import Split, headline_steps
-from traceanalyzer.vocabulary import IDLE_CAUSES, WAIT
 
 FEW_RANKS = 4
 """From here on ranks begin collapsed, but for those that stand on top."""
@@ -37,7 +37,7 @@ def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) 
         found[victim] = "waits most"
     if not found:
         first = [rank for rank in named_ranks(findings[:1]) if rank in there] or sorted(there)
-        found = {first[0]: "the first finding’s" if findings else ""} if first else {}
+        found = {first[0]: "in the first finding" if findings and len(there) > 1 else ""} if first else {}
     return [{"rank": rank, "why": why} for rank, why in found.items()]
 
 

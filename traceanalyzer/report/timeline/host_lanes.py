@@ -14,7 +14,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
-from traceanalyzer.names import short_name
+from traceanalyzer.meaning.names import short_name
 from traceanalyzer.report.timeline.columns import steps_of, varints
 
 MOST_RANKS = 8

@@ -12,8 +12,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.common_clock import Clock
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, KINDS
 from traceanalyzer.report.timeline.columns import signed, steps_of, varints
-from traceanalyzer.vocabulary import BETWEEN_KERNELS, KINDS
 
 MOST_STRETCHES = 40_000
 """Of a page; of more the shortest are drawn as part of the one before."""

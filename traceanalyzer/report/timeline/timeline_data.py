@@ -23,7 +23,7 @@ from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
-from traceanalyzer.names import short_name
+from traceanalyzer.meaning.names import short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.timeline.columns import steps_of, varints
 from traceanalyzer.report.timeline.counter_lanes import counter_lanes

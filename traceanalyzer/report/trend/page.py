@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer import __version__, quantities
+from traceanalyzer import __version__
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.diff.trend import COLUMNS
+from traceanalyzer.meaning import quantities
 from traceanalyzer.report import assets
 from traceanalyzer.report.trend.rows import change, label
 from traceanalyzer.report.writers.tables import write_frame

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from traceanalyzer.columns import stem
-from traceanalyzer.quantities import digits, is_known
+from traceanalyzer.meaning.columns import stem
+from traceanalyzer.meaning.quantities import digits, is_known
 
 
 def label(metric: str) -> str:

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer import quantities
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.diff.scales import world_size
 from traceanalyzer.diff.trend import Kept, trend
+from traceanalyzer.meaning import quantities
 from traceanalyzer.report.trend.rows import change, label
 
 _BARS = "▁▂▃▄▅▆▇█"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.findings import Finding
-from traceanalyzer.vocabulary import COMM
+from traceanalyzer.meaning.vocabulary import COMM
 
 MANY_RANKS = 16
 """Beyond these not every rank has a row."""

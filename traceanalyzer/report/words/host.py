@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Unit
-from traceanalyzer.names import short_name
-from traceanalyzer.quantities import text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import text
 
 NO_GPU_WORK = "No GPU work in this capture; here is the host."
 

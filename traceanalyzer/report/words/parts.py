@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.vocabulary import (
+from traceanalyzer.meaning.vocabulary import (
     COMM,
     COMM_PARTS,
     COMPUTE,

@@ -7,8 +7,8 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.columns import Column
-from traceanalyzer.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.columns import Column
 
 
 class RunFacts(Result):

@@ -7,9 +7,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.columns import Unit
 from traceanalyzer.findings import Finding
-from traceanalyzer.quantities import digits, text
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import host
 from traceanalyzer.report.words.care import MARKING

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from traceanalyzer.analyses import column_named
-from traceanalyzer.columns import Column, Written, stem
 from traceanalyzer.kinds import COLLECTIVES, element_types
-from traceanalyzer.names import short_name
+from traceanalyzer.meaning.columns import Column, Written, stem
+from traceanalyzer.meaning.names import short_name
 
 _WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from traceanalyzer import quantities
-from traceanalyzer.columns import Unit
+from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, IDLE
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
 from traceanalyzer.report.writers.gates import cell
-from traceanalyzer.vocabulary import COMM, COMPUTE, COPY, IDLE
 
 MOST_RANKS = 32
 

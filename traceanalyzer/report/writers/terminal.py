@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer.names import short_name
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care, fleet, host, parts, verdict
-from traceanalyzer.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 
 _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer.names import short_name
-from traceanalyzer.quantities import is_known
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import is_known
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import top
 

@@ -1,0 +1,65 @@
+"""Pickles of others: plain data is read, all else is refused before it runs."""
+
+import collections
+import gzip
+import pickle
+
+import pytest
+
+from traceanalyzer.errors import InputError
+from traceanalyzer.files import safe_pickle
+
+PLAIN = {"a": [1, 2.5, None, True, b"x", ("y", {"z"}), 1 << 80], "b": {"c": "é" * 300}}
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_plain_data_of_every_protocol(tmp_path, protocol, pack):
+    plain = (
+        {"a": [1, 2.5, None, True], "b": ("y", 1 << 80)} if protocol < 4 else PLAIN
+    )  # sets and bytes name code there
+    (tmp_path / "file").write_bytes(pack(pickle.dumps(plain, protocol=protocol)))
+    assert safe_pickle.read(tmp_path / "file") == plain
+
+
+def nested(depth):
+    made = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+class Runs:
+    def __reduce__(self):
+        return (eval, ("open('ran', 'w')",))
+
+
+@pytest.mark.parametrize("content", [
+    pickle.dumps(Runs()), pickle.dumps(collections.OrderedDict(a=1)), pickle.dumps(len), b"cos\nsystem\n(S'touch ran'\ntR.",
+    pickle.dumps(nested(safe_pickle.MOST_DEPTH + 2)), b"(" * 100_000, b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", b"", b"no pickle",
+    b"\x80\x02\x82\x01.", b"Pid\n.", gzip.compress(b"\x80\x04}")[:-6],
+], ids=["eval", "class", "function", "system", "deep", "marks", "huge string", "empty", "text", "extension", "persistent", "cut gzip"])  # fmt: skip
+def test_all_else_is_refused_and_nothing_runs(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="file"):
+        safe_pickle.loads(content, "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_size_is_bounded(monkeypatch):
+    monkeypatch.setattr(safe_pickle, "MOST_BYTES", 1000)
+    with pytest.raises(InputError, match="larger than"):
+        safe_pickle.loads(gzip.compress(pickle.dumps(b"x" * 5000)), "file")
+
+
+def test_shared_containers_are_looked_at_once():
+    made = []
+    for _ in range(40):
+        made = [made, made]
+    found = safe_pickle.loads(pickle.dumps(made), "file")
+    assert found[0] is found[1]
+
+
+def test_a_few_bytes_cannot_ask_for_all_memory():
+    with pytest.raises(InputError, match="MemoryError"):
+        safe_pickle.loads(b"\x80\x02]r\xff\xff\xff\xf0.", "bomb")

@@ -1,0 +1,46 @@
+import pytest
+
+from traceanalyzer.errors import InputError
+from traceanalyzer.job import run_info
+
+
+def test_reads_what_it_knows_and_ignores_the_rest(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(
+        '{"format_version": 1, "strategy": "ddp", "world_size": 2, "dtype": null, "batch": {"tokens_per_step": 8192, "x": 1},'
+        '"step_time_ns": {"unprofiled": {"mean": 31000000, "std": null, "n": 1, "values": [31000000]}},'
+        '"memory": [{"rank": 0, "peak_allocated_bytes": 5}, null], "something": [1]}'
+    )
+    info = run_info.read(path)
+    assert (info.strategy, info.world_size, info.dtype, info.tokens_per_step) == ("ddp", 2, None, 8192)
+    assert (info.unprofiled.mean, info.unprofiled.std) == (31_000_000, None)
+    assert info.memory[1] is None
+    assert run_info.thresholds(info) == {
+        "unprofiled_step_ns": 31_000_000,
+        "run_memory": {0: {"peak_allocated_bytes": 5}},
+    }
+    assert run_info.read_or_note(path) == (info, ())
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"world_size": "two"}', '{"batch": 5}', '"\xff"'])
+def test_what_cannot_be_used_is_said_with_its_path(tmp_path, content):
+    path = tmp_path / "run.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"run\.json: not a run\.json that can be used"):
+        run_info.read(path)
+    info, notes = run_info.read_or_note(path)
+    assert info is None
+    assert len(notes) == 1
+
+
+def test_nothing_there_is_nothing_to_say():
+    assert run_info.read_or_note(None) == (None, ())
+    assert run_info.RunInfo().unprofiled is None
+    assert run_info.RunInfo().tokens_per_step is None
+
+
+def test_a_newer_format_is_said(tmp_path):
+    (tmp_path / "run.json").write_text('{"format_version": 2, "strategy": "x"}')
+    info, notes = run_info.read_or_note(tmp_path / "run.json")
+    assert info.strategy == "x"
+    assert "newer format" in notes[0]

@@ -1,0 +1,1 @@
+"""Replayed CUDA graphs: what captures recorded beside them tell of the operators and ranges inside."""

@@ -1,0 +1,277 @@
+"""Which files of a folder are traces, and which rank each may be."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from traceanalyzer.cuda_graphs.captures import is_capture
+from traceanalyzer.discovery.candidates import (
+    Candidate,
+    at_url,
+    files_below,
+    is_wanted,
+    leads_out,
+    named_files,
+    packed_by,
+)
+from traceanalyzer.discovery.clustering import (
+    SAME_RUN_NS,
+    Capture,
+    Run,
+    merged,
+    numbered,
+    process,
+    run_of,
+    runs_of,
+)
+from traceanalyzer.errors import InputError, NotATraceError, UsageError
+from traceanalyzer.expressions import Expression
+from traceanalyzer.files.archives import is_archive, unpack, without_suffix
+from traceanalyzer.files.remote import named, url_of
+from traceanalyzer.model import Skipped
+from traceanalyzer.model.schema import printable
+from traceanalyzer.readers import Header, RankHint, reader_of
+
+EXPECTED = (
+    ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
+    "their exports, .sqlite files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX; "
+    ".zip or .tar archives of these"
+)
+"""What a trace may be, for people."""
+
+LINK_OUT = "a link to outside the folder; --follow-links reads it"
+
+_RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
+
+_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All runs in order of time, and files that looked like traces but are none."""
+
+    runs: tuple[Run, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool = False) -> Found:
+    """Find all traces below a folder and sort them into runs.
+
+    Args:
+        folder: where to look; archives in it are looked into.
+        rank_regex: finds the rank in the paths (below `folder`) of files that do not say it themselves: its group
+            `rank`, or its first one.
+        follows_links: read what links in the folder name outside it too; else these are skipped, and said.
+
+    Raises:
+        InputError: the folder does not exist or holds no trace.
+        UsageError: the expression makes no sense.
+    """
+    in_path = _rank_pattern(rank_regex)
+    url = url_of(folder)
+    if url is None and not folder.exists():
+        raise InputError(f"{folder}: no such folder; name the folder that holds the traces")
+    if url is None and (not folder.is_dir() or reader_of(folder)):
+        return of_files([folder], rank_regex)
+    candidates = list(files_below(folder) if url is None else at_url(url))
+    strangers = [] if follows_links or url is not None else [one for one in candidates if leads_out(one.path, folder)]
+    candidates = [one for one in candidates if one not in strangers]
+    if any(one.shown == folder for one in candidates):  # the URL is a file's
+        folder = folder.parent
+    captures, skipped = _peeked(candidates, folder, in_path)
+    skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
+    if not captures:
+        raise InputError(_nothing_in(folder, skipped))
+    by_folder: dict[tuple[Path, bool], list[Capture]] = {}
+    for capture in captures if in_path else _told_apart(captures, folder):
+        by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
+    runs = [
+        run
+        for (place, _), members in by_folder.items()
+        for run in runs_of(_with_ends(members), _name_below(place, folder), place)
+    ]
+    # Traces of graphs' captures come first, so that the last run is one that replays them.
+    return Found(tuple(sorted(merged(runs), key=lambda run: (not is_of_captures(run), run.start_ns))), tuple(skipped))
+
+
+def is_of_captures(run: Run) -> bool:
+    """Whether a run is nothing but traces of the capture of CUDA graphs, which give a replay its operators."""
+    return all(is_capture(capture.path) for capture in run.captures)
+
+
+def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
+    """The named files, or the members of named archives, as one run.
+
+    Raises:
+        InputError: a file does not exist or is named twice, or none of them is a trace.
+        UsageError: `rank_regex` makes no sense; see `discover`.
+    """
+    for path in paths:
+        if not path.exists() and url_of(path) is None:
+            raise InputError(f"{path}: no such file")
+    for path, times in Counter(path.resolve() for path in paths).items():
+        if times > 1:
+            raise InputError(f"{path}: named {times} times; name each rank's own file once")
+    captures, skipped = _peeked(named_files(paths), Path(), _rank_pattern(rank_regex))
+    if not captures:
+        raise InputError(_nothing_in(paths[0], skipped))
+    return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
+
+
+def _peeked(
+    candidates: Iterable[Candidate], top: Path, in_path: re.Pattern[str] | None
+) -> tuple[list[Capture], list[Skipped]]:
+    captures: list[Capture] = []
+    skipped: list[Skipped] = []
+    for one in candidates:
+        place = one.shown or one.path
+        if is_archive(one.path):
+            captures += _members(one.path, place, top, in_path, skipped)
+            continue
+        try:
+            header = _peek(one.path)
+            captures.append(Capture(one.path, header, _hint(place, top, in_path), shown=one.shown, url=one.url))
+        except NotATraceError as error:
+            skipped.append(Skipped(printable(named(place)), _without_path(str(error), one.path)))
+    return captures, skipped
+
+
+def _members(
+    archive: Path, place: Path, top: Path, in_path: re.Pattern[str] | None, skipped: list[Skipped]
+) -> list[Capture]:
+    """The traces of an archive, as if it were unpacked beside itself."""
+    made, called = unpack(archive, is_wanted), named(place)
+    for name, why in made.skipped:
+        skipped.append(Skipped(printable(f"{called}/{name}" if name else called), why))
+    beside = without_suffix(place)
+    inside = [Candidate(one.path, beside / one.path.relative_to(made.folder)) for one in files_below(made.folder)]
+    captures, more = _peeked(inside, top, in_path)
+    skipped += more
+    if not inside and not made.skipped:
+        skipped.append(Skipped(printable(called), f"holds no trace ({made.others} files of other names)"))
+    return captures
+
+
+def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    Expression.parse(text, f"--rank-regex {text!r}")  # what it refuses may take for ever
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--rank-regex {text!r}: no regular expression ({error})") from error
+    if not pattern.groups:
+        raise UsageError(f"--rank-regex {text!r}: put the rank in parentheses, such as 'gpu(\\d+)'")
+    return pattern
+
+
+def _with_ends(captures: list[Capture]) -> list[Capture]:
+    """When those ended that say nowhere which rank they are, or the same as others: time tells then what they are."""
+    unnamed = [capture for capture in captures if capture.is_numbered_by_order]
+    asked = {c.path for c in unnamed} if len(unnamed) > 1 else set()
+    asked |= {one.path for one, two in _near_claims(captures) if one.header.ranks is None or two.header.ranks is None}
+    return [replace(c, end_ns=_end_ns(c)) if c.path in asked else c for c in captures]
+
+
+def _near_claims(captures: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
+    """Captures that claim one rank within a minute of each other, but not as one process's are called: in pairs."""
+    last: dict[int, Capture] = {}
+    for capture in sorted((c for c in captures if not c.is_numbered_by_order), key=lambda c: c.start_ns):
+        for rank in capture.ranks:
+            before = last.get(rank, capture)
+            is_near = capture.start_ns - before.start_ns < SAME_RUN_NS
+            if is_near and process(before.path) != process(capture.path):
+                yield before, capture
+            last[rank] = capture
+
+
+def _end_ns(capture: Capture) -> int | None:
+    with capture.whole() as path:
+        reader = reader_of(path)
+        return reader.ended_ns(path) if reader else None
+
+
+def _peek(path: Path) -> Header:
+    try:
+        reader = reader_of(path)
+    except OSError as error:
+        raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
+    if reader is None:
+        raise NotATraceError(f"{path}: {_why_none(path)}")
+    return reader.peek(path)
+
+
+def _why_none(path: Path) -> str:
+    if not path.exists():
+        return "a link to a file that is not there"
+    if packed := packed_by(path):
+        return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
+    return (
+        "not an SQLite database; export the report again"
+        if path.suffix == ".sqlite"
+        else f"no trace; expected {EXPECTED}"
+    )
+
+
+def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | None:
+    """The rank in a path: as the user's expression finds it, where there is one.
+
+    Else, and where it does not, `rank_3`, `rank3`, `worker_3` in the file's name, else in the nearest folder's.
+    """
+    below = path.relative_to(top).as_posix() if path.is_relative_to(top) else str(path)
+    match = in_path.search(below) if in_path and Expression(in_path.pattern).search(below) else None
+    found = match["rank" if match and "rank" in match.re.groupindex else 1] if match else None
+    if found and found.isdecimal():
+        return RankHint(int(found), "--rank-regex")
+    return _named_in((path.name,)) or _named_in(path.parent.parts)
+
+
+def _named_in(parts: Sequence[str]) -> RankHint | None:
+    matches = (_RANK_IN_NAME.search(part) for part in reversed(parts))
+    return next((RankHint(int(match[1]), "path") for match in matches if match), None)
+
+
+def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:
+    """The captures; where files of several ranks' folders bear one number (`rank_1/worker_0`) the folders decide.
+
+    Only the files of one run, whose heads name no rank, speak of each other so.
+    """
+    folder_ranks = {
+        c.path: _named_in(c.place.relative_to(top).parent.parts) for c in captures if c.header.ranks is None
+    }
+    under: dict[tuple[Path, int], set[int]] = {}
+    for capture in captures:
+        own, around = _named_in((capture.path.name,)), folder_ranks.get(capture.path)
+        if own and around:
+            under.setdefault((_run_folder(capture.place, top), own.rank), set()).add(around.rank)
+    shared = {place for (place, _), ranks in under.items() if len(ranks) > 1}
+    return [
+        replace(c, hint=folder_ranks[c.path]) if folder_ranks.get(c.path) and _run_folder(c.place, top) in shared else c
+        for c in captures
+    ]
+
+
+def _run_folder(path: Path, top: Path) -> Path:
+    """The folder that stands for the run: above folders named after ranks."""
+    place = path.parent
+    while place not in (top, place.parent) and _RANK_FOLDER.fullmatch(place.name):
+        place = place.parent
+    return place
+
+
+def _name_below(place: Path, top: Path) -> str:
+    return "" if place == top else printable(str(place.relative_to(top)))
+
+
+def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:
+    if not skipped:
+        return f"{named(folder)}: no traces here; expected {EXPECTED}"
+    first = skipped[0]
+    more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
+    return f"{first.what}: {first.why}{more}"
+
+
+def _without_path(message: str, path: Path) -> str:
+    return message.removeprefix(f"{path}: ")

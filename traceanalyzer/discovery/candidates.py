@@ -1,0 +1,87 @@
+"""Which files may be traces by their names: of a folder, of an archive, at a URL."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceanalyzer.discovery.clustering import RUN_INFO, natural
+from traceanalyzer.files import packing
+from traceanalyzer.files.archives import SUFFIXES, is_archive
+from traceanalyzer.files.packing import is_json
+from traceanalyzer.files.remote import mirrored, url_of
+from traceanalyzer.readers import reader_of
+
+OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
+"""Files that the runners and this program write; no traces."""
+
+_OF_OTHERS = (".sqlite", ".db", ".nsys-rep", ".xplane.pb", ".parquet")
+"""Ends of names of traces that are no JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file to look into; by which path people know it, where that is another; whence to fetch it whole."""
+
+    path: Path
+    shown: Path | None = None
+    url: str | None = None
+
+
+def named_files(paths: Sequence[Path]) -> Iterator[Candidate]:
+    """The named files, those of URLs as `at_url` gives them."""
+    for path in paths:
+        url = url_of(path)
+        yield from [Candidate(path)] if url is None else at_url(url)
+
+
+def at_url(url: str) -> Iterator[Candidate]:
+    """Files below a URL: the heads of JSON, all others whole."""
+    for file in mirrored(url, is_wanted, is_json):
+        if file.path.name not in OURS:
+            yield Candidate(file.path, file.shown, file.url)
+
+
+def files_below(folder: Path) -> Iterator[Candidate]:
+    """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
+        for name in list(folders):
+            if _may_be_trace(Path(place, name)):
+                folders.remove(name)
+                yield Candidate(Path(place, name))
+        for name in sorted(files, key=natural):
+            path = Path(place, name)
+            if name not in OURS and (_may_be_trace(path) or is_archive(path) or packed_by(path)):
+                yield Candidate(path)
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Whether a path below the folder is a link to what lies outside it, or a folder of files that holds such a link.
+
+    Broken links lead nowhere.
+    """
+    top = folder.resolve()
+    files = [path, *path.iterdir()] if path.is_dir() else [path]
+    return any(file.is_symlink() and file.exists() and not file.resolve().is_relative_to(top) for file in files)
+
+
+def packed_by(path: Path) -> str | None:
+    """What packed it, where that is not unpacked here, and it may be a trace by the rest of its name."""
+    return packing.NOT_UNPACKED.get(path.suffix) if is_json(path.stem) or path.suffix in (".7z", ".rar") else None
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
+    try:
+        is_broken = path.suffix == ".sqlite" and not path.is_dir()
+        is_broken |= path.is_symlink() and not path.exists() and (is_json(path.name) or path.suffix == ".nsys-rep")
+        return is_broken or reader_of(path) is not None
+    except OSError:
+        return True
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a member of an archive may be a trace, or is the run's own record."""
+    is_trace = is_json(name) or name.lower().endswith((*_OF_OTHERS, *SUFFIXES))
+    return name == RUN_INFO or (name not in OURS and is_trace)

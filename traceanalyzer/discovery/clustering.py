@@ -1,0 +1,259 @@
+"""Which captures were made together: one of each rank of one job is a run."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+from traceanalyzer.files.remote import fetched
+from traceanalyzer.readers import FILE_ORDER, Header, RankHint
+
+RUN_INFO = "run.json"
+
+SAME_RUN_NS = 60 * 10**9
+"""Ranks of one job begin their captures within a minute of each other."""
+
+DISTINCT_NS = 10**6
+"""Two captures of one rank that begin closer than this are copies of one file, not two captures."""
+
+# PyTorch's own handler writes <host>_<pid>.<time>.pt.trace.json: one process's captures differ in their time only.
+_CAPTURE_TIME = re.compile(r"\.\d{10,}(?=\.pt\.trace\.json)")
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One trace file (or folder that a reader takes whole) and what its head says."""
+
+    path: Path
+    header: Header
+    hint: RankHint | None = None
+    end_ns: int | None = None
+    """When it ended; `None` where that is not known, or was not asked because the file says which rank it is."""
+    shown: Path | None = None
+    """Where people find it: members of archives and remote files lie elsewhere for reading."""
+    url: str | None = None
+    """Where the file is to be fetched from, when `path` has its head only."""
+
+    @property
+    def place(self) -> Path:
+        """The path by which people know it."""
+        return self.shown or self.path
+
+    @contextmanager
+    def whole(self) -> Iterator[Path]:
+        """The whole file on this machine; a remote one is fetched for as long as the context lasts.
+
+        Raises:
+            InputError: it cannot be fetched.
+        """
+        if self.url is None:
+            yield self.path
+        else:
+            with fetched(self.url, self.path.name) as path:
+                yield path
+
+    @property
+    def is_numbered_by_order(self) -> bool:
+        """Whether neither the file nor its name says which rank it is."""
+        return self.header.ranks is None and (self.hint is None or self.hint.source == FILE_ORDER)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that the file is known to hold: from its head, else from its path."""
+        if self.header.ranks is not None:
+            return self.header.ranks
+        return (self.hint.rank,) if self.hint else ()
+
+    @property
+    def start_ns(self) -> int:
+        """When it began; when the file was written, for one that does not say."""
+        return self.path.stat().st_mtime_ns if self.header.start_ns is None else self.header.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Captures that belong together: one of each rank of one job.
+
+    Attributes:
+        label: folder below the one that was searched; empty when it is that one.
+        info: path of the run.json beside them.
+    """
+
+    label: str
+    captures: tuple[Capture, ...]
+    start_ns: int
+    info: Path | None = None
+
+    @property
+    def began(self) -> str:
+        """Its start in UTC, as names of folders have it: 20261121-014051."""
+        return datetime.fromtimestamp(self.start_ns / 1e9, UTC).strftime("%Y%m%d-%H%M%S")
+
+
+def runs_of(captures: list[Capture], label: str, place: Path) -> list[Run]:
+    """The runs of one folder."""
+    return [run_of(numbered(group), label, place) for group in _grouped(numbered(captures))]
+
+
+def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
+    """The captures as one run; its run.json lies in `place`, as people know it, or where that really is."""
+    unpacked = [capture for capture in captures if capture.shown]
+    places = [place, *(_really(place, capture) for capture in unpacked), *(c.path.parent for c in unpacked)]
+    info = next((folder / RUN_INFO for folder in places if (folder / RUN_INFO).is_file()), None)
+    ordered = sorted(captures, key=lambda capture: (capture.ranks, natural(str(capture.path))))
+    return Run(label, tuple(ordered), min(c.start_ns for c in captures), info)
+
+
+def _really(place: Path, capture: Capture) -> Path:
+    """Where a folder around an archive's member was unpacked."""
+    if capture.shown is None or not capture.shown.is_relative_to(place):
+        return place
+    return capture.path.parents[len(capture.shown.relative_to(place).parts) - 1]
+
+
+def numbered(captures: Sequence[Capture]) -> list[Capture]:
+    """Give the files that name no rank the free numbers, in natural order; one process's captures share one."""
+    taken = _ranks([capture for capture in captures if not capture.is_numbered_by_order])
+    unnamed = sorted({process(c.path) for c in captures if c.is_numbered_by_order}, key=natural)
+    free = [number for number in range(len(unnamed) + len(taken)) if number not in taken]
+    rank = dict(zip(unnamed, free, strict=False))
+    return [
+        replace(c, hint=RankHint(rank[process(c.path)], FILE_ORDER)) if c.is_numbered_by_order else c for c in captures
+    ]
+
+
+def merged(runs: list[Run]) -> list[Run]:
+    """Join runs of different folders that are parts of one job: other ranks, same world size, same time."""
+    joined: list[Run] = []
+    for run in sorted(runs, key=lambda run: run.start_ns):
+        partner = next((other for other in joined if _is_same_job(other, run)), None)
+        if partner is None:
+            joined.append(run)
+        else:
+            captures = (*partner.captures, *run.captures)
+            joined[joined.index(partner)] = replace(partner, label="", captures=captures, info=partner.info or run.info)
+    return joined
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sort key in which rank2 comes before rank10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def process(path: Path) -> str:
+    """What the files of one process's captures share: their path, without the time that PyTorch's handler adds."""
+    return str(path.with_name(_CAPTURE_TIME.sub("", path.name)))
+
+
+def _ranks(captures: Sequence[Capture]) -> set[int]:
+    return {rank for capture in captures for rank in capture.ranks}
+
+
+def _grouped(captures: list[Capture]) -> list[list[Capture]]:
+    """Captures of one folder by run; a file that does not say when it began joins the newest run that lacks it."""
+    timed = [capture for capture in captures if capture.header.start_ns is not None]
+    together = _by_ordinal(timed) or _by_pauses(timed) if timed else []
+    groups = [group for one in together for group in _at_one_time(one)]
+    for capture in captures:
+        if capture.header.start_ns is None:
+            lacking = [group for group in groups if not _ranks(group) & set(capture.ranks)]
+            if lacking:
+                lacking[-1].append(capture)
+            else:
+                groups.append([capture])
+    return groups
+
+
+def _by_ordinal(captures: list[Capture]) -> list[list[Capture]] | None:
+    """The n-th capture of every rank, when all have as many: right even if their clocks differ.
+
+    `None` when counts differ, or when captures that would be joined lie further apart than one rank's own do.
+    """
+    by_rank: dict[tuple[int, ...], list[Capture]] = defaultdict(list)
+    for capture in sorted(captures, key=lambda capture: capture.start_ns):
+        by_rank[capture.ranks].append(capture)
+    lists = list(by_rank.values())
+    if len(lists) < 2 or len(lists[0]) < 2 or len({len(own) for own in lists}) > 1 or _has_several_sizes(captures):
+        return None
+    groups = [list(group) for group in zip(*lists, strict=True)]
+    period = min(two.start_ns - one.start_ns for own in lists for one, two in pairwise(own))
+    spread = max(max(c.start_ns for c in group) - min(c.start_ns for c in group) for group in groups)
+    return groups if period > DISTINCT_NS and spread < period else None
+
+
+def _by_pauses(captures: list[Capture]) -> list[list[Capture]]:
+    """Split at the widest pause between starts until no rank occurs twice and all are near in time."""
+    done: list[list[Capture]] = []
+    waiting = [sorted(captures, key=lambda capture: capture.start_ns)]
+    while waiting:
+        group = waiting.pop()
+        gaps = [two.start_ns - one.start_ns for one, two in pairwise(group)]
+        if not gaps or not (max(gaps) > SAME_RUN_NS or _is_mixed(group)) or _is_one_trace(group):
+            done.append(group)
+            continue
+        cut = gaps.index(max(gaps)) + 1
+        waiting += [group[:cut], group[cut:]]
+    return done
+
+
+def _at_one_time(group: list[Capture]) -> list[list[Capture]]:
+    """Cut before each capture that begins when all before it have ended, where none of them says which rank it is.
+
+    Files that do say may come from hosts whose clocks differ.
+    """
+    done: list[list[Capture]] = []
+    for capture in sorted(group, key=lambda capture: capture.start_ns):
+        if not done or (capture.is_numbered_by_order and _has_ended(done[-1], capture.start_ns)):
+            done.append([capture])
+        else:
+            done[-1].append(capture)
+    return done
+
+
+def _has_ended(group: list[Capture], time_ns: int) -> bool:
+    return all(capture.end_ns is not None and capture.end_ns < time_ns for capture in group)
+
+
+def _is_mixed(captures: list[Capture]) -> bool:
+    times: dict[int, list[Capture]] = defaultdict(list)
+    for capture in sorted(captures, key=lambda capture: capture.start_ns):
+        for rank in capture.ranks:
+            times[rank].append(capture)
+    repeats = any(_follow(one, two) for own in times.values() for one, two in pairwise(own))
+    return repeats or _has_several_sizes(captures)
+
+
+def _follow(one: Capture, two: Capture) -> bool:
+    """Whether one process may have made both, one after the other: captures of one time that claim one rank clash."""
+    is_later = two.start_ns - one.start_ns > DISTINCT_NS
+    return is_later and not (one.end_ns is not None and two.start_ns < one.end_ns)
+
+
+def _has_several_sizes(captures: Sequence[Capture]) -> bool:
+    return len({capture.header.world_size for capture in captures} - {None}) > 1
+
+
+def _is_one_trace(captures: list[Capture]) -> bool:
+    """Ranks that were profiled on one request share its trace id."""
+    ids = {capture.header.trace_id for capture in captures}
+    return len(ids) == 1 and None not in ids and len(_ranks(captures)) == len(captures)
+
+
+def _is_same_job(one: Run, other: Run) -> bool:
+    captures = (*one.captures, *other.captures)
+    sizes = {capture.header.world_size for capture in captures}
+    counts = Counter(rank for capture in captures for rank in capture.ranks)
+    is_guessed = any(capture.is_numbered_by_order for capture in captures)
+    size = next(iter(sizes))
+    return (
+        len(sizes) == 1
+        and not is_guessed
+        and one.label != other.label
+        and abs(one.start_ns - other.start_ns) <= SAME_RUN_NS
+        and max(counts.values(), default=2) == 1
+        and (size is None or len(counts) <= size)
+    )

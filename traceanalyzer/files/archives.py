@@ -1,0 +1,173 @@
+"""Zip and tar files of traces: their members as files of their own, in a temporary folder."""
+
+import atexit
+import gzip
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from traceanalyzer.errors import InputError
+from traceanalyzer.files import packing
+
+_TAR = (".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst")
+
+SUFFIXES = (".zip", *_TAR)
+
+_MOST_MEMBERS = 1_000_000
+
+_BLOCK_BYTES = 1 << 20
+
+_SPARE_BYTES = 1 << 30
+"""Of the disk, left free."""
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """What became of an archive.
+
+    Attributes:
+        folder: where its wanted members lie, below their own folders; gone when the process ends.
+        skipped: member (empty: the whole archive) and why it was left out.
+        others: members that are not wanted by their names.
+    """
+
+    folder: Path
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    others: int = 0
+    written_bytes: int = 0
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive by its name."""
+    return path.name.lower().endswith(SUFFIXES) and path.is_file()
+
+
+def without_suffix(path: Path) -> Path:
+    """Where the members would lie, were it unpacked beside itself: `run.tar.gz` in `run`."""
+    suffix = max((one for one in SUFFIXES if path.name.lower().endswith(one)), key=len)
+    return path.with_name(path.name[: -len(suffix)] or path.name)
+
+
+def unpack(path: Path, is_wanted: Callable[[str], bool]) -> Unpacked:
+    """Unpack the members with names that are wanted.
+
+    Links, devices, names that lead out of the folder and archives inside it are left out. What unpacks to more than
+    `packing.MOST_TIMES` times its size, or fills the disk, is not unpacked further.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="traceanalyzer-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Unpacked(folder)
+    try:
+        members = _of_zip(path) if path.name.lower().endswith(".zip") else _of_tar(path)
+        for member in islice(members, _MOST_MEMBERS):
+            _take(member, path, made, is_wanted)
+        if next(iter(members), None) is not None:
+            made.skipped.append(("", f"has more than {_MOST_MEMBERS:,} members; those after them are left out"))
+    except InputError as error:
+        made.skipped.append(("", str(error)))
+    except _errors() as error:
+        made.skipped.append(("", f"cannot be unpacked to its end ({error or type(error).__name__})"))
+    return made
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What damaged archives raise."""
+    others = (tarfile.TarError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+    return (*packing.errors(), *others)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """`why_not` says what keeps it from being unpacked; `packed_bytes` is `None` where it is not known by member."""
+
+    name: str
+    modified_s: float | None
+    opened: Callable[[], Any]
+    packed_bytes: int | None = None
+    why_not: str | None = None
+
+
+def _of_zip(path: Path) -> Iterator[_Member]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                why = "encrypted; unpack it yourself" if info.flag_bits & 1 else None
+                yield _Member(info.filename, None, lambda info=info: archive.open(info), info.compress_size, why)  # type: ignore[misc]  # the default binds
+
+
+def _of_tar(path: Path) -> Iterator[_Member]:
+    with _plain(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+        for info in archive:
+            if not info.isdir():
+                why = None if info.isreg() else "a link or a device"
+                yield _Member(info.name, info.mtime, lambda info=info: archive.extractfile(info), None, why)  # type: ignore[misc]  # the default binds
+
+
+@contextmanager
+def _plain(path: Path) -> Iterator[Any]:
+    """The tar file's bytes, unpacked."""
+    with path.open("rb") as file:
+        first = file.read(6)
+        file.seek(0)
+        if first.startswith(b"\x1f\x8b"):
+            with gzip.open(file) as stream:
+                yield stream
+        else:
+            yield packing.unpacked(file, first) or file
+
+
+def _take(member: _Member, archive: Path, made: Unpacked, is_wanted: Callable[[str], bool]) -> None:
+    name = PurePosixPath(member.name.replace("\\", "/"))
+    if name.name.lower().endswith(SUFFIXES):
+        made.skipped.append((member.name, "an archive inside an archive; unpack it"))
+        return
+    if not is_wanted(name.name):
+        made.others += 1
+        return
+    target = made.folder.joinpath(*name.parts)
+    why = member.why_not or _why_not(name, target)
+    if why is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with member.opened() as source:
+            why = _copied(source, target, archive, member, made)
+    if why is not None:
+        made.skipped.append((member.name, why))
+    elif member.modified_s is not None:
+        os.utime(target, (member.modified_s, member.modified_s))
+
+
+def _why_not(name: PurePosixPath, target: Path) -> str | None:
+    if name.is_absolute() or ".." in name.parts or any(":" in part for part in name.parts[:1]):
+        return "its name leads out of the archive"
+    return "another member has the same name" if target.exists() else None
+
+
+def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, made: Unpacked) -> str | None:
+    """Copy a member; returns why it could not be."""
+    before = made.written_bytes
+    with target.open("xb") as file:
+        while block := source.read(_BLOCK_BYTES):
+            made.written_bytes += len(block)
+            if made.written_bytes % (64 * _BLOCK_BYTES) < _BLOCK_BYTES and _is_full(made.folder):
+                target.unlink()
+                raise InputError(f"fills the disk of {made.folder.parent}; unpack it elsewhere (TMPDIR)")
+            own = made.written_bytes - before
+            of_member = member.packed_bytes is not None and packing.is_bomb(member.packed_bytes, own)
+            if of_member or packing.is_bomb(archive.stat().st_size, made.written_bytes):
+                target.unlink()
+                return f"unpacks to over {packing.MOST_TIMES} times its size; not unpacked"
+            file.write(block)
+    return None
+
+
+def _is_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < _SPARE_BYTES

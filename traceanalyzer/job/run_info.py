@@ -1,0 +1,176 @@
+"""What ran, as the run.json beside the traces tells: strategy, model, batch, dtype, speed without a profiler."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from traceanalyzer.errors import InputError
+from traceanalyzer.job.model_state import Model
+from traceanalyzer.model.schema import printable
+
+KNOWN_VERSION = 1
+
+
+class StepTime(msgspec.Struct, frozen=True):
+    """Step times without a profiler: mean, sample standard deviation, count and each value."""
+
+    mean: int | float | None = None
+    std: int | float | None = None
+    n: int | None = None
+    values: tuple[int | float, ...] = ()
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Step times by how they were measured."""
+
+    unprofiled: StepTime | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one optimizer step consumes, over all ranks."""
+
+    micro_batch: int | None = None
+    grad_accum: int | None = None
+    global_batch: int | None = None
+    tokens_per_step: int | None = None
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """The fields of run.json that are used; fields that are absent are `None`, unknown ones are ignored."""
+
+    strategy: str | None = None
+    world_size: int | None = None
+    format_version: int | None = None
+    status: str | None = None
+    model: dict[str, Any] | None = None
+    batch: Batch | None = None
+    dtype: str | None = None
+    param_dtype: str | None = None
+    seed: int | None = None
+    compile: bool | None = None
+    activation_checkpointing: bool | None = None
+    step_time_ns: StepTimes | None = None
+    tokens_per_s: float | None = None
+    model_flops_per_step: int | float | None = None
+    memory: tuple[dict[str, Any] | None, ...] | None = None
+    gpu: dict[str, Any] | None = None
+    versions: dict[str, str | None] | None = None
+    parallel: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
+    topology: str | None = None
+    hosts: tuple[str | None, ...] | None = None
+
+    @property
+    def tokens_per_step(self) -> int | None:
+        """Tokens that one optimizer step consumes over all ranks."""
+        return self.batch.tokens_per_step if self.batch else None
+
+    @property
+    def unprofiled(self) -> StepTime | None:
+        """Step time without a profiler."""
+        return self.step_time_ns.unprofiled if self.step_time_ns else None
+
+
+def read(path: Path) -> RunInfo:
+    """Read a run.json.
+
+    Raises:
+        InputError: it cannot be read, is no JSON object, or a field that is used has another type than it should.
+    """
+    try:
+        return msgspec.convert(_legible(msgspec.json.decode(path.read_bytes())), RunInfo)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not a run.json that can be used ({error})") from error
+
+
+def _legible(value: Any) -> Any:
+    """The same with printable texts, but for a topology, which is a text of lines."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_legible(one) for one in value]
+    if isinstance(value, dict):
+        return {printable(name): one if name == "topology" else _legible(one) for name, one in value.items()}
+    return value
+
+
+def read_or_note(path: Path | None) -> tuple[RunInfo | None, tuple[str, ...]]:
+    """The run's information, or a sentence that says why there is none; neither without a file."""
+    if path is None:
+        return None, ()
+    try:
+        info = read(path)
+    except InputError as error:
+        return None, (f"{error}; the comparison and report go on without it.",)
+    if info.format_version is not None and info.format_version > KNOWN_VERSION:
+        return info, (f"{path} is of a newer format ({info.format_version}); fields that changed are not understood.",)
+    return info, ()
+
+
+def thresholds(info: RunInfo | None) -> dict[str, Any]:
+    """What analyses take from the run's own record, by parameter name."""
+    if info is None:
+        return {}
+    found: dict[str, Any] = {}
+    if info.unprofiled is not None and info.unprofiled.mean is not None:
+        found["unprofiled_step_ns"] = round(info.unprofiled.mean)
+    if memory := peak_memory(info):
+        found["run_memory"] = memory
+    if info.hosts:
+        found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
+    if trained := trained_model(info):
+        found["trained_model"] = trained
+    return found
+
+
+_SHARING = (
+    ("zero1", re.compile(r"zero_?1|zero_?redundancy", re.IGNORECASE)),
+    ("zero2", re.compile(r"zero_?2|shard_?grad", re.IGNORECASE)),
+    ("zero3", re.compile(r"zero_?3|fsdp", re.IGNORECASE)),
+    ("ddp", re.compile(r"ddp|naive|single|^tp$|^pp", re.IGNORECASE)),
+)
+"""What a strategy's name says of how state is shared; of others nothing is expected."""
+
+
+def trained_model(info: RunInfo) -> Model | None:
+    """What is known of the model and its training; `None` without parameters, or for a strategy that trains otherwise.
+
+    Parameters, gradients and optimizer are in fp32, as the runners keep them; products may be in 16 bits.
+    """
+    facts, parallel, batch = _integers(info.model), _integers(info.parallel), info.batch
+    strategy = next((name for name, pattern in _SHARING if pattern.search(info.strategy or "")), None)
+    if "parameters" not in facts or strategy is None:
+        return None
+    tp, pp = parallel.get("tp", 1), parallel.get("pp", 1)
+    return Model(
+        params=facts["parameters"],
+        layers=facts.get("layers"),
+        d_model=facts.get("d_model"),
+        vocab=facts.get("vocab"),
+        seq=facts.get("seq_len"),
+        batch=batch.micro_batch if batch else None,
+        precision="fp32" if info.dtype == "fp32" else "autocast",
+        dp=parallel.get("dp"),
+        tp=tp,
+        pp=pp,
+        microbatches=parallel.get("microbatches"),
+        strategy=strategy,
+        checkpoint=bool(info.activation_checkpointing),
+    )
+
+
+def _integers(values: Mapping[str, Any] | None) -> dict[str, int]:
+    """Of the values those that are counts."""
+    return {name: value for name, value in (values or {}).items() if type(value) is int and value > 0}
+
+
+def peak_memory(info: RunInfo) -> dict[int, dict[str, int]]:
+    """Peak memory as the run's own counters had it: rank → `peak_allocated_bytes`, `peak_reserved_bytes`, if known."""
+    rows = [row for row in info.memory or () if row and isinstance(row.get("rank"), int)]
+    return {
+        row["rank"]: {name: value for name, value in row.items() if name.startswith("peak_") and isinstance(value, int)}
+        for row in rows
+    }

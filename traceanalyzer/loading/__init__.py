@@ -1,0 +1,85 @@
+"""From files to ranks in memory: the library's `load`."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from traceanalyzer.discovery import discover, of_files
+from traceanalyzer.errors import UsageError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.loading.capture import read_capture
+from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
+from traceanalyzer.loading.notes import label_of, name_of, notes_of, other_runs
+from traceanalyzer.loading.options import LoadOptions, parse_ranks
+from traceanalyzer.model import RankTrace, TraceSet
+from traceanalyzer.selection import Selection
+
+__all__ = ["LoadOptions", "label_of", "load", "name_of", "notes_of", "other_runs", "parse_ranks", "read_capture"]
+
+Source = str | PathLike[str]
+
+
+def load(
+    source: Source | Sequence[Source],
+    *,
+    ranks: str | int | Sequence[int] | None = None,
+    steps: str | int | Sequence[int] = "all",
+    step_range: str | None = None,
+    kind: str | Sequence[str] = (),
+    rank_regex: str | None = None,
+    follow_links: bool = False,
+) -> TraceSet:
+    """Read the newest run of a folder, or the given files, into memory.
+
+    Args:
+        source: a folder of traces, a trace, or several traces of one run.
+        ranks: only these, as numbers or as text (`0,2-3`).
+        steps: `all`, `complete`, `last`, numbers of steps, or `FIRST:LAST`.
+        step_range: name or glob of the ranges that mark steps; guessed when absent.
+        kind: one rule `KIND=REGEX` or several, which come before the built-in ones.
+        rank_regex: finds the rank in the paths of files that do not say it, in its group.
+        follow_links: read what links in the folder name outside it; else they are skipped.
+
+    Raises:
+        InputError: nothing there can be analysed.
+        UsageError: an option makes no sense.
+    """
+    if isinstance(source, str | PathLike):
+        found = discover(Path(source), rank_regex, follows_links=follow_links)
+        label = label_of(Path(source))
+    else:
+        paths = _paths(source)
+        found, label = of_files(paths, rank_regex), label_of(paths[0].parent)
+    rules = KindRules.parse((kind,) if isinstance(kind, str) else tuple(kind))
+    chosen = None if ranks is None else _as_text(ranks)
+    options = LoadOptions(parse_ranks(chosen), Selection(step_range, _as_text(steps)), rules)
+    run = found.runs[-1]
+    traces: dict[int, RankTrace] = {}
+    skipped = list(found.skipped)
+    read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
+    for capture, trace in with_gpu_work(read, lambda pair: pair[1].meta, skipped):
+        rank = claimed_rank(trace.meta, traces, capture, skipped)
+        if rank is not None:
+            traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
+    require_ranks(traces, found, skipped)
+    ordered = tuple(traces[rank] for rank in sorted(traces))
+    notes = (*other_runs(found), *notes_of({trace.rank: trace.meta for trace in ordered}, options.ranks))
+    return TraceSet(label, ordered, tuple(skipped), notes)
+
+
+def _paths(source: object) -> list[Path]:
+    """Several traces; what else a caller may have given is refused with what is meant."""
+    named = list(source) if isinstance(source, Iterable) else [source]
+    paths = [Path(place) for place in named if isinstance(place, str | PathLike)]
+    if len(paths) < len(named) or not named:
+        odd = next((place for place in named if not isinstance(place, str | PathLike)), None)
+        what = f"not {odd!r:.80}" if named else "this list is empty"
+        raise UsageError(f"load takes a folder of traces, a trace or a list of traces: {what}")
+    return paths
+
+
+def _as_text(numbers: str | int | Sequence[int]) -> str:
+    """Ranks or steps as the command line writes them; the parser refuses what is neither."""
+    if isinstance(numbers, Iterable) and not isinstance(numbers, str):
+        return ",".join(map(str, numbers))
+    return str(numbers)

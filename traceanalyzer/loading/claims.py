@@ -1,0 +1,54 @@
+"""Which of the ranks that files hold are the run's, and under which number."""
+
+from collections.abc import Callable, Collection, Container, Sequence
+from itertools import count
+from typing import TypeVar
+
+from traceanalyzer.discovery import Found
+from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.files.remote import named
+from traceanalyzer.model import RankMeta, Skipped
+from traceanalyzer.model.schema import printable
+from traceanalyzer.readers import GUESSED
+
+T = TypeVar("T")
+
+
+def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped: list[Skipped]) -> list[T]:
+    """The ranks with GPU work; all of them where none has any, for a report of the host.
+
+    What has none beside others that do, a process that drives no GPU, is named in `skipped`.
+    """
+    held = [rank for rank in ranks if not meta_of(rank).is_host_only]
+    if not held:
+        return list(ranks)
+    left_out = [meta_of(rank) for rank in ranks if meta_of(rank).is_host_only]
+    skipped += [Skipped(", ".join(meta.files), "has no GPU work, unlike other files of the run") for meta in left_out]
+    return held
+
+
+def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skipped: list[Skipped]) -> int | None:
+    """The number under which a rank is kept.
+
+    A guessed number moves on to the next free one. A stated number that is taken already is refused: `None`,
+    and the file is named in `skipped`.
+    """
+    rank = meta.rank
+    if rank not in taken:
+        return rank
+    if meta.rank_source in GUESSED:
+        return next(number for number in count(rank) if number not in taken)
+    why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
+    skipped.append(Skipped(printable(named(capture.place)), why))
+    return None
+
+
+def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) -> None:
+    """Raise `InputError` with the reasons when nothing is left."""
+    if ranks:
+        return
+    if skipped:
+        raise InputError(f"{skipped[-1].what}: {skipped[-1].why}")
+    known = sorted({rank for run in found.runs for capture in run.captures for rank in capture.ranks})
+    raise UsageError(f"--ranks leaves nothing; this run has ranks {', '.join(map(str, known))}")

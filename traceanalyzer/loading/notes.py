@@ -1,0 +1,99 @@
+"""What a reader of the figures must know of the files, and what runs are called."""
+
+import re
+from collections.abc import Mapping
+from itertools import islice, pairwise
+from pathlib import Path
+
+from traceanalyzer.discovery import Found, is_of_captures
+from traceanalyzer.discovery.clustering import SAME_RUN_NS, Run
+from traceanalyzer.model import RankMeta
+from traceanalyzer.model.schema import printable
+from traceanalyzer.readers import GUESSED
+
+_MOST_NAMED = 16
+
+
+def notes_of(
+    metas: Mapping[int, RankMeta], wanted: frozenset[int] | None = None, *, names_missing: bool = True
+) -> tuple[str, ...]:
+    """What a reader must know of the files: missing ranks, guessed numbers, captures of different times.
+
+    Args:
+        metas: the ranks that were read.
+        wanted: those that were asked for; `None` is all. Ranks that nobody asked for are not missing.
+        names_missing: whether to speak of missing ranks; the integrity checks do it too.
+    """
+    notes = []
+    size = max((meta.world_size for meta in metas.values() if meta.world_size), default=0)
+    absent = (size - len(metas)) if wanted is None else len(wanted - set(metas))
+    if absent > 0 and names_missing:
+        missing = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in metas)
+        shown = ", ".join(str(rank) for rank in islice(missing, _MOST_NAMED))
+        more = f" and {absent - _MOST_NAMED:,} more" if absent > _MOST_NAMED else ""
+        have = "has" if absent == 1 else "have"
+        notes.append(
+            f"{absent:,} of {size if wanted is None else len(wanted):,} ranks {have} no trace here: {shown}{more}."
+        )
+    if len(metas) > 1 and any(meta.rank_source in GUESSED for meta in metas.values()):
+        notes.append(
+            "Ranks are numbered by the order of files or GPUs: neither the traces nor their names say which is which."
+        )
+    apart = _apart(metas)
+    if apart:
+        notes.append(
+            f"The captures of ranks {apart[0]} and {apart[1]} do not overlap in time: these may not be ranks of one "
+            "job. Analyse each with --trace-file."
+        )
+    return tuple(notes)
+
+
+def _apart(metas: Mapping[int, RankMeta]) -> tuple[int, int] | None:
+    """Two ranks whose captures do not overlap; if a world size is stated, by more than hosts' clocks may differ."""
+    timed = sorted(
+        (meta.capture_start_ns, meta.capture_end_ns, rank)
+        for rank, meta in metas.items()
+        if meta.capture_start_ns is not None and meta.capture_end_ns is not None
+    )
+
+    def tolerance_ns(*pair: int) -> int:
+        return 0 if all(metas[rank].world_size is None for rank in pair) else SAME_RUN_NS
+
+    return next(
+        ((one[2], two[2]) for one, two in pairwise(timed) if two[0] > one[1] + tolerance_ns(one[2], two[2])), None
+    )
+
+
+def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
+    """Says which of several runs was taken (the newest unless another is given), and which the others are."""
+    taken = taken or found.runs[-1]
+    others = [name_of(run) for run in found.runs if run is not taken and not is_of_captures(run)]
+    if not others:
+        return ()
+    what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    named = ", ".join(others[:_MOST_NAMED]) + more
+    here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name_of(taken)}"
+    return (f"The folder holds {what} ({named}); this is {here}. --select all analyses each.",)
+
+
+def name_of(run: Run) -> str:
+    """What tells a run from others of the folder: the folder below it, else its only file, else when it began."""
+    only = _stem(printable(run.captures[0].path.name)) if len(run.captures) == 1 else ""
+    return run.label or only or run.began
+
+
+def label_of(path: Path) -> str:
+    """The name of a run: what follows `profile/`, else the folder's (or file's) own name."""
+    parts = path.resolve().parts
+    if "profile" in parts[:-1]:
+        return printable("/".join(parts[len(parts) - parts[::-1].index("profile") :]))
+    return _stem(printable(path.resolve().name)) or "traces"
+
+
+def _stem(name: str) -> str:
+    return re.sub(
+        r"\.(?:pt\.trace\.)?json(?:\.(?:gz|zst|xz|bz2))?$|\.zip$|\.tgz$|\.tar(?:\.(?:gz|zst|xz|bz2))?$|\.sqlite$|\.db$|\.xplane\.pb$|\.nsys-rep$|_pqtdir$",
+        "",
+        name,
+    )

@@ -1,0 +1,209 @@
+"""What a person calls a kernel: short names for the long ones that compilers make."""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from traceanalyzer.kinds import collective as collective_of
+from traceanalyzer.meaning.rocm_names import RULES as ROCM_RULES
+
+MOST = 64
+"""Characters of a short name."""
+
+_Rule = tuple[re.Pattern[str], Callable[[re.Match[str], str], str]]
+
+
+@lru_cache(maxsize=65_536)
+def short_name(name: str) -> str:
+    """Short name of a GPU operation, for display: different kernels may share one.
+
+    `multi_tensor_apply · FusedAdam`, `elementwise · add bf16`, `nvjet 192×128 bf16`, `NCCL all-reduce f32`. What no
+    rule knows loses its arguments, template and namespaces only. Control and bidirectional characters are dropped, and
+    the marks around a range's name: `## backward ##` is `backward`.
+    """
+    plain = _printable(name).strip("# ")
+    for pattern, shorten in _RULES:
+        match = pattern.search(plain)
+        if match:
+            return _cut(shorten(match, plain))
+    return _cut(_bare(plain))
+
+
+def _nccl(_: re.Match[str], name: str) -> str:
+    # The algorithm and protocol in the name are the compiled variant, not what ran: never shown.
+    collective = collective_of(name)
+    dtype = re.search(r"_(bf16|f8e\dm\d|[fui]\d+)(?:_|\(|$)", name)
+    what = (collective or "kernel").replace("send_recv", "send/recv").replace("_", "-")
+    return f"NCCL {what}" + (f" {dtype[1]}" if dtype else "")
+
+
+def _nvjet(match: re.Match[str], name: str) -> str:
+    dtype = {"t": "bf16", "h": "fp16", "d": "fp64", "q": "fp8"}.get(match["types"][:1], "")
+    extras = [word for word in ("splitK", "bias") if word in name]
+    return " ".join(filter(None, ["nvjet", _tile(match["tile"]), dtype, *extras]))
+
+
+def _cutlass(match: re.Match[str], _: str) -> str:
+    return " ".join(filter(None, ["cutlass", match["op"], _tile(match["tile"]), match["layout"] or ""]))
+
+
+def _xmma(match: re.Match[str], name: str) -> str:
+    what = {"gemm": "gemm", "fprop": "conv forward", "dgrad": "conv data grad", "wgrad": "conv weight grad"}
+    tile = re.search(r"tilesize(\d+x\d+)", name)
+    dtype = re.search(r"_([a-z]+\d+)[a-z]*\d*_", name[match.end() :])
+    layout = re.search(r"_([nt]{2})_n_tilesize", name)
+    parts = [_tile(tile[1]) if tile else "", *(found[1] for found in (dtype, layout) if found)]
+    return " ".join(filter(None, ["xmma", what[match["op"]], *parts]))
+
+
+def _cublas(match: re.Match[str], _: str) -> str:
+    return f"cublas {match['op']} {_tile(match['tile'])}"
+
+
+def _cudnn(_: re.Match[str], name: str) -> str:
+    if re.search(r"sdpa|flash|mha", name):
+        return f"cuDNN attention {_direction(name)}"
+    return f"cuDNN · {_bare(name).removeprefix('cudnn_').removeprefix('generated_fort_native_')}"
+
+
+def _attention(kind: str) -> Callable[[re.Match[str], str], str]:
+    return lambda _, name: f"{kind} attention {_direction(name)}"
+
+
+def _direction(name: str) -> str:
+    is_backward = re.search(r"bprop|bwd|backward|cutlassB|dgrad", name, re.IGNORECASE)
+    return "backward" if is_backward else "forward"
+
+
+def _triton(match: re.Match[str], _: str) -> str:
+    pass_ = {"poi": "pointwise", "red": "reduction", "per": "reduction", "tem": "template", "for": "foreach"}
+    body = re.sub(r"native_|_unsafe", "", match["ops"]).strip("_")
+    return f"triton {pass_.get(match['kind'], match['kind'])} · {body}"
+
+
+def _elementwise(match: re.Match[str], name: str) -> str:
+    arguments = name[match.end() :]
+    target = re.search(r"\b(bfloat16|float16|float8)_copy_kernel", arguments)
+    into = f"→ {target[1].replace('float', 'f')}" if target else ""
+    how = "strided" if match[0] == "elementwise_kernel<" else "casting" if "LoadWithCast" in arguments else ""
+    return " ".join(filter(None, ["elementwise ·", _functor(arguments) or "other", _element(arguments), into, how]))
+
+
+def _reduce(match: re.Match[str], name: str) -> str:
+    op = re.search(r"::(\w+?)(?:_functor|Ops|_?Functor)\b", name[match.end() :])
+    return " ".join(filter(None, ["reduce ·", _snake(op[1]) if op else "other", _element(name[match.end() :])]))
+
+
+def _element(arguments: str) -> str:
+    """The element type that a kernel's template arguments name first; empty without one."""
+    named = re.search(r"(?:<|lambda\()(?:c10::)?(" + "|".join(_ELEMENTS) + r")(?=[,>)])", arguments)
+    return _ELEMENTS[named[1]] if named else ""
+
+
+_ELEMENTS = {
+    "float": "f32", "double": "f64", "BFloat16": "bf16", "Half": "f16", "long": "i64", "int": "i32", "short": "i16",
+    "signed char": "i8", "unsigned char": "u8", "bool": "bool",
+}  # fmt: skip
+
+
+def _foreach(match: re.Match[str], name: str) -> str:
+    rest = name[match.end() :]
+    fused = re.search(r"\b(Fused\w+?)(?:Math)?Functor", rest)
+    if fused:
+        return f"multi_tensor_apply · {fused[1]}"
+    operator = re.search(r"std::(plus|minus|multiplies|divides)\b", rest)
+    named = re.search(r"(?:Functor<[^>]*>, )at::native::(\w+?)(?:Functor)?<", rest) or re.search(
+        r"\b(\w+?)Functor<", rest
+    )
+    what = _OPERATORS[operator[1]] if operator else _snake(named[1]) if named else "other"
+    return f"multi_tensor_apply · {what}"
+
+
+_OPERATORS = {"plus": "add", "minus": "sub", "multiplies": "mul", "divides": "div"}
+
+
+def _softmax(match: re.Match[str], name: str) -> str:
+    return f"{'log_' if 'LogSoftMax' in name else ''}softmax {match['way'].lower()}"
+
+
+def _cub(match: re.Match[str], _: str) -> str:
+    return f"cub · {match['what']}"
+
+
+def _copy(match: re.Match[str], _: str) -> str:
+    return f"copy {match['way']} ({match['from'].lower()} → {match['to'].lower()})"
+
+
+def _functor(text: str) -> str | None:
+    """What an elementwise kernel's template arguments say that it computes."""
+    for pattern in (
+        r"CUDAFunctor(?:OnSelf)?_(\w+)",
+        r"\b(?!(?:[AB]?Unary|Binary|Opaque\w*)Functor)(\w+?)Functor\b",
+        r"\b(?:direct_|bfloat16_|float\w*_)?(\w+?)_kernel(?:_cuda|_impl|_cuda_impl)?\b(?<!gpu_kernel_impl)",
+        r"\b(\w+?)(?:CUDA)?KernelImpl\b",
+        r"\blaunch_(\w+?)(?:_scalar|_kernel)?\(",
+        r"\b(\w+?)_cuda(?:_out)?\(",
+    ):
+        for found in re.finditer(pattern, text):
+            if found[1] not in ("gpu", "opmath_gpu", "gpu_kernel"):
+                return _snake(found[1])
+    return None
+
+
+_RULES: tuple[_Rule, ...] = (
+    (re.compile(r"^nccl", re.IGNORECASE), _nccl),
+    *ROCM_RULES,
+    (re.compile(r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)"), _nvjet),
+    (re.compile(r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn"), _attention("flash")),
+    (re.compile(r"^fmha_cutlass|PyTorchMemEffAttention"), _attention("memory-efficient")),
+    (re.compile(r"^(?:void )?cudnn", re.IGNORECASE), _cudnn),
+    (
+        re.compile(
+            r"cutlass\w*?_\d+_(?:simt|tensorop|wmma_tensorop)_(?P<op>\w*?gemm)(?:_[a-z]\w*?)??_(?P<tile>\d+x\d+)"
+            r"(?:_\w+?_(?P<layout>[nt]{2})(?:_align\d+)?\b)?"
+        ),
+        _cutlass,
+    ),
+    (re.compile(r"xmma_(?P<op>gemm|fprop|dgrad|wgrad)"), _xmma),
+    (re.compile(r"^(?:volta|turing|ampere|ada|hopper|sm\d+)_(?P<op>\w*?gemm)\w*?_(?P<tile>\d+x\d+)"), _cublas),
+    (re.compile(r"^triton_(?P<kind>[a-z]{3})_fused_(?P<ops>\w+?)(?:_\d+)?$"), _triton),
+    (re.compile(r"multi_tensor_apply_kernel<"), _foreach),
+    (re.compile(r"\w*elementwise\w*_kernel\w*<"), _elementwise),
+    (re.compile(r"\breduce_kernel<"), _reduce),
+    (re.compile(r"SoftMax(?P<way>Forward|Backward)"), _softmax),
+    (re.compile(r"splitKreduce"), lambda *_: "cublasLt · split-K reduce"),
+    (re.compile(r"CatArrayBatchedCopy"), lambda *_: "cat"),
+    (re.compile(r"GammaBetaBackward"), lambda *_: "layer_norm backward (gamma, beta)"),
+    (re.compile(r"layer_norm_grad_input"), lambda *_: "layer_norm backward (input)"),
+    (re.compile(r"layer_norm_kernel"), lambda *_: "layer_norm"),
+    (re.compile(r"\bDevice(?P<what>[A-Z]\w+?)Kernel\b"), _cub),
+    (re.compile(r"^Memcpy (?P<way>\w+) \((?P<from>\w+) -> (?P<to>\w+)\)"), _copy),
+    (re.compile(r"^Memset"), lambda *_: "memset"),
+)
+"""The first rule whose pattern is found in the name gives the short name."""
+
+
+def _bare(name: str) -> str:
+    """The function's own name: without return type, arguments, template arguments and namespaces."""
+    text = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    head = re.split(r"[<(]", text, maxsplit=1)[0].strip()
+    if not re.fullmatch(r"[\w:~]+", head) or head == text:
+        return name or "(unnamed)"  # no C++ signature
+    own = head.rsplit("::", 1)[-1] or head
+    return re.sub(r"_kernel(?:_cuda|_impl)?$", "", own) or own
+
+
+def _tile(text: str) -> str:
+    return text.replace("x", "×")
+
+
+def _snake(text: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
+
+
+def _printable(name: str) -> str:
+    return "".join(character for character in name if character.isprintable())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST else text[: MOST - 1] + "…"

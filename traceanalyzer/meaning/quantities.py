@@ -1,0 +1,74 @@
+"""How a figure is written for people: unit, three significant digits, `n/a` for what is not known."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.meaning.columns import Unit
+
+ABSENT = "n/a"
+
+_STEPS: Mapping[str, tuple[tuple[float, str], ...]] = MappingProxyType(
+    {
+        Unit.NS: ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+        Unit.BYTES: ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+        Unit.PCT: ((1.0, "%"),),
+        Unit.GB_PER_S: ((1.0, "GB/s"),),
+        Unit.FLOPS: ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
+        Unit.TFLOPS_PER_S: ((1.0, "TFLOP/s"),),
+    }
+)
+"""Scales of each unit, largest first; decimal. Other units have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One unit for a whole column: shown value = stored value / `divisor`."""
+
+    divisor: float = 1.0
+    symbol: str = ""
+
+    def text(self, value: Any) -> str:
+        """The value without its unit, or `n/a`."""
+        return digits(value / self.divisor) if is_known(value) else ABSENT
+
+
+def scale(unit: Unit, sizes: Sequence[float]) -> Scale:
+    """One scale for a column's absolute values: the largest is at least 1 in it, half of them at least 0.1."""
+    if unit not in _STEPS:
+        return Scale()
+    steps, known = _STEPS[unit], sorted(size for size in sizes if size)
+    wanted = min(known[-1], 10 * known[len(known) // 2]) if known else 0
+    return Scale(*next((step for step in steps if wanted >= step[0]), steps[-1]))
+
+
+def text(value: Any, unit: Unit) -> str:
+    """One value with its own unit: `66.8 ms`, `23.9 %`, `n/a`."""
+    if not is_known(value):
+        return ABSENT
+    own = scale(unit, [abs(value)])
+    return f"{own.text(value)}\u202f{own.symbol}" if own.symbol else own.text(value)
+
+
+def digits(value: float) -> str:
+    """Three significant digits; whole numbers and what is at least 100 in full, with separators."""
+    if not is_known(value):
+        return ABSENT
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return f"{int(value):,}".replace("-", "−")
+    if abs(value) >= 100:
+        return f"{value:,.0f}".replace("-", "−")
+    rounded = float(f"{value:.3g}")  # 9.996 is 10.0, which has one decimal and not two
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}".replace("-", "−")
+
+
+def is_known(value: Any) -> bool:
+    """Whether there is a value: not None, NA or NaN."""
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return value is not None and (isinstance(value, int | str) or not pd.isna(value))

@@ -1,0 +1,17 @@
+"""What a trace is once it is read, and how a reader makes one."""
+
+from traceanalyzer.model.make import launch_rows, make_trace
+from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace, Skipped, TraceSet
+from traceanalyzer.model.window import Window, whole_capture
+
+__all__ = [
+    "ProcessGroup",
+    "RankMeta",
+    "RankTrace",
+    "Skipped",
+    "TraceSet",
+    "Window",
+    "launch_rows",
+    "make_trace",
+    "whole_capture",
+]

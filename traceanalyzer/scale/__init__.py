@@ -1,0 +1,146 @@
+"""The per-rank work of a run, and how its small tables come together as Results."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
+from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.discovery import Found
+from traceanalyzer.discovery.clustering import Capture, Run
+from traceanalyzer.failures import Failure, warn
+from traceanalyzer.loading import LoadOptions
+from traceanalyzer.loading.capture import read_capture
+from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
+from traceanalyzer.loading.notes import notes_of
+from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.scale.reduced import reduce_capture, without_ranks
+from traceanalyzer.scale.thinning import thinned, without_graphs
+from traceanalyzer.scale.work import Jobs, Progress, each, set_up_process
+
+__all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
+
+Visitor = Callable[[RankTrace], None]
+"""Called with each rank in the process that read it; must be picklable."""
+
+Claims = Mapping[tuple[Path, int], int]
+"""(file, rank as the file has it) → rank under which the run has it."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All Results of one run, what was left out, and what could not be computed: its Results are empty."""
+
+    results: dict[str, Result]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    claims: Claims
+    failures: tuple[Failure, ...] = ()
+
+
+def summarise(
+    found: Found,
+    run: Run,
+    options: LoadOptions,
+    *,
+    names: Iterable[str] = ANALYSES,
+    jobs: Jobs = None,
+    progress: Progress | None = None,
+    most_operations: int = MOST_OPERATIONS,
+    is_guarded: bool = False,
+    **thresholds: Any,
+) -> Summary:
+    """Analyse a run, one rank's events in memory at a time in each process.
+
+    Args:
+        found: what discovery found, for what there is to say of other runs and skipped files.
+        run: the run to analyse.
+        options: what of it.
+        names: analyses.
+        jobs: processes, `None` for as many as there are files and cores when the input is large; or a cluster.
+        progress: called as files are done.
+        most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
+        is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
+        thresholds: keyword arguments of analyses, by parameter name.
+
+    Raises:
+        InputError: no rank could be read.
+    """
+    wanted = tuple(names)
+    work = partial(reduce_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
+    parts: dict[int, dict[str, pd.DataFrame]] = {}
+    metas: dict[int, RankMeta] = {}
+    claims: dict[tuple[Path, int], int] = {}
+    skipped, failures = list(found.skipped), list[Failure]()
+    files = each(work, run.captures, jobs, progress, without_ranks)
+    replayed = thresholds.get("most_replayed", MOST_REPLAYED)
+    ordered = list(without_graphs(thinned(files, most_operations), replayed))
+    for done in ordered:
+        skipped += done.skipped
+        failures += done.failures
+    read = [(done.capture, meta, tables) for done in ordered for meta, tables in done.ranks]
+    for capture, meta, tables in with_gpu_work(read, lambda one: one[1], skipped):
+        rank = claimed_rank(meta, parts, capture, skipped)
+        if rank is not None:
+            parts[rank], metas[rank] = tables, meta
+            claims[capture.path, meta.rank] = rank
+    if not parts and failures:
+        raise RuntimeError(failures[0].sentence)
+    require_ranks(parts, found, skipped)
+    notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
+    asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
+    results = combine(parts, wanted, failures if is_guarded else None, **thresholds, **asked)
+    warn(failures)
+    return Summary(results, tuple(skipped), notes, claims, tuple(failures))
+
+
+def each_file(run: Run, work: Callable[[Capture], T], *, jobs: Jobs = None) -> list[T]:
+    """What `work`, which must be picklable, gives for each of the run's files, as they are done."""
+    return list(each(work, run.captures, jobs, None))
+
+
+def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, jobs: Jobs = None) -> None:
+    """Read the run's ranks again and show each to `visitor`, under the number that it has in the run."""
+    work = partial(_visit_capture, options=options, claims=claims, visitor=visitor)
+    for _ in each(work, run.captures, jobs, None):
+        pass
+
+
+def with_timelines(
+    summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: Jobs = None
+) -> Summary:
+    """The summary with these ranks' operations in its timeline: their files are read again where it let them go."""
+    timeline = summary.results["timeline"].table
+    own = {claim: rank for claim, rank in summary.claims.items() if rank in set(ranks) - set(timeline["rank"])}
+    if not own or timeline.empty:
+        return summary
+    paths = {path for path, _ in own}
+    wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
+    work = partial(_timelines, options=options, claims=own)
+    parts: dict[int, pd.DataFrame] = dict(list(timeline.groupby("rank")))
+    for found in each(work, wanted.captures, jobs, None):
+        parts |= found
+    made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
+    return replace(summary, results={**summary.results, "timeline": made})
+
+
+def _timelines(capture: Capture, options: LoadOptions, claims: Claims) -> dict[int, pd.DataFrame]:
+    return {
+        claims[capture.path, trace.rank]: reduce_rank(trace, ["timeline"])["timeline"]
+        for trace in read_capture(capture, options, [])
+        if (capture.path, trace.rank) in claims
+    }
+
+
+def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:
+    for trace in read_capture(capture, options, []):
+        rank = claims.get((capture.path, trace.rank))
+        if rank is not None:
+            visitor(trace.renumbered(rank, trace.meta.rank_source))

@@ -1,0 +1,103 @@
+"""Per-rank work on the workers of a Dask cluster, of this machine or of many."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from traceanalyzer.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from traceanalyzer.discovery.clustering import Capture
+
+T = TypeVar("T")
+
+LOCAL = "local"
+"""In place of an address: workers on this machine, started and ended by the program."""
+
+_CONNECT_SECONDS = 15
+
+_AGAIN = 2
+"""How often a file is tried again after a worker died over it."""
+
+
+class Cluster:
+    """A connected Dask cluster. Workers have to see the files under the same paths, or the files are at a URL."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def each(
+        self,
+        work: Callable[[Capture], T],
+        captures: Sequence[Capture],
+        report: Callable[[int, int], None],
+        lost: Callable[[Capture, str], T],
+    ) -> Iterator[T]:
+        """What `work` gives for each file, in their order.
+
+        What a dead worker had done or was doing is done again by the others. A file over which workers die again and
+        again is given to `lost`, with a sentence.
+        """
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        count = _Count(len(captures), report)
+        futures = [self._client.submit(work, capture, pure=False, retries=_AGAIN) for capture in captures]
+        for future in futures:
+            future.add_done_callback(count.one_more)
+        try:
+            for capture, future in zip(captures, futures, strict=True):
+                try:
+                    done = future.result()
+                except KilledWorker:
+                    done = lost(capture, "workers of the cluster died over it again and again: too large for them?")
+                except FutureCancelledError as error:
+                    raise InputError(f"the cluster gave the work up: {error}") from error
+                yield done
+                future.release()
+        finally:
+            self._client.cancel(futures)
+
+
+class _Count:
+    """Files that are done, in whatever order; told from the client's own thread."""
+
+    def __init__(self, total: int, report: Callable[[int, int], None]) -> None:
+        self.total, self.report, self.done = total, report, 0
+
+    def one_more(self, _future: Any) -> None:
+        self.done += 1
+        self.report(min(self.done, self.total), self.total)
+
+
+@contextmanager
+def connected(address: str, workers: int | None = None, *, timeout_s: float = _CONNECT_SECONDS) -> Iterator[Cluster]:
+    """The cluster at an address such as `tcp://host:8786`, or one on this machine (`local`) with so many workers.
+
+    Raises:
+        UsageError: Dask is not installed.
+        InputError: nothing answers at the address.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise UsageError("--scheduler needs Dask: pip install 'analyze-traces[cluster]'") from error
+    if address != LOCAL:
+        try:
+            client = Client(address, timeout=timeout_s, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"--scheduler {address}: no scheduler of Dask answers there ({error})") from error
+        with client:
+            yield Cluster(client)
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = workers or cores
+    with (
+        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50) as local,
+        Client(local, set_as_default=False) as client,
+    ):
+        yield Cluster(client)

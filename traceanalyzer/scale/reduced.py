@@ -1,0 +1,71 @@
+"""One file reduced to its ranks' small tables, in the process that reads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses import reduce_rank
+from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.failures import Failure
+from traceanalyzer.loading import LoadOptions, kept_ranks
+from traceanalyzer.loading.capture import read_capture
+from traceanalyzer.model import RankMeta, Skipped
+from traceanalyzer.model.schema import printable
+from traceanalyzer.scale.work import NO_MEMORY
+
+ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
+"""A rank of which one of these cannot be computed is left out whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a worker sends back for one file."""
+
+    capture: Capture
+    ranks: tuple[tuple[RankMeta, dict[str, pd.DataFrame]], ...]
+    skipped: tuple[Skipped, ...]
+    failures: tuple[Failure, ...]
+
+
+def reduce_capture(
+    capture: Capture,
+    options: LoadOptions,
+    names: tuple[str, ...],
+    thresholds: Mapping[str, Any],
+    *,
+    is_guarded: bool,
+) -> Done:
+    """Read the file and make the small tables of its ranks; when guarded, what fails is noted and the rest is made."""
+    skipped: list[Skipped] = []
+    failures: list[Failure] = []
+    place = kept_ranks.place_of(capture, options, names, thresholds)
+    ranks = kept_ranks.kept(place, options.rules)
+    if ranks:
+        return Done(capture, tuple(ranks), (), ())
+    name = printable(str(capture.place))
+    try:
+        for trace in read_capture(capture, options, skipped):
+            tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
+            ranks += [(trace.meta, tables)]
+        if not skipped and not failures:
+            kept_ranks.keep(place, kept_ranks.place_of(capture, options, names, thresholds), ranks)
+    except MemoryError:
+        skipped.append(Skipped(name, NO_MEMORY))
+    except TraceAnalyzerError:
+        raise
+    except Exception as error:  # the other files may be good
+        if not is_guarded:
+            raise
+        failures.append(Failure.of("reader", f"File {name}", error))
+        skipped.append(Skipped(name, failures[-1].sentence))
+    lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
+    skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
+    return Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
+
+
+def without_ranks(capture: Capture, why: str) -> Done:
+    """The file left out, and why."""
+    return Done(capture, (), (Skipped(printable(str(capture.place)), why),), ())

@@ -1,0 +1,236 @@
+"""Which step each GPU operation belongs to, and the window that is looked at."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.model import RankTrace, Window, whole_capture
+from traceanalyzer.model.schema import NONE, STEPS, conform
+from traceanalyzer.selection.step_ranges import is_iteration, some, step_ranges
+
+# cudaLaunchHostFunc runs on the host and leaves no GPU operation.
+_LAUNCH = re.compile(r"Launch(?!HostFunc)")
+_BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a capture is looked at.
+
+    Attributes:
+        step_range: name or glob of the ranges that are steps (`step_*`); `None` guesses.
+        steps: `all` (the whole capture), `last` (the last complete step), `complete` (the rank's complete steps; the
+            whole capture when it has none), `first:last` (by step number, both included; either may be empty), or
+            numbers such as `2,4`: those steps and nothing between them.
+    """
+
+    step_range: str | None = None
+    steps: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.steps not in ("all", "last", "complete") and not re.fullmatch(r"\d*:\d*|\d+(,\d+)*", self.steps):
+            raise UsageError(
+                f"--steps {self.steps!r}: write all, complete, last, a step's number, 2,3, or FIRST:LAST such as 2:4"
+            )
+        first, _, last = self.steps.partition(":")
+        if first.isdigit() and last.isdigit() and int(first) > int(last):
+            raise UsageError(f"--steps {self.steps!r} is reversed: write {last}:{first}")
+
+
+def select(trace: RankTrace, selection: Selection) -> RankTrace:
+    """The trace with its steps found, its operations given to them, and its window set.
+
+    A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
+    operation's start to the next step's first operation's start; the last one is open and ends with its last
+    operation. An operation that runs before the step before its own has begun (the next step's prefetched copy, when
+    the host runs ahead) is no step's first one: steps begin in order, and their windows lie end to end. A step that
+    has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation in the
+    capture, or when the file is cut off.
+
+    Raises:
+        UsageError: the selection asks for steps that this capture does not have.
+    """
+    found = step_ranges(trace, selection.step_range)
+    launch = trace.gpu_ops["launch"].to_numpy()
+    op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
+    op_step = np.where(launch == NONE, NONE, op_step)
+    steps = _with_windows(trace, found, op_step)
+    meta = replace(trace.meta, notes=(*trace.meta.notes, *_beyond(steps, selection.steps)))
+    return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
+
+
+def with_steps(trace: RankTrace, steps: str) -> RankTrace:
+    """A trace whose steps are known, with another choice of them (as `Selection.steps`).
+
+    Raises:
+        UsageError: it has none of those steps.
+    """
+    return replace(trace, window=_window(trace, trace.steps, steps))
+
+
+def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
+    """Mask of the kernel launches that no GPU operation of the process answers.
+
+    A copy is no evidence: one of no bytes leaves no operation. Neither is a call whose correlation id is unknown, nor
+    one while its thread captures a CUDA graph: that is recorded, not run.
+    """
+    is_unanswered = ~api_calls["has_gpu_op"].to_numpy() & (api_calls["correlation"] > 0).to_numpy()
+    is_lost: np.ndarray = _named(api_calls, _LAUNCH) & is_unanswered
+    return is_lost & ~_in_graph_capture(api_calls) if is_lost.any() else is_lost
+
+
+def _named(api_calls: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
+    names = api_calls["name"]
+    mask: np.ndarray = names.isin([name for name in names.cat.categories if pattern.search(name)]).to_numpy()
+    return mask
+
+
+def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
+    """API calls between a begin of graph capture on their thread and the next end; an end beyond the trace counts."""
+    inside = np.zeros(len(api_calls), dtype=bool)
+    begins, ends = _named(api_calls, _BEGIN_CAPTURE), _named(api_calls, _END_CAPTURE)
+    starts, threads = api_calls["start_ns"].to_numpy(), api_calls["thread"].to_numpy()
+    for thread in np.unique(threads[begins]):
+        own = threads == thread
+        last_begin = np.append(-1, np.flatnonzero(begins & own))
+        last_end = np.append(-1, np.flatnonzero(ends & own))
+        rows = np.flatnonzero(own)
+        # Calls are sorted by start: a row is inside when the last begin before it has no end since.
+        begun = last_begin[np.searchsorted(starts[last_begin[1:]], starts[rows], side="left")]
+        ended = last_end[np.searchsorted(starts[last_end[1:]], starts[rows], side="left")]
+        inside[rows] = begun > ended
+    return inside
+
+
+def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
+    """Row of the step whose host range holds each API call's start, whatever its thread."""
+    calls = trace.api_calls["start_ns"].to_numpy()
+    return step_at(found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), calls)
+
+
+def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Row of the disjoint, sorted range [start, end) that holds each time; -1 where none does."""
+    if not len(starts):
+        return np.full(len(times), NONE, dtype=np.int64)
+    row = np.searchsorted(starts, times, side="right") - 1
+    return np.where((row >= 0) & (times < ends[row]), row, NONE)
+
+
+def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
+    starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
+    held = op_step != NONE
+    # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
+    first = _first_starts(starts.to_numpy()[held], op_step[held], len(found))
+    last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
+    # A step that launched nothing has no window, and the one before it ends where a later one begins.
+    next_first = first.shift(-1).bfill()
+    names = found["name"].astype(str)
+    frame = pd.DataFrame(
+        {
+            "step": _numbers(names),
+            "name": names,
+            "host_start_ns": found["start_ns"],
+            "host_end_ns": found["end_ns"],
+            "start_ns": first,
+            "end_ns": next_first.fillna(last).where(first.notna()),
+            "is_open": next_first.isna(),
+            "is_partial": _is_partial(trace, found),
+        }
+    )
+    return conform(frame, STEPS)
+
+
+def _first_starts(starts: np.ndarray, step: np.ndarray, steps: int) -> pd.Series:
+    """For each step the start of its first operation that no earlier step begins after; absent without one."""
+    order = np.lexsort((starts, step))
+    starts, ends = starts[order], np.searchsorted(step[order], np.arange(steps), side="right")
+    first: list[int | None] = []
+    begun, past = np.iinfo(np.int64).min, 0
+    for end in ends.tolist():
+        own = starts[past:end]
+        place = np.searchsorted(own, begun)
+        first.append(int(own[place]) if place < len(own) else None)
+        begun, past = first[-1] if first[-1] is not None else begun, end
+    return pd.Series(pd.array(first, dtype="Int64"), index=range(steps))
+
+
+def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
+    """Steps with a launch whose GPU operation the capture does not have; all of a file that is cut off."""
+    if trace.meta.is_truncated:
+        # A profiler may write a whole capture's launches and operations behind its operators: a cut then takes them
+        # from every step, both together, so that those which are left still answer each other.
+        return np.ones(len(found), dtype=bool)
+    step = _step_of_launch(trace, found)
+    partial: np.ndarray = np.isin(np.arange(len(found)), step[is_lost_launch(trace.api_calls) & (step != NONE)])
+    return partial
+
+
+def _numbers(names: pd.Series) -> np.ndarray:
+    """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
+    if any(map(is_iteration, names)):
+        return np.arange(len(names))
+    text = names.str.extract(r"(?<!\d)(\d{1,15})\D*$")[0]  # more digits are no number of a step
+    if text.isna().any() or text.duplicated().any():
+        return np.arange(len(names))
+    numbers: np.ndarray = text.astype("int64").to_numpy()
+    return numbers
+
+
+def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
+    if wanted == "all":
+        return whole_capture(trace.gpu_ops)
+    chosen = _chosen(steps, wanted)
+    if chosen.empty and wanted == "complete":
+        return whole_capture(trace.gpu_ops)
+    if chosen.empty:
+        raise UsageError(
+            f"--steps {wanted}: rank {trace.rank} has no such step with GPU operations; "
+            + some([str(number) for number in steps.loc[steps["start_ns"].notna(), "step"]])
+        )
+    numbers = tuple(int(number) for number in chosen["step"])
+    return Window(_stretches(chosen), steps_text(numbers), numbers)
+
+
+def _stretches(chosen: pd.DataFrame) -> tuple[tuple[int, int], ...]:
+    """The steps' windows, those that touch joined."""
+    starts, ends = (chosen[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    is_apart = starts[1:] > ends[:-1]
+    first, last = np.append(True, is_apart), np.append(is_apart, True)
+    return tuple(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
+
+
+def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
+    """Says so when numbers are asked for that the capture does not have, beside those that it has."""
+    there = sorted(int(number) for number in steps.loc[steps["start_ns"].notna(), "step"])
+    asked = [int(number) for number in re.findall(r"\d+", wanted)]
+    is_range = ":" in wanted
+    is_there = [there[0] <= number <= there[-1] if is_range else number in there for number in asked] if there else []
+    if all(is_there):
+        return ()
+    return (f"--steps {wanted} asks for more than the capture has ({steps_text(there)}): what it has of it is used.",)
+
+
+def steps_text(numbers: Sequence[int]) -> str:
+    """`step 2`, `steps 2 to 4` or `steps 2, 5`."""
+    if len(numbers) == 1:
+        return f"step {numbers[0]}"
+    is_run = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return f"steps {numbers[0]} to {numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))
+
+
+def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
+    with_window = steps[steps["start_ns"].notna()]
+    complete = with_window[~with_window["is_open"] & ~with_window["is_partial"]]
+    if wanted in ("last", "complete"):
+        return complete.tail(1) if wanted == "last" else complete
+    if "," in wanted:
+        return with_window[with_window["step"].isin([int(number) for number in wanted.split(",")])]
+    first, colon, last = wanted.partition(":")
+    low = int(first) if first else 0
+    high = (int(last) if last else None) if colon else low
+    numbers = with_window["step"]
+    return with_window[(numbers >= low) & ((numbers <= high) if high is not None else True)]

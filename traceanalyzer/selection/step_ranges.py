@@ -1,0 +1,151 @@
+"""Which ranges of a rank are its steps: named ones, iterations of inference, else one that launches all the work."""
+
+import fnmatch
+import re
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE, XLA_MODULES
+
+GUESSES = (
+    re.compile(r"^ProfilerStep"),
+    re.compile(r"^\W*(?:(?:global|train(?:ing)?)[\W_]*)?step[\W_]*\d+(?:[\W_]+\d+)*\W*$", re.IGNORECASE),
+    re.compile(r"^\W*(?:(?:global|train(?:ing)?)[\W_]*)?iter(?:ation)?[\W_]*\d+(?:[\W_]+\d+)*\W*$", re.IGNORECASE),
+    re.compile(r"^\W*train(?:ing)?[ _.]?step\b", re.IGNORECASE),
+)
+"""Names of ranges that are taken for steps when the user names none; the first that occurs is used."""
+
+ITERATIONS = (
+    re.compile(r"^execute_(?:\d+_)?context_\d+\("),  # vLLM: requests and tokens of each phase
+    re.compile(r"^step\[[A-Z_]+ bs=\d+"),  # SGLang: `step[EXTEND bs=2 toks=64]`
+    re.compile(r"^execute_model\b"),
+    re.compile(
+        r"^(?:forward_|run_batch_)?(?:decode|extend|prefill|mixed|idle)(?:_(?:batch|forward|step))?\b", re.IGNORECASE
+    ),
+)
+"""Iterations of an inference engine; the first kind that occurs is used. Names of one kind may differ."""
+
+_PARTS_OF_ITERATION = re.compile(r"^gpu_model_runner: (\w+)")
+"""vLLM's parts of an iteration, where it marks no whole ones."""
+
+LEAST_TIMES = 3
+
+LEAST_SHARE = 0.8
+"""Of the GPU time with a known launch, communication left out, what a repeated range launches that is a step."""
+
+# What holds many steps: epochs and loops of programs and frameworks (Lightning's `[pl][profile]run_training_epoch`).
+_HOLDS_STEPS = re.compile(
+    r"epoch|\bfit\b|(?:^|\W)(?:main|run|train|training|trainer|train_loop|training_loop)\W*$", re.IGNORECASE
+)
+
+_NUMBER = re.compile(r"\d+")
+
+# Compiled graphs and small batches repeat within a step.
+_PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
+
+
+def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
+    """The steps' ranges in order of time, none inside another; empty where nothing is a step.
+
+    With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`;
+    iterations of vLLM and SGLang; a compiled module of XLA, else an outermost range of one name, numbers in it apart,
+    that occurs at least three times on one thread and in which at least 80 % of the GPU time but for communication was
+    launched. Ranges around an epoch or the whole training do not count as outer ones.
+
+    Raises:
+        UsageError: the pattern names no range.
+    """
+    names = trace.ranges["name"].cat.categories
+    guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
+    for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
+        if matching:
+            return _outermost(trace.ranges[trace.ranges["name"].isin(matching)])
+    if pattern:
+        raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
+    iterations = _iterations(trace.ranges)
+    return iterations if len(iterations) else _repeated(trace)
+
+
+def is_iteration(name: str) -> bool:
+    """A name of an inference engine's iteration: the numbers in it are requests and tokens."""
+    return any(kind.search(name) for kind in ITERATIONS)
+
+
+def some(names: list[str], most: int = 8) -> str:
+    """The first names, for a message."""
+    if not names:
+        return "it has none"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"it has {', '.join(names[:most])}{more}"
+
+
+def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Drop ranges that lie inside an earlier one: steps do not nest."""
+    reach = ranges["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
+    return ranges[ranges["start_ns"] >= reach].reset_index(drop=True)
+
+
+def _iterations(ranges: pd.DataFrame) -> pd.DataFrame:
+    names = ranges["name"].cat.categories
+    for kind in ITERATIONS:
+        matching = [name for name in names if kind.search(name)]
+        if matching:
+            return _outermost(ranges[ranges["name"].isin(matching)])
+    parts = {name: match[1] for name in names if (match := _PARTS_OF_ITERATION.match(name))}
+    return _from_parts(ranges[ranges["name"].isin(list(parts))]) if parts else ranges.iloc[:0]
+
+
+def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
+    """An iteration begins with each occurrence of the part that came first, and ends where its last part does."""
+    row = (parts["name"] == parts["name"].iloc[0]).cumsum()
+    groups = parts.groupby(row, sort=True)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    name = pd.Categorical(["gpu_model_runner"] * len(spans))
+    return _outermost(spans.assign(name=name, domain=None).reset_index(drop=True))
+
+
+def _repeated(trace: RankTrace) -> pd.DataFrame:
+    """Occurrences of the outermost range that launches most of the GPU's work; empty where none launches enough."""
+    ranges = trace.ranges
+    modules = _most_launching(trace, ranges[(ranges["domain"] == XLA_MODULES).to_numpy(dtype=bool)])
+    if len(modules):
+        return modules
+    names = ranges["name"].cat.categories
+    counts = ranges["name"].value_counts()
+    holding = [name for name in names if counts[name] < LEAST_TIMES and _HOLDS_STEPS.search(name)]
+    ranges = ranges[~ranges["name"].isin(holding)]
+    reach = ranges.groupby("thread")["end_ns"].cummax().groupby(ranges["thread"]).shift(fill_value=NONE)
+    outer = ranges[(ranges["start_ns"] >= reach).to_numpy()]
+    parts = [name for name in outer["name"].cat.categories if _PART_OF_STEP.search(name)]
+    return _most_launching(trace, outer[~outer["name"].isin(parts)])
+
+
+def _most_launching(trace: RankTrace, outer: pd.DataFrame) -> pd.DataFrame:
+    """Of ranges that repeat on a thread, the name that launches most; empty where that is not enough."""
+    launched_ns, all_ns = _launched_ns(trace, outer)
+    kind = outer["name"].astype("object").map(lambda name: _NUMBER.sub("#", name))
+    places = outer.assign(launched_ns=launched_ns, kind=kind).groupby(["thread", "kind"])["launched_ns"]
+    totals = places.sum()[places.size() >= LEAST_TIMES]
+    if totals.empty or totals.max() < LEAST_SHARE * all_ns or not all_ns:
+        return outer.iloc[:0]
+    thread, name = totals.idxmax()
+    return outer[(outer["thread"] == thread) & (kind == name)].reset_index(drop=True)
+
+
+def _launched_ns(trace: RankTrace, ranges: pd.DataFrame) -> tuple[np.ndarray, int]:
+    """GPU time launched in each range, on whatever thread; and all GPU time with a known launch.
+
+    Communication does not count, as a call also waits for other ranks: the range that waits for a late one, on every
+    rank but that one, launches no more of the step for it.
+    """
+    own = (trace.gpu_ops["launch"] != NONE) & (trace.gpu_ops["kind"] != "comm")
+    ops = trace.gpu_ops[own.to_numpy(dtype=bool)]
+    called = trace.api_calls["start_ns"].to_numpy()[ops["launch"].to_numpy()]
+    order = np.argsort(called, kind="stable")
+    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[order]
+    before = np.concatenate([[0], np.cumsum(length)])
+    first, past = (np.searchsorted(called[order], ranges[name].to_numpy()) for name in ("start_ns", "end_ns"))
+    return before[past] - before[first], int(before[-1])
