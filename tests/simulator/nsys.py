@@ -72,6 +72,16 @@ class _Strings:
         return self.ids.setdefault(text, len(self.ids) + 1)
 
 
+def write_reports(captured: Captured, folder: Path) -> list[Path]:
+    """One report of all ranks; where clocks differ one for each, `report_rank<r>.sqlite`: a report has one clock."""
+    if not captured.how.offset_ns:
+        return [write(captured, folder / "report.sqlite")]
+    return [
+        write(Captured(captured.run, captured.how, (one,)), folder / f"report_rank{one.rank}.sqlite")
+        for one in captured.ranks
+    ]
+
+
 def write(captured: Captured, path: Path) -> Path:
     """A report; with `has_payloads` calls have bytes and communicators, which each rank introduces as the runners do.
 
