@@ -134,6 +134,9 @@ def _candidates(left: CallList, right: CallList) -> tuple[np.ndarray, np.ndarray
         pairs = _equal_keys(left.sequence, right.sequence)
         return pairs, left.step[pairs[:, 0]], BY_SEQUENCE
     pairs = _equal_keys(left.step, right.step)
+    if not (left.is_synchronising.any() and right.is_synchronising.any()):
+        # Nothing but their order and number can tell: calls outside steps are one more block.
+        return pairs, left.step[pairs[:, 0]], BY_STEP
     pairs = pairs[left.step[pairs[:, 0]] != NONE]
     return pairs, left.step[pairs[:, 0]], BY_STEP
 
