@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
-from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column
@@ -66,7 +66,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Graphs:
 def _launches(trace: RankTrace) -> pd.DataFrame:
     """A row for each graph launch whose operations are counted, in order."""
     ops, calls = trace.gpu_ops, trace.api_calls
-    is_graph_call = np.append(host_names.matches(calls["name"], _LAUNCH.search), False)
+    is_launch = by_category(calls["name"].array, _LAUNCH.search)
+    is_graph_call = np.append(is_launch.astype(bool), False)
     launch = ops["launch"].to_numpy()
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
     if not held.any():
