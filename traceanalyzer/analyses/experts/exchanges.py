@@ -11,7 +11,7 @@ from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.experts import split_sizes
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
@@ -109,7 +109,7 @@ def _moved(table: pd.DataFrame) -> pd.Series:
 
 def _in_order(trace: RankTrace, table: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
     """Place in the step, direction, and the compute that follows, of one group's calls."""
-    compute = of_rows(trace.gpu_ops, (trace.gpu_ops["kind"] == "compute").to_numpy())
+    compute = unions(trace)["compute"]
     ends, following = table["end_ns"].to_numpy(), table["start_ns"].to_numpy()[1:]
     after = pd.array([*compute.covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
     place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())
