@@ -1,7 +1,8 @@
 """A joined table as people read it: short names, one unit a column, a bar for each row's change."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -100,7 +101,7 @@ def _bars(frame: pd.DataFrame, table: TableDiff) -> list[tuple[Piece, ...]]:
     return [tuple(_placed(own, widest)) if widest else () for own in pieces]
 
 
-def _pieces(row: dict[Hashable, object], time: str, look: str) -> list[tuple[str, float]]:
+def _pieces(row: Mapping[Any, Any], time: str, look: str) -> list[tuple[str, float]]:
     """Look and change in ns of each."""
     split = [(own, _number_of(row.get(f"change_{name}"))) for name, own in _SPLIT]
     if all(change is not None for _, change in split):
