@@ -26,7 +26,7 @@ from traceanalyzer.report.writers import html
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
 FEW = 64
-"""Up to this many simulated ranks have 67 operations a step."""
+"""Up to this many simulated ranks have a hundred operations each, more have fourteen."""
 
 BUDGETS = {8: (2.0, 2.5), 64: (8.0, 5.0)}
 """Ranks → megabytes, seconds to the painted timeline."""
