@@ -12,6 +12,9 @@ import numpy as np
 from traceanalyzer.analyses.communication.offset_vote import BIN_NS, vote
 from traceanalyzer.model.schema import NONE
 
+LEAST_UNCERTAINTY_NS = 30_000
+"""Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
+
 METHODS = ("sequence", "step and position", "offset", "order between others")
 """How a pair is found, surest first."""
 

@@ -7,13 +7,11 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
-
-LEAST_UNCERTAINTY_NS = 30_000
-"""Ranks of one host, whose clock is the same, show medians of up to 29 µs."""
 
 
 class Clocks(Result):

@@ -79,7 +79,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return calls
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
-    return calls.assign(world_size=world_size)
+    return calls.assign(world_size=world_size, file=",".join(trace.meta.files))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Members:
