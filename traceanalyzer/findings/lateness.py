@@ -30,7 +30,7 @@ def late_ranks(episodes: Episodes, step_needs: StepNeeds, expert_layers: Result,
     Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
     Experts' tokens that leave a rank go to the others: its gain is then what an even load gains.
     """
-    numbered = step_needs.table["step"].dropna() if len(step_needs) else []
+    numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     rows = [_evened(row, saved) for row in episodes.rows() if is_said(row)]

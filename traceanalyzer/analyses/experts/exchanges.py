@@ -90,7 +90,7 @@ def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) 
     moved = _moved(table)
     rate = (moved / table["duration_ns"]).where(table["duration_ns"] > 0)
     best = rate.groupby([table["group"], table["group_ranks"]]).transform("max")
-    least = np.ceil(moved / best.where(best > 0)).fillna(0).astype("int64").clip(upper=table["duration_ns"])
+    least = pd.Series(np.ceil(moved / best.where(best > 0))).fillna(0).astype("int64").clip(upper=table["duration_ns"])
     most_wait = table["duration_ns"] - least
     early = _early(table, members.table, clocks.to_frame())
     return Exchanges(
