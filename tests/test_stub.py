@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from mypy import api
 
 import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
+from traceanalyzer.analyses import names as column_names
 from traceanalyzer.diff.metrics import METRICS
 
 STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
@@ -161,6 +163,14 @@ def test_types_are_those_of_the_registry(request, place, make):
     assert place.read_text(encoding="utf-8") == make(), "run pytest tests/test_stub.py --update-golden"
 
 
+@pytest.mark.parametrize("one", {*GIVES.values()}, ids=lambda one: one.__name__)
+def test_every_result_names_its_columns(one):
+    (base,) = one.__orig_bases__
+    assert get_args(base) == (getattr(column_names, f"{one.__name__}Column"),), (
+        f"class {one.__name__}(Result[{one.__name__}Column])"
+    )
+
+
 def test_the_stub_has_all_that_the_package_has():
     words = set(STUB.read_text(encoding="utf-8").replace("(", " ").replace(":", " ").split())
     assert {name for name in traceanalyzer.__all__ + list(ANALYSES) if name not in words} == set()
@@ -178,9 +188,12 @@ def test_what_a_user_misspells_is_a_type_error(tmp_path):
         "ta.report(traces).figurs()\n"
         "ta.compare(traces, traces).save('x')\n"
         "traces[0].gpu_ops, len(traces), ta.kernels(traces).where(rank=0).head()\n"
+        "ta.headline(traces).to_frame()['idel_pct']\n"
+        "ta.headline(traces).rows()[0]['idel_pct']\n"
+        "ta.analyse(traces, 'overlap')['overlap'].to_frame()['overlap_pct'].max()\n"
     )
     said, _, _ = api.run(["--strict", "--follow-imports=silent", "--ignore-missing-imports", str(user)])
     lines = [line for line in said.splitlines() if ": error:" in line or "Revealed type" in line]
     told = {int(line.split(":")[1]): line for line in lines}
-    assert sorted(told) == [3, 4, 5, 7], said
+    assert sorted(told) == [3, 4, 5, 7, 10, 11], said
     assert "Breakdown" in told[5]
