@@ -155,9 +155,12 @@ _NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
 def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
-    """What the capture cannot tell before advice; then the severest, what can be mended, what gains most."""
+    """What the capture cannot tell before advice; then the severest, what can be mended, what gains most.
+
+    Hosts that are late by the recording alone are no reason to doubt a gain that holds without it: they come after.
+    """
     return (
-        not finding.is_about_capture,
+        not finding.is_about_capture or finding.is_of_hosts,
         SEVERITIES.index(finding.severity),
         finding.is_of_ideal,
         finding.expected_ns is None,

@@ -9,13 +9,14 @@ import pandas as pd
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, UNKNOWN
+from traceanalyzer.meaning.vocabulary import DATA, IDLE_CAUSES, UNKNOWN
 
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",
     "exposed_copy_ns": "copy",
     "transfer_ns": "comm",
     **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "host"),
+    DATA.column: "data",
 }
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
@@ -82,7 +83,18 @@ def _changes(row: Mapping[str, Any], found: pd.DataFrame) -> tuple[Change, ...]:
     if row["part"] not in _PART_OF_REPLAY:
         return ()
     parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
-    return tuple(Change(part, PEERS, ranks, steps) for part in parts for ranks, steps in _where(row, own))
+    parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
+    return tuple(
+        Change(part, _data_left(row) if part == "data" else PEERS, ranks, steps)
+        for part in parts
+        for ranks, steps in _where(row, own)
+    )
+
+
+def _data_left(row: Mapping[str, Any]) -> float:
+    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'."""
+    own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
+    return min(1.0, float(peers / own)) if own and row["part"] == DATA.column else 0.0
 
 
 def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:
