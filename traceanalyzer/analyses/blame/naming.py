@@ -175,7 +175,7 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
 
 
 def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
-    """Host time in which nothing is recorded, where that is nearly all of the excess: one thing, though without name."""
+    """Host time in which nothing is recorded, where that is nearly all of the excess: one thing without a name."""
     doing = own.of_kind(DOING)
     nothing = doing.at(np.flatnonzero(doing.name == NOTHING))
     if not len(nothing.name):
