@@ -31,6 +31,7 @@ from traceanalyzer.findings import (
     redundant_exchanges,
     slow_hosts,
     uneven_steps,
+    unmatched,
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
@@ -44,6 +45,7 @@ Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     fitness.missing_straggler,
+    unmatched.unmatched_calls,
     fitness.clock_step,
     fitness.warm_up,
     fitness.silent_rank,

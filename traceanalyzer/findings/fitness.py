@@ -9,6 +9,7 @@ from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.findings.basis import Basis, milliseconds
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.unmatched import PARTNERS
 
 LEAST_WAIT_PCT = 5.0
 """Of a step, that all ranks wait for somebody who is not here."""
@@ -71,6 +72,7 @@ def missing_straggler(
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
             is_about_capture=True,
+            about=PARTNERS,
         )
     ]
 

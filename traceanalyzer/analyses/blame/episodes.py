@@ -83,8 +83,8 @@ class Episodes(Result):
         "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
         "gain_ns": Column.time(
             "What mending it gains of a mean complete step, of the capture without any: the job replayed with these "
-            "ranks' part as their peers'; without a replay, a bound. Of a host whose data is an episode of its own, less "
-            "that one's. Absent when no complete step has it.",
+            "ranks' part as their peers'; without a replay, a bound. Of a host whose data is an episode of its own, "
+            "less that one's. Absent when no complete step has it.",
             adds=Adds.DERIVED,
         ),
         "what_if": Column.text(
