@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_steps import MemorySteps
+from traceanalyzer.analyses.names import MemoryFitColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices
 from traceanalyzer.meaning.columns import Adds, Column
@@ -24,7 +25,7 @@ _SIZES = (
 )  # fmt: skip
 
 
-class MemoryFit(Result):
+class MemoryFit(Result[MemoryFitColumn]):
     """One row for each strategy, with and without activation checkpointing, and for smaller micro-batches; an estimate.
 
     Rows are in the order of what they cost: by strategy first. No rows unless run.json or `--model` tells the
@@ -152,10 +153,10 @@ def _world(ranks: Ranks) -> int:
 def _peak(memory: Memory, run_memory: Mapping[int, Mapping[str, int]] | None) -> int | None:
     """The run's own record is of all its steps; a capture's is of the recorded ones."""
     recorded = [own["peak_allocated_bytes"] for own in (run_memory or {}).values() if "peak_allocated_bytes" in own]
-    told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else []
+    told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else list[int]()
     return max(recorded) if recorded else int(max(told)) if len(told) else None
 
 
 def _state(memory_steps: MemorySteps) -> int | None:
-    held = memory_steps.table["end_bytes"].dropna() if len(memory_steps) else []
+    held = memory_steps.table["end_bytes"].dropna() if len(memory_steps) else list[int]()
     return int(max(held)) if len(held) else None

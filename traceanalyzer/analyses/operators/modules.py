@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import ModulesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
 from traceanalyzer.analyses.time import breakdown
@@ -22,7 +23,7 @@ OUTSIDE = "(outside any module or range)"
 _LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
 
 
-class Modules(Result):
+class Modules(Result[ModulesColumn]):
     """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
     title: ClassVar[str] = "Modules and ranges"
@@ -114,7 +115,7 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     starts, ends = active["first_ns"].to_numpy(), active["last_ns"].to_numpy()
     parts, groups = split(trace, starts, ends), Groups.of(active, ["path"])
     sums = {name: groups.sums(active[name].to_numpy()) for name in _LAUNCHED}
-    sums |= {name: groups.sums(parts[name].to_numpy()) for name in _PARTS}
+    sums |= {name: groups.sums(parts[name]) for name in _PARTS}
     host_ns = groups.totals(active, ["host_ns"])["host_ns"]
     source = np.where(active["is_module"].to_numpy()[groups.first], "module", "range")
     integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -35,7 +36,7 @@ COSTS: Mapping[str, Column] = {
 """Columns that add up over rows."""
 
 
-class OperatorShapes(Result):
+class OperatorShapes(Result[OperatorShapesColumn]):
     """One row for each rank, operator, autograd pass, shapes, strides and dtypes; most GPU time of its own first."""
 
     title: ClassVar[str] = "Operators by shape"
@@ -114,7 +115,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     )
 
 
-def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.array:
+def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """For each operator the GPU time of the autograd nodes that it created."""
     # A node is recorded twice, as the engine's call and as the function inside it: the outer one counts.
     outer = (tree.forward != NONE) & (tree.nesting.handed_down(tree.forward != NONE, including_self=False) == NONE)

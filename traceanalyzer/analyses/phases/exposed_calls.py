@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import transfer_and_wait
+from traceanalyzer.analyses.names import ExposedCallsColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -20,7 +21,7 @@ PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
 
 
-class ExposedCalls(Result):
+class ExposedCalls(Result[ExposedCallsColumn]):
     """One row for each stretch in which communication but no compute runs, cut by call and at the steps' limits."""
 
     title: ClassVar[str] = "Exposed communication by call"
@@ -75,7 +76,7 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedC
     return ExposedCalls(stack(split, tuple(ExposedCalls.columns)))
 
 
-def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.array:
+def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
     numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
     if not calls.empty:
@@ -98,7 +99,7 @@ def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return starts, starts + held["window_ns"].to_numpy(dtype=np.int64)
 
 
-def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.array:
+def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     starts, ends = _step_windows(steps)
     if not len(starts):
         return pd.array([pd.NA] * len(times), dtype="Int64")

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import GpuUtilizationColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Column
@@ -15,7 +16,7 @@ from traceanalyzer.model import RankTrace
 BINS = 60
 
 
-class GpuUtilization(Result):
+class GpuUtilization(Result[GpuUtilizationColumn]):
     """One row for each rank and stretch, in order of time; the parts add up to the stretch."""
 
     title: ClassVar[str] = "GPU utilisation over time"
@@ -48,8 +49,9 @@ def per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:
     if trace.gpu_ops.empty or window.length_ns == 0:
         return pd.DataFrame()
     starts, ends = bins_of(window, bins)
-    table = breakdown.split(trace, starts, ends).rename(columns={"window_ns": "bin_ns"})
-    return table.assign(bin=np.arange(len(starts)), start_ns=starts)
+    parts = breakdown.split(trace, starts, ends)
+    columns = {"bin_ns": parts.pop("window_ns"), **parts, "bin": np.arange(len(starts)), "start_ns": starts}
+    return pd.DataFrame(columns, copy=False)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> GpuUtilization:
