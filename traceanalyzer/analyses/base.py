@@ -176,7 +176,7 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
 
 
 @cache
-def _with_rank(names: tuple[str, ...]) -> "pd.Index[str]":
+def _with_rank(names: tuple[str, ...]) -> pd.Index:
     return pd.Index(["rank", *(name for name in names if name != "rank")])
 
 

@@ -191,9 +191,9 @@ def _joined(
         columns |= {f"base_{column}": one, f"other_{column}": two}
         if column in held:
             columns[f"change_{column}"] = two - one
-    for column in (time, leading_count(held)):
-        if column:
-            columns[f"change_{column}_pct"] = _pct(columns[f"change_{column}"], columns[f"base_{column}"])
+    for leading in (time, leading_count(held)):
+        if leading:
+            columns[f"change_{leading}_pct"] = _pct(columns[f"change_{leading}"], columns[f"base_{leading}"])
     if time:
         columns |= _means_and_shares(columns, time)
     statuses = _statuses(side, columns, held, time)

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
+    blocking_launches,
     communication,
     contention,
     copies,
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     fitness.no_complete_step,
     fitness.whole_graphs,
     fitness.cut_files,
+    blocking_launches.blocking_launches,
     outside_microbatches.outside_microbatches,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,

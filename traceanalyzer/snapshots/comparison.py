@@ -59,8 +59,8 @@ def changes(base: Sequence[Examined], other: Sequence[Examined]) -> list[str]:
         alike.setdefault(told.replace(capital(label), "", 1), []).append((told, label))
     made = [folded(*said) for said in alike.values()]
     ranks = [{one.snapshot.label for one in side} for side in (base, other)]
-    for own, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
-        alone = sorted(own - others)
+    for here, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
+        alone = sorted(here - others)
         if alone:
             made.append(
                 f"Only the {where} run has a snapshot of {', '.join(alone[:8])}{' and more' * (len(alone) > 8)}."

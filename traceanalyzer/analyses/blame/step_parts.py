@@ -114,7 +114,7 @@ def _first_begin(trace: RankTrace, row: int) -> int:
     return min(first_ns, int(ends[earlier].max(initial=host_ns)))
 
 
-def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
+def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """Length of each step's range on the host without calls that block it or find the queue full; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
@@ -128,7 +128,7 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
     return pd.array(ends - starts - blocked.covered_ns(starts, ends), dtype="Int64")
 
 
-def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
+def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """The longest API call that began in the step's range and waits for nothing on the GPU."""
     if "row" not in windows or not len(trace.api_calls):
         return pd.array([pd.NA] * len(windows), dtype="Int64")

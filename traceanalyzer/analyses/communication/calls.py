@@ -91,7 +91,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
     return Calls(stack(parts, tuple(Calls.columns)))
 
 
-def _step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.array:
+def _step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
     step = trace.op_step[rows]
     if not len(trace.steps):
         return pd.array([pd.NA] * len(rows), dtype="Int64")

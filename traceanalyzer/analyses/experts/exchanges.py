@@ -42,6 +42,7 @@ class Exchanges(Result):
         "duration_ns": Column.time("End − start."),
         "sent_bytes": Column.size("To the other ranks."),
         "received_bytes": Column.size("From the other ranks."),
+        "sends": Column.text("Bytes to each rank of the group, in its order, what it keeps included."),
         "load_bytes": Column.size("Received, its own part included."),
         "gbps": Column.rate("Decimal GB/s: the larger of sent and received / duration."),
         "least_transfer_ns": Column.time("The larger of sent and received at the best such rate of the group."),
@@ -73,6 +74,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         sent_bytes=own["sends"].map(sum).astype("int64") - kept,
         received_bytes=load - kept,
         load_bytes=load,
+        sends=own["sends"].map(lambda sends: ",".join(map(str, sends))),
         duration_ns=own["end_ns"] - own["start_ns"],
     )
     groups = table.groupby(["group", "group_ranks"], observed=True)
@@ -88,7 +90,7 @@ def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) 
     moved = _moved(table)
     rate = (moved / table["duration_ns"]).where(table["duration_ns"] > 0)
     best = rate.groupby([table["group"], table["group_ranks"]]).transform("max")
-    least = np.ceil(moved / best.where(best > 0)).fillna(0).astype("int64").clip(upper=table["duration_ns"])
+    least = pd.Series(np.ceil(moved / best.where(best > 0))).fillna(0).astype("int64").clip(upper=table["duration_ns"])
     most_wait = table["duration_ns"] - least
     early = _early(table, members.table, clocks.to_frame())
     return Exchanges(
