@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from traceanalyzer.snapshots import Examined
+    from traceanalyzer.snapshots import Examined, MemoryChange
 
 
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
@@ -83,42 +83,51 @@ def write(examined: "Sequence[Examined]", folder: Path, label: str) -> list[Path
     return page.write(examined, folder, label, command) + as_json.write(examined, folder)
 
 
-def snapshot_sides(places: "Sequence[str]") -> "list[list[Path]]":
-    """Snapshots of each place that a comparison names; nothing unless each has some."""
-    found = [snapshots_in(Path(place)) for place in places]
-    return found if all(found) else []
+def snapshot_sides(sources: "Sequence[str]") -> "dict[str, list[Path]]":
+    """By source that a comparison names its snapshots; none unless the base and another have some."""
+    from traceanalyzer.diff.sources import places
+
+    found = {source: snapshots_in(*places(source)[:1]) for source in sources}
+    known = {source: paths for source, paths in found.items() if paths}
+    return known if sources[0] in known and len(known) > 1 else {}
+
+
+def changes(sides: "dict[str, list[Path]]", sources: "Sequence[str]") -> "dict[int, MemoryChange]":
+    """By place of each later source that has snapshots what they tell against the base's.
+
+    Raises:
+        InputError: a snapshot cannot be read.
+    """
+    from traceanalyzer.snapshots import change, examine_snapshots
+
+    base = examine_snapshots(sides[sources[0]])
+    return {
+        place: change(base, examine_snapshots(sides[source]))
+        for place, source in enumerate(sources)
+        if place and source in sides
+    }
 
 
 def compare_alone(
-    sides: "Sequence[Sequence[Path]]", places: "Sequence[str]", output: Path | None, console: "Console", *, force: bool
+    sides: "dict[str, list[Path]]", sources: "Sequence[str]", output: Path | None, console: "Console", *, force: bool
 ) -> None:
-    """Compare the memory of folders that have snapshots only."""
+    """Compare the memory of folders that have snapshots only: `memory.html` and `memory.csv`."""
     from traceanalyzer import __version__
     from traceanalyzer.loading import label_of
+    from traceanalyzer.report.comparison import html, memory
     from traceanalyzer.report.writers import folder
 
-    target = output or Path("reports", "_".join(["diff", *(label_of(Path(place)) for place in places)])[:200])
-    content = folder.fingerprint(__version__, files=[path for side in sides for path in side])
-    with folder.whole(target, " and ".join(places), content, force=force) as draft:
-        files, told = compare(sides, places, draft.path)
-        written = draft.final(files)
-    console.print(*told, sep="\n", highlight=False, markup=False)
-    console.print(f"Tables: {', '.join(map(str, written))}", highlight=False, soft_wrap=True, markup=False)
-
-
-def compare(sides: "Sequence[Sequence[Path]]", places: "Sequence[str]", folder: Path) -> tuple[list[Path], list[str]]:
-    """Each later side against the first: `memory.csv`, and what to print of it."""
-    import pandas as pd
-
-    from traceanalyzer.report.writers.tables import write_frame
-    from traceanalyzer.snapshots import changes, compared, examine_snapshots
-
-    base, *others = (examine_snapshots(side) for side in sides)
-    tables, told = [], []
-    for place, other in zip(places[1:], others, strict=True):
-        tables.append(compared(base, other).assign(base=places[0], other=place))
-        told.append(f"Memory of {place} against {places[0]}, by the snapshots:")
-        told += [f"• {one}" for one in changes(base, other)]
-    path = folder / "memory.csv"
-    write_frame(pd.concat(tables, ignore_index=True), path)
-    return [path], told
+    names = [label_of(Path(source)) for source in sources]
+    if len({*names}) < len(names):
+        names = list(sources)
+    held = {names[place]: {memory.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
+    target = output or Path("reports", "_".join(["diff", *(label_of(Path(source)) for source in sources)])[:200])
+    content = folder.fingerprint(__version__, files=[path for side in sides.values() for path in side])
+    with folder.whole(target, " and ".join(sources), content, force=force) as draft:
+        path = draft.path / "memory.html"
+        command = shlex.join(["analyze-traces", *sys.argv[1:]])
+        path.write_text(html.memory_page(held, names[0], command), encoding="utf-8", errors="replace")
+        page = draft.final([path, *memory.write_csv(held, draft.path)])[0]
+    for sentence in memory.sentences(held):
+        console.print(f"• {sentence}", highlight=False, markup=False)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
