@@ -5,6 +5,7 @@ from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses.blame.episodes import Episodes as _Episodes
 from traceanalyzer.analyses.blame.places import Places as _Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds as _StepNeeds
+from traceanalyzer.analyses.blame.stragglers import Stragglers as _Stragglers
 from traceanalyzer.analyses.blame.what_ran import WhatRan as _WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits as _CallWaits
 from traceanalyzer.analyses.communication.calls import Calls as _Calls
@@ -16,7 +17,6 @@ from traceanalyzer.analyses.communication.instances import Instances as _Instanc
 from traceanalyzer.analyses.communication.matches import Matches as _Matches
 from traceanalyzer.analyses.communication.members import Members as _Members
 from traceanalyzer.analyses.communication.nccl import Nccl as _Nccl
-from traceanalyzer.analyses.communication.stragglers import Stragglers as _Stragglers
 from traceanalyzer.analyses.communication.waits import Waits as _Waits
 from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends as _ExchangeSends
 from traceanalyzer.analyses.experts.exchanges import Exchanges as _Exchanges
@@ -196,7 +196,13 @@ def episodes(
 def what_ran(traces: TraceSet) -> _WhatRan: ...
 def step_needs(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _StepNeeds: ...
 def stragglers(
-    traces: TraceSet, *, straggler_step_pct: float = 1.0, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    straggler_step_pct: float = 1.0,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    most_replayed: int = 8000000,
+    wiring: Any = None,
 ) -> _Stragglers: ...
 def collectives(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _Collectives: ...
 def replay(traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None) -> _Replay: ...

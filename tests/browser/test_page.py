@@ -81,7 +81,10 @@ def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written,
             page.evaluate("([t0, t1]) => TA.showTimeline(t0, t1)", [begin, end])
             page.wait_for_timeout(50)
             seen = page.evaluate(IN_VIEW)[row["rank"]]
-            assert seen == {text: expected[name] for text, name in COLUMNS.items()}
+            # A column that is rare stands only where it has something.
+            assert {text: seen.get(text, 0) for text in COLUMNS} == {
+                text: expected[name] for text, name in COLUMNS.items()
+            }
 
 
 @pytest.mark.parametrize("name", ["ddp", "pp"])
@@ -116,7 +119,7 @@ def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
             middle,
         )
         page.mouse.move(*at)
-        tip = page.locator(".tl-tip").text_content()
+        tip = page.locator("#tl .tl-tip").text_content()
         assert tip.startswith("NCCL all-reduce f32 · ")
         assert f"{longest['ns'] / 1e6:.1f}\u202fms" in tip
         page.mouse.click(*at)

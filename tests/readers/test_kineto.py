@@ -263,11 +263,18 @@ def test_hip_s_own_kernels_are_copies_and_memsets(tmp_path):
     assert ops["kind"].tolist() == ["copy", "copy", "compute"]
 
 
-@pytest.mark.parametrize(("category", "device"), [("hpu_op", "HPU"), ("mtia_ccp_events", "MTIA")])
+@pytest.mark.parametrize(
+    ("category", "device"),
+    [
+        ("hpu_op", "HPU devices"),
+        ("mtia_ccp_events", "MTIA devices"),
+        ("cuda_profiler_range", "CUPTI's range profiler, .*"),
+    ],
+)
 def test_devices_of_another_kind_are_refused_by_their_name(tmp_path, category, device):
     events = [host(1, 2, name="aten::mm"), host(1, 2, name="matmul", cat=category)]
     with pytest.raises(
-        NotATraceError, match=f"a capture of {device} devices, whose events \\(1 of category {category}"
+        NotATraceError, match=f"a capture of {device}: its events \\(1 of category {category}\\) are not read"
     ):
         read(write(tmp_path / "a.json", document(events)))
 

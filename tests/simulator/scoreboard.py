@@ -25,6 +25,7 @@ from traceanalyzer.report.words import parts, verdict
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000
+_LEAST_COST_PCT = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def report_of(case: Case) -> Report:
 def _needed() -> tuple[str, ...]:
     """The Results that findings and sentences are of: the others take four times as long."""
     of_rules = {name for rule in RULES for name in inspect.signature(rule).parameters if name in ANALYSES}
-    return tuple(name for name in ANALYSES if name in {*of_rules, "integrity", "ranks", "headline", "nccl", "mfu"})
+    return tuple(
+        name for name in ANALYSES if name in {*of_rules, "stragglers", "integrity", "ranks", "headline", "nccl", "mfu"}
+    )
 
 
 def first_line(report: Report) -> str:
@@ -74,6 +77,7 @@ def _wrong(case: Case, report: Report, line: str) -> list[str]:
         for item in _blaming(report)
         if not {*item.ranks} <= {*truth.ranks, *truth.others}
     ]
+    wrong += [f"table stragglers: rank {rank} first" for rank in _awaited_most(report) - {*truth.ranks, *truth.others}]
     if truth.says and not re.search(truth.says, line):
         wrong.append(f"does not say {truth.says!r}")
     if truth.ranks:
@@ -93,6 +97,13 @@ def _blaming(report: Report) -> list[Finding]:
     """Findings that hold ranks to be late."""
     every = [item for finding in report.findings for item in (finding, *finding.also)]
     return [item for item in every if item.ranks]
+
+
+def _awaited_most(report: Report) -> set[int]:
+    """The rank for which others wait most, if it is of an episode: of that kind, tables and sentences say the same."""
+    table = report.results["stragglers"].to_frame()
+    first = table[table["episode"].notna() & (table["cost_pct"] >= _LEAST_COST_PCT)].head(1)
+    return {int(rank) for rank in first["rank"]}
 
 
 def _wrong_first(case: Case, first: Finding) -> list[str]:

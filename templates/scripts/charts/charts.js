@@ -1,4 +1,4 @@
-// Charts are drawn when they scroll into view: by the page itself, or by plotly, whose script is unpacked for the first of those.
+// Charts are drawn by the page itself when there is time, at the latest when they scroll into view; or by plotly, then, whose script is unpacked for the first of those.
 import { icicle } from "./icicle.js";
 import { scatter } from "./scatter.js";
 import { byId, html, menu } from "../page/dom.js";
@@ -97,17 +97,26 @@ export const startCharts = async () => {
     again((holder) => Boolean(holder.dataset.own));
   });
   document.addEventListener("themechange", () => again(() => true));
-  const seen = (/** @type {IntersectionObserverEntry[]} */ entries) => {
-    for (const { isIntersecting, target } of entries) {
-      const figure = all.get(/** @type {HTMLElement} */ (target));
-      if (!isIntersecting || !figure) continue;
-      watch.unobserve(target);
-      draw(/** @type {HTMLElement} */ (target), figure);
-    }
+  const first = (/** @type {HTMLElement} */ holder) => {
+    const figure = all.get(holder);
+    watch.unobserve(holder);
+    if (figure && !holder.dataset.drawn) draw(holder, figure);
   };
+  const seen = (/** @type {IntersectionObserverEntry[]} */ entries) =>
+    entries.forEach((entry) => entry.isIntersecting && first(/** @type {HTMLElement} */ (entry.target)));
   const watch = new IntersectionObserver(seen, { rootMargin: "200px" });
   all.forEach((figure, holder) => {
     addChooser(holder, figure);
     watch.observe(holder);
   });
+  // A page that is printed or saved as a picture has them too.
+  const idle = (/** @type {() => void} */ work) => (window.requestIdleCallback ?? setTimeout)(work);
+  const open = [...all.keys()].filter((holder) => holder.dataset.own && holder.clientWidth);
+  const next = () => {
+    const holder = open.shift();
+    if (!holder) return;
+    first(holder);
+    idle(next);
+  };
+  idle(next);
 };

@@ -22,8 +22,14 @@ export const loadHost = async (data) => {
     rank.host = [];
     rank.counters ??= [];
   });
-  for (const entry of data.host.lanes) data.rankOf.get(entry.rank)?.host.push(laneRead(entry, read, data.host.unit));
+  for (const entry of data.host.lanes) {
+    const lane = laneRead(entry, read, data.host.unit);
+    if (isWithin(lane, data.end)) data.rankOf.get(entry.rank)?.host.push(lane);
+  }
 };
+
+/** Whether a lane has anything while GPU operations ran. @param {HostLane} lane @param {number} end */
+const isWithin = ({ start, length }, end) => start.some((t, i) => t < end && t + length[i] > 0);
 
 /** @param {HostEntry} entry @param {NumberReader} read @param {number} unit ns of one @returns {HostLane} */
 const laneRead = (entry, read, unit) => {

@@ -10,12 +10,17 @@ const PARTS = ["compute", "transfer", "wait", "comm", "copy", "unknown", "idle"]
 
 /** @typedef {ReturnType<typeof breakdown> & { rank: Rank }} Sum */
 
-/** The parts that the capture has, and what they are called. @param {View} view @returns {[PartName | "idle", string][]} */
-const partsOf = ({ data }) =>
-  PARTS.filter((name) => name === "idle" || data.ranks.some((rank) => rank.parts[name].s.length)).map((name) => [
+/** The parts that the capture has, and what they are called; those that are rare only where they are in view.
+ * @param {View} view @param {Sum[]} sums @returns {[PartName | "idle", string][]} */
+const partsOf = ({ data }, sums) => {
+  const isRare = (/** @type {PartName | "idle"} */ name) => name === "unknown" || (name === "comm" && data.hasWaits);
+  const has = (/** @type {PartName | "idle"} */ name) =>
+    name === "idle" || data.ranks.some((rank) => rank.parts[name].s.length);
+  return PARTS.filter((name) => has(name) && !(isRare(name) && sums.every((sum) => sum[name] === 0))).map((name) => [
     name,
     name === "comm" && data.hasWaits ? data.unsplit : WORDS.parts[name],
   ]);
+};
 
 /** @param {string} text @param {string} scope @param {boolean} [isNumber] */
 const head = (text, scope, isNumber = false) => html("th", { scope, className: isNumber ? "n" : "" }, text);
@@ -34,7 +39,7 @@ export const writeInView = (view) => {
   const isNarrow = view.width < 560;
   const sums = sumsOf(view, t0, t1);
   const shown = shownOf(view, sums, isNarrow ? 2 : 8);
-  const parts = partsOf(view);
+  const parts = partsOf(view, sums);
   const rows = [
     [head("rank", "col"), head("time", "col", true), ...parts.map(([, text]) => head(text, "col", true))],
     ...shown.map((sum) => [
@@ -109,7 +114,7 @@ const viewed = (view, t0, t1) => {
       `from the first one’s start to the last one’s end; each row is of the rank’s own step, which takes ${each}`,
     ];
   }
-  if (t0 > 0 || t1 < end) return [`${span}, from ${timeText(t0)} on`, ""];
+  if (t0 > 0 || t1 < end) return [`${span}${t0 > 0 ? `, from ${timeText(t0)} on` : " from the start"}`, ""];
   const why = ranks.length > 1 ? "from the first operation of any rank to the last of any" : "";
   return [`the whole capture, ${span}`, why];
 };

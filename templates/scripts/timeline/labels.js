@@ -32,8 +32,7 @@ export const drawLabels = (ctx, view) => {
       if (row.why && row.part === "folded") write(ctx, c.care, `11px ${FONT}`, row.why, end + 5, y + 9, left - end - 8);
       else if (row.why) write(ctx, c.care, `11px ${FONT}`, row.why, 14, y + 21, left - 16);
     }
-    const name =
-      row.part === "folded" || row.part === "group" || (row.head && row.part === "compute") ? "" : nameOf(row, !isWide);
+    const name = row.part === "folded" || row.part === "group" ? "" : nameOf(row, !isWide);
     if (name)
       write(
         ctx,

@@ -7,6 +7,7 @@ import { isMemory } from "./memory.js";
 const BAND = 14;
 const IDLE = 14;
 const PAD = 8;
+const WHY = 11;
 const FOLDED = 18;
 const GROUP = 20;
 const COUNTER = 24;
@@ -67,8 +68,9 @@ const addRank = (stack, view, head) => {
     return;
   }
   const first = stack.rows.length;
-  if (rank.steps.length) stack.add({ rank, part: "steps" }, BAND);
+  stack.add({ rank, part: "steps" }, BAND); // the rank's name stands beside it, also where it has none
   const deepest = rank.bands.reduce((most, band) => Math.max(most, band[4]), -1);
+  if (head.why && deepest < 0) stack.skip(WHY);
   for (let depth = 0; depth <= deepest; depth++) stack.add({ rank, part: `band${depth}` }, BAND);
   for (const lane of rank.lanes) {
     const more = lane.rows > 2 ? MORE_ROWS * (lane.rows - 2) : 0;

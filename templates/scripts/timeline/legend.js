@@ -27,17 +27,21 @@ const ofOperations = (data) => {
   const has = (/** @type {PartName} */ name) => data.ranks.some((rank) => rank.parts[name].s.length);
   /** @type {Entry[]} */
   const entries = [["compute"]];
-  if (!data.hasWaits) entries.push(["transfer", "communication"]);
-  else entries.push(["transfer"], ["wait"]);
+  if (has("transfer") || (!data.hasWaits && has("comm")))
+    entries.push(data.hasWaits ? ["transfer"] : ["transfer", "communication"]);
+  if (has("wait")) entries.push(["wait"]);
   if (data.hasWaits && has("comm"))
     entries.push(["unmatched", `communication${data.unsplit.replace(/^exposed,?/, ":")}`]);
-  entries.push(["copy"]);
+  if (has("copy")) entries.push(["copy"]);
   if (has("unknown")) entries.push(["unknown", WORDS.kinds.unknown.label]);
   return entries;
 };
 
 /** @param {Timeline} data @returns {Entry[]} */
-const ofHost = (data) => HOST.filter(([look]) => (data.host?.names ?? []).some(([what]) => `host-${what}` === look));
+const ofHost = (data) => {
+  if (!data.ranks.some((rank) => rank.host?.length)) return [];
+  return HOST.filter(([look]) => data.host.names.some(([what]) => `host-${what}` === look));
+};
 
 /** @param {Timeline} data @returns {Entry[]} */
 const ofIdle = ({ causes, knows_causes: knowsCauses }) =>

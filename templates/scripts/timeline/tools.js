@@ -71,7 +71,7 @@ export const hideIdleTools = (view, box) => {
   const { data } = view;
   const has = {
     path: data.path.count > 0,
-    host: data.host.lanes.length > 0,
+    host: data.ranks.some((rank) => rank.host.length),
     counters: data.ranks.some((rank) => rank.counters.length),
   };
   for (const [what, isThere] of Object.entries(has)) labelOf(one(box, `[data-show=${what}]`)).hidden = !isThere;

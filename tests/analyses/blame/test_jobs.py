@@ -23,10 +23,12 @@ def members(*calls):
         ([(0, "0,1", 0), (1, "1,2", 1), (2, "2,3", 2), (3, "2,3", 2)], [0, 0, 0, 0]),
         # a message whose group the trace does not tell
         ([(0, None, 0), (1, None, 0), (2, "2,3", 1), (3, "2,3", 1)], [0, 0, 2, 2]),
+        # a collective whose group the trace does not tell
+        ([(0, None, 0), (1, None, 0), (2, None, 0), (3, "3", None)], [0, 0, 0, 3]),
         # who takes part is not known
         ([(0, None, None), (1, "0,1", 0), (2, "2,3", 1), (3, "2,3", 1)], [0, 0, 0, 0]),
     ],
-    ids=["two", "a missing rank", "a chain", "matched", "unknown"],
+    ids=["two", "a missing rank", "a chain", "a message", "a collective", "unknown"],
 )
 def test_ranks_that_communicate_are_one_job(calls, jobs):
     assert list(jobs_of(members(*calls), range(4)).values()) == jobs

@@ -62,11 +62,12 @@ def test_ddp_is_a_wait_for_a_late_host():
 
 
 @pytest.mark.parametrize(
-    ("name", "rank", "cause"), [("ddp", 0, "host"), ("ddp_straggler", 1, "compute"), ("pp", 1, "compute")]
+    ("name", "rank", "cause"), [("ddp", 0, "host"), ("ddp_straggler", 1, "compute"), ("pp", 1, None)]
 )
 def test_stragglers_of_samples(name, rank, cause):
     first = ta.stragglers(sample(name)).to_frame().iloc[0]
-    assert (first["rank"], first["cause"]) == (rank, cause)
+    assert first["rank"] == rank
+    assert first["cause"] == cause or (pd.isna(first["cause"]) and cause is None)
 
 
 def test_selected_steps_keep_their_waits():

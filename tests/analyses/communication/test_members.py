@@ -14,7 +14,7 @@ from traceanalyzer.analyses.trace import ranks
 DEFAULTS = {
     "stream": 17, "step": 0, "collective": "all_reduce", "group": "0", "group_description": "", "group_ranks": "0,1",
     "group_size": 2, "dtype": "Float", "size_bytes": 64, "sequence": pd.NA, "root": pd.NA, "peers": None,
-    "is_uneven": False, "arguments": "kernel", "name": "nccl", "grid": "24x1x1", **dict.fromkeys(analysis.UNTIL.values(), 0),
+    "is_uneven": False, "arguments": "kernel", "name": "nccl", "grid": "24x1x1",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 import traceanalyzer as ta
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication import stragglers
+from traceanalyzer.analyses.blame import stragglers
 from traceanalyzer.diff import lanes
 
 SUMS = {

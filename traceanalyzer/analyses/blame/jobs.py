@@ -15,16 +15,22 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int]) -> Mapping[int, int]:
     groups = {text: _numbers(text) for text in texts.dropna().unique()}
     if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
         return dict.fromkeys(job, every)
-    matched = members[members["instance"].notna()].groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
-    of_messages = [(int(low), int(high)) for low, high in matched.itertuples(index=False)]
     roots: dict[int, int] = {}
-    for linked in (*groups.values(), *of_messages):
+    for linked in (*groups.values(), *_met(members)):
         _join(roots, linked)
     found = {rank: _root(roots, rank) for rank in job}
     lowest: dict[int, int] = {}
     for rank in sorted(job):
         lowest.setdefault(found[rank], rank)
     return {rank: lowest[root] for rank, root in found.items()}
+
+
+def _met(members: pd.DataFrame) -> Iterable[tuple[int, ...]]:
+    """Ranks that next to each other take part in the same instance: of what the trace names no group for."""
+    held = members.loc[members["instance"].notna(), ["instance", "rank"]].drop_duplicates()
+    held = held.sort_values(["instance", "rank"])
+    pairs = held.assign(before=held.groupby("instance")["rank"].shift()).dropna()[["before", "rank"]]
+    return ((int(low), int(high)) for low, high in pairs.drop_duplicates().itertuples(index=False))
 
 
 def _join(roots: dict[int, int], linked: tuple[int, ...]) -> None:

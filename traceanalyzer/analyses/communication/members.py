@@ -12,9 +12,6 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication import calls as all_calls
 from traceanalyzer.analyses.communication.call_lists import synchronises, waits_of
 from traceanalyzer.analyses.communication.matching import match
-from traceanalyzer.analyses.host import idle_causes
-from traceanalyzer.analyses.host.idle_causes import PARTS
-from traceanalyzer.analyses.time.intervals import of_rows
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
@@ -22,11 +19,6 @@ _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
     "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers", "is_uneven",
 )  # fmt: skip
-
-BUSY_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns")
-
-UNTIL: Mapping[str, str] = {part: part.replace("_ns", "_until_ns") for part in (*BUSY_PARTS, *PARTS)}
-"""For each part of a rank's time the column that has its sum from the capture's first operation to a call's end."""
 
 
 class Members(Result):
@@ -73,19 +65,19 @@ class Members(Result):
 
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
-    """All calls of the capture, whatever steps are looked at, and the rank's parts of time until each one's end."""
+    """All calls of the capture, whatever steps are looked at."""
     if trace.window.steps is not None:
         trace = replace(trace, window=whole_capture(trace.gpu_ops))
         calls = all_calls.per_rank(trace)
     if calls.empty:
         return calls
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
-    return calls.assign(world_size=world_size, **_until(trace, calls["end_ns"].to_numpy()))
+    return calls.assign(world_size=world_size)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     """Match the calls; transfer = shortest duration over an instance's ranks, wait = duration − transfer."""
-    calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT, *UNTIL.values()))))
+    calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
     if calls.empty:
         return Members(calls)
     matching = match(calls, parts)
@@ -94,30 +86,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table = pd.concat([members, pd.DataFrame({"row": alone})], ignore_index=True)
     rows = table["row"].to_numpy()
     table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
-    table = table.join(calls[[*_KEPT, *UNTIL.values()]].take(rows).reset_index(drop=True))
+    table = table.join(calls[[*_KEPT]].take(rows).reset_index(drop=True))
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_synchronising"] = synchronises(calls)[rows]
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["group_size"] = _group_sizes(table)
     table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
     return Members(table)
-
-
-def _until(trace: RankTrace, ends: np.ndarray) -> dict[str, np.ndarray]:
-    """Each part's time from the first operation's start to each call's end."""
-    ops = trace.gpu_ops
-    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
-    begin = np.full(len(ends), trace.window.start_ns)
-    gaps = idle_causes.find(trace)
-    causes = idle_causes.parts(trace, gaps, gaps.starts, gaps.ends)
-    # A call's end is an operation's end, so that no gap contains it.
-    passed = np.searchsorted(gaps.ends, ends, side="right")
-    return {
-        UNTIL["compute_ns"]: compute.covered_ns(begin, ends),
-        UNTIL["exposed_comm_ns"]: (comm - compute).covered_ns(begin, ends),
-        UNTIL["exposed_copy_ns"]: (copy - (compute | comm)).covered_ns(begin, ends),
-        **{UNTIL[part]: np.append(0, np.cumsum(causes[part].to_numpy()))[passed] for part in PARTS},
-    }
 
 
 def _group_sizes(table: pd.DataFrame) -> pd.Series:

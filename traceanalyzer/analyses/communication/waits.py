@@ -43,7 +43,11 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
 
 
 def _of_rank(exposed: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
-    _, wait = transfer_and_wait(exposed, calls)
+    return cut_by_calls(transfer_and_wait(exposed, calls)[1], calls)
+
+
+def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
+    """Stretches of a rank's waiting, cut by the calls that wait; of several at once by the one that began first."""
     waiting = calls[calls["wait_ns"].fillna(0) > 0].sort_values("start_ns")
     starts = waiting["start_ns"].to_numpy()
     ends = starts + waiting["wait_ns"].to_numpy(dtype=np.int64)

@@ -42,13 +42,19 @@ class WhatIfs(Result):
             adds=Adds.DERIVED,
         ),
         "unprofiled_gain_ns": Column.time("What the change gains of that step.", adds=Adds.DERIVED),
-        "error_ns": Column.time("By how much the replay without a change misses the recording.", adds=Adds.DERIVED),
+        "error_ns": Column.time(
+            "By how much the replay without a change misses the recording.",
+            adds=Adds.DERIVED,
+            label="replay is off by",
+        ),
         "error_pct": Column.share("100 · error / before."),
         "unmatched_ns": Column.time(
             "Time a rank and step in communication calls whose partners are not known: waits in them stay.",
             adds=Adds.DERIVED,
         ),
-        "is_bound": Column.flag("The error, or that time, is above 3 % of the step: the gain is a bound, no forecast."),
+        "is_bound": Column.flag(
+            "The error, or that time, is above 3 % of the step: the gain is a bound, no forecast.", label="only a bound"
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

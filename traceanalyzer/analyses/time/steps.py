@@ -58,6 +58,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     owned = _owned(trace)
     chosen = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+    # Moments are too large for floats, which the row without them would make of integers.
+    chosen = chosen.astype({"host_start_ns": "Int64", "host_end_ns": "Int64"})
     table = pd.concat([chosen, _windows(trace, chosen), owned.loc[chosen.index]], axis=1)
     table["is_complete"] = is_complete(table)
     if trace.window.steps is None:

@@ -16,16 +16,22 @@ LEVELS = {"memory_allocated_bytes": "memory allocated", "memory_reserved_bytes":
 """Counters that keep their value until the next one, as Kineto's memory events; others are samples."""
 
 METRICS = (
-    ("SMs active", re.compile(r"SMs? Active", re.IGNORECASE)),
-    ("tensor cores active", re.compile(r"Tensor Active", re.IGNORECASE)),
-    ("DRAM read", re.compile(r"DRAM Read", re.IGNORECASE)),
-    ("DRAM write", re.compile(r"DRAM Write", re.IGNORECASE)),
-    ("NVLink received", re.compile(r"NVLink.* RX .*(Throughput|Bandwidth|Bytes|User)|NVLink RX", re.IGNORECASE)),
-    ("NVLink sent", re.compile(r"NVLink.* TX .*(Throughput|Bandwidth|Bytes|User)|NVLink TX", re.IGNORECASE)),
+    ("SMs active", re.compile(r"SMs? Active|^sm__cycles_active\.avg\.pct", re.IGNORECASE)),
+    ("tensor cores active", re.compile(r"Tensor Active|^sm__(?:inst_executed_)?pipe_tensor\S*\.pct", re.IGNORECASE)),
+    ("DRAM read", re.compile(r"DRAM Read|^dram__(?:bytes_read|read_throughput)\.", re.IGNORECASE)),
+    ("DRAM write", re.compile(r"DRAM Write|^dram__(?:bytes_write|write_throughput)\.", re.IGNORECASE)),
+    (
+        "NVLink received",
+        re.compile(r"NVLink.* RX .*(?:Throughput|Band|Bytes|User)|NVLink RX|^nvlrx__bytes\.", re.IGNORECASE),
+    ),
+    (
+        "NVLink sent",
+        re.compile(r"NVLink.* TX .*(?:Throughput|Band|Bytes|User)|NVLink TX|^nvltx__bytes\.", re.IGNORECASE),
+    ),
     ("PCIe received", re.compile(r"PCIe RX", re.IGNORECASE)),
     ("PCIe sent", re.compile(r"PCIe TX", re.IGNORECASE)),
 )
-"""GPU metrics that are drawn, in this order: of several counters that fit the first by name."""
+"""GPU metrics that are drawn, by Nsight's names or CUPTI's, in this order: of several that fit the first by name."""
 
 
 class CounterSeries(Result):

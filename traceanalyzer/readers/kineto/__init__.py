@@ -113,8 +113,8 @@ def _paused_collector() -> Iterator[None]:
 def _of_another_device(builder: TableBuilder) -> str:
     category, count = builder.foreign.most_common(1)[0]
     return (
-        f"a capture of {FOREIGN[category]} devices, whose events ({count:,} of category {category}) are not read: only "
-        "devices whose kernels and copies are recorded as kernel, gpu_memcpy and gpu_memset are"
+        f"{FOREIGN[category]}: its events ({count:,} of category {category}) are not read, only kernels and copies "
+        "that are recorded as kernel, gpu_memcpy and gpu_memset"
     )
 
 

@@ -109,6 +109,10 @@ class Columns:
             numbers = np.array([_ABSENT if value is None else value for value in values], dtype=np.int64)
         self._numbers.setdefault(column, []).append(numbers)
 
+    def floats(self, column: str, values: list[Any]) -> None:
+        """A column of numbers."""
+        self._numbers.setdefault(column, []).append(np.array(values, dtype=np.float64))
+
     def merge(self, later: "Columns", rows_before: Mapping[str, int]) -> None:
         """Append the rows of a table that was collected elsewhere.
 

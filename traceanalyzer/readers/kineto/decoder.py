@@ -10,7 +10,7 @@ from typing import Any, Union
 import msgspec
 
 from traceanalyzer.readers.kineto.boundaries import NEXT_OBJECT, cut_near, end_of_object
-from traceanalyzer.readers.kineto.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs
+from traceanalyzer.readers.kineto.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs, Sample
 
 # A ValueError is bad UTF-8, or an integer of thousands of digits.
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -75,7 +75,7 @@ class EventDecoder:
 
 @cache
 def _decoder(*, is_exact: bool, strict: bool) -> msgspec.json.Decoder[Any]:
-    event: Any = Union[(ExactComplete if is_exact else Complete, Instant, *IGNORED)]
+    event: Any = Union[(ExactComplete if is_exact else Complete, Instant, Sample, *IGNORED)]
     return msgspec.json.Decoder(list[event], strict=strict)
 
 
@@ -111,9 +111,9 @@ def _lenient(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any | None:
         shorter = _without_args(text)
         return None if shorter is None else _lenient(shorter, decoder)
     known = {key: value for key, value in plain.items() if value is not None}
-    if isinstance(known.get("args"), dict):
+    if isinstance(known.get("args"), dict) and known.get("ph") != "C":
         known["args"] = _fitting(known["args"], MemoryArgs if known.get("ph") == "i" else Args)
-    elif "args" in known:
+    elif "args" in known and not isinstance(known["args"], dict):
         del known["args"]
     try:
         return decoder.decode(_text_of([known]))[0]

@@ -57,6 +57,7 @@ class Args(msgspec.Struct, gc=False):
     target_rank: Int | None = msgspec.field(default=None, name="Dst Rank")
     source_stream: Int | None = msgspec.field(default=None, name="wait_on_stream")
     record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+    old_shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input dims")  # PyTorch 1.8 and 1.9
 
 
 class _Complete(msgspec.Struct, gc=False):
@@ -103,9 +104,18 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     args: MemoryArgs | None = None
 
 
+class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
+    """A counter event: `args` are values by counter."""
+
+    ts: Time = 0.0
+    cat: str = ""
+    pid: Int | str = -1
+    args: msgspec.Raw = _NOT_RECORDED
+
+
 def _ignored(phase: str) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"Ignored{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
 
 
-# Flows, counters, metadata and whatever else the Chrome format knows: decoding them costs next to nothing.
-IGNORED = tuple(_ignored(phase) for phase in "sftMCBEbenNODPpRcvVISTF(),")
+# Flows, metadata and whatever else the Chrome format knows: decoding them costs next to nothing.
+IGNORED = tuple(_ignored(phase) for phase in "sftMBEbenNODPpRcvVISTF(),")

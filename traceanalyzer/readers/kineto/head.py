@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from traceanalyzer.kinds import CUT_LIST
 from traceanalyzer.model import ProcessGroup
 
 _BASE_NS = 4 * 10**18
@@ -19,7 +20,7 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 class _Group(msgspec.Struct, gc=False):
     pg_name: str = ""
     pg_desc: str = ""
-    ranks: list[_Number] = []
+    ranks: list[_Number] | str = []  # a text where Kineto itself wrote it: `[0, 1]`, or `[0, 1, ..., 63]`
 
 
 class _Distributed(msgspec.Struct, gc=False):
@@ -45,6 +46,9 @@ class _Properties(msgspec.Struct, gc=False):
     hostname: str | None = None
     host_name: str | None = None
 
+
+_OLD_DEVICES = "computeProperties"
+"""What PyTorch 1.8 calls `deviceProperties`."""
 
 _JSON = json.JSONDecoder(strict=False)
 
@@ -73,8 +77,9 @@ class Properties:
 def properties(head: bytes, tail: bytes = b"") -> Properties:
     """Properties from the text before the events' array and after it, each by itself: an odd one costs no other."""
     text = (head + b"\n" + tail).decode(errors="replace")
-    names = (*_Properties.__struct_fields__, "distributedInfo")
+    names = (*_Properties.__struct_fields__, "distributedInfo", _OLD_DEVICES)
     found = {name: value for name in names if (value := _value(text, name)) is not None}
+    found.setdefault("deviceProperties", found.pop(_OLD_DEVICES, []))
     info = found.pop("distributedInfo", None)
     return _public(_fitting(found, _Properties), _fitting(info if isinstance(info, dict) else {}, _Distributed))
 
@@ -107,7 +112,7 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
     return Properties(
         rank=info.rank,
         world_size=info.world_size,
-        groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, tuple(g.ranks)) for g in info.pg_config),
+        groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, _ranks(g.ranks)) for g in info.pg_config),
         device_names={
             device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None
         },
@@ -121,6 +126,13 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
         base_ns=raw.baseTimeNanoseconds,
         versions={name: version for name, version in versions.items() if version},
     )
+
+
+def _ranks(ranks: list[int] | str) -> tuple[int, ...]:
+    """A group's ranks; none where the list of them is cut."""
+    if not isinstance(ranks, str):
+        return tuple(ranks)
+    return () if CUT_LIST in ranks else tuple(int(number) for number in re.findall(r"\d{1,9}", ranks))
 
 
 def _cuda_version(number: int | None) -> str | None:

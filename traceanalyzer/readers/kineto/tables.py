@@ -11,7 +11,8 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
-from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant
+from traceanalyzer.readers.kineto.counters import MEMORY, add_memory, add_samples
+from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant, Sample
 from traceanalyzer.readers.kineto.texts import as_list, extent, first_of
 
 _NO_ARGS = Args()
@@ -26,9 +27,15 @@ _API_CALLS = (
 )  # fmt: skip
 """Calls of a device's runtime and driver: ROCm writes CUDA's category, XPUs and devices of plug-ins their own."""
 
-FOREIGN = {"hpu_op": "HPU", "mtia_ccp_events": "MTIA", "mtia_workloadd": "MTIA", "mtia_insight": "MTIA",
-           "xpu_scope_profiler": "XPU"}  # fmt: skip
-"""Categories of device events whose meaning is not Kineto's usual one: device by category."""
+FOREIGN = {
+    "hpu_op": "a capture of HPU devices",
+    "mtia_ccp_events": "a capture of MTIA devices",
+    "mtia_workloadd": "a capture of MTIA devices",
+    "mtia_insight": "a capture of MTIA devices",
+    "xpu_scope_profiler": "a capture of XPU devices",
+    "cuda_profiler_range": "a capture of CUPTI's range profiler, which counts but does not time kernels",
+}
+"""Categories of device events whose meaning is not Kineto's usual one: what such a capture is, by category."""
 
 _COMM_HOST_OP = "record_param_comms"
 
@@ -37,9 +44,6 @@ _STEP = "ProfilerStep"
 _STREAM_WAIT = "Stream Wait Event"
 
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
-
-_GPU_MEMORY = 1
-"""`Device Type` of memory events on the GPU."""
 
 
 @dataclass(slots=True)
@@ -58,11 +62,13 @@ class TableBuilder:
     def add(self, events: list[Any]) -> None:
         """Take the events of one chunk, in any order."""
         by_category: dict[str, list[Any]] = defaultdict(list)
-        memory = []
+        memory, samples = [], []
         for event in events:
             if type(event) in _COMPLETE:
                 by_category[event.cat].append(event)
-            elif type(event) is Instant and event.name == "[memory]":
+            elif type(event) is Sample:
+                samples.append(event)
+            elif type(event) is Instant and event.name == MEMORY:
                 memory.append(event)
         for category, group in by_category.items():
             add = _ADD.get(category.lower())
@@ -70,7 +76,10 @@ class TableBuilder:
                 add(self, category.lower(), group)
             elif category.lower() in FOREIGN or not category:
                 self.foreign[category.lower()] += len(group)
-        _add_memory(self, memory)
+        if memory:
+            add_memory(self.table("counters"), memory, _threads(memory))
+        if samples:
+            add_samples(self.table("counters"), samples)
 
     def merge(self, later: "TableBuilder") -> None:
         """Take what was collected from the events that follow."""
@@ -146,7 +155,7 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.integers("external_id", [arg.external_id for arg in args])
     table.integers("sequence", [arg.op_sequence for arg in args])
     table.integers("forward_thread", [arg.forward_thread for arg in args])
-    signatures = [SEPARATOR.join((arg.shapes, arg.strides, arg.dtypes)) for arg in args]
+    signatures = [SEPARATOR.join((arg.shapes or arg.old_shapes, arg.strides, arg.dtypes)) for arg in args]
     table.joined_texts(("shapes", "strides", "dtypes"), signatures)
     table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
@@ -229,21 +238,6 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table.integers("sequence", [arg.sequence for arg in args])
     table.integers("root", [_root(arg, name) for arg, name in zip(args, collectives, strict=True)])
     table.integers("peer", [first_of(arg.target_rank, arg.source_rank) for arg in args])
-
-
-def _add_memory(builder: TableBuilder, events: list[Instant]) -> None:
-    held = [event for event in events if event.args and event.args.device_type == _GPU_MEMORY]
-    for name in ("allocated", "reserved"):
-        known = [event for event in held if getattr(event.args, name) is not None]
-        if known:
-            table = builder.table("counters")
-            table.instants(known)
-            table.integers("thread", _threads(known))
-            table.texts("name", [f"memory_{name}_bytes"] * len(known))
-            table.integers("value", [getattr(event.args, name) for event in known])
-            is_told = name == "allocated"
-            table.integers("address", [event.args.address if is_told and event.args else None for event in known])
-            table.integers("device", [event.args.device for event in known if event.args])
 
 
 def _arguments(names: list[str], args: list[Args]) -> dict[int, bytes]:

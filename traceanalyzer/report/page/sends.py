@@ -19,11 +19,12 @@ MOST_LAYERS = 12
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one rank sends to another: its column, darkness (0 to 1) and words."""
+    """What one rank sends to another: its column, darkness (0 to 1), words, and its size in them."""
 
     column: int
     opacity: float
     label: str
+    size: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def _sender(rank: int, own: pd.DataFrame, receivers: tuple[int, ...], most: int)
             receivers.index(int(peer)),
             round(int(size) / max(most, 1), 3),
             f"rank {rank} {'keeps' if peer == rank else f'sends rank {peer}'} {text(size, Unit.BYTES)}",
+            text(size, Unit.BYTES),
         )
         for peer, size in own[["peer", "size_bytes"]].itertuples(index=False)
     )

@@ -16,7 +16,7 @@ LEAST_COST_PCT = 2.0
 
 COLUMNS = (
     "rank", "cost_max_ns", "cost_max_rank", "cost_pct", "cost_mean_ns", "waiting_ranks", "collective",
-    "steps_affected", "cause", "cause_ns", "operation", "operation_ns",
+    "steps_affected", "cause", "cause_ns", "operation",
 )  # fmt: skip
 """Of a straggler's row those that a page shows."""
 

@@ -81,4 +81,4 @@ def _by_category(
 
 
 def _unit(name: str, source: str) -> str:
-    return "B" if name.startswith("memory") else "%" if "%" in source else ""
+    return "B" if name.startswith("memory") else "%" if "%" in source or ".pct" in source else ""

@@ -37,7 +37,7 @@ def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) 
         found[victim] = "waits most"
     if not found:
         first = [rank for rank in named_ranks(findings[:1]) if rank in there] or sorted(there)
-        found = {first[0]: "the first finding’s" if findings else ""} if first else {}
+        found = {first[0]: "in the first finding" if findings and len(there) > 1 else ""} if first else {}
     return [{"rank": rank, "why": why} for rank, why in found.items()]
 
 

@@ -128,7 +128,9 @@ def _head(report: Report) -> list[str]:
     models = ranks["device_name"].dropna().value_counts()
     if host.is_host_only(report.results):
         return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
-    gpus = [f"{count} × {model}" for model, count in models.items()] or [f"{len(ranks)} GPUs"]
+    gpus = [f"{count} × {model}" for model, count in models.items()] or [
+        f"{len(ranks)} GPU{'s' if len(ranks) > 1 else ''}"
+    ]
     sizes = ranks["world_size"].dropna().unique().tolist()
     if not sizes and report.run_info and report.run_info.world_size:
         sizes = [report.run_info.world_size]
