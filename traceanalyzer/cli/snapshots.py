@@ -3,9 +3,12 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from traceanalyzer.cli.codes import DONE, GATE_FAILED
+from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.snapshots import Examined, MemoryChange
+    from traceanalyzer.snapshots.job import Job
 
 
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
@@ -31,56 +35,89 @@ def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path
     return found
 
 
-def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, console: "Console", *, force: bool) -> Path:
-    """Write and print the memory report of a folder that has snapshots only; returns the page."""
-    from traceanalyzer import __version__
+def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], console: "Console") -> tuple[Path, int]:
+    """Write and print the memory report of a folder that has snapshots only; returns the page and the exit code."""
+    from traceanalyzer import __version__, gate
+    from traceanalyzer.cli.surroundings import with_model
+    from traceanalyzer.job import run_info
     from traceanalyzer.loading import label_of
     from traceanalyzer.report.snapshots import terminal
-    from traceanalyzer.report.writers import folder
-    from traceanalyzer.snapshots import examine_snapshots
+    from traceanalyzer.report.writers import folder, gates
+    from traceanalyzer.snapshots import sentences
+    from traceanalyzer.snapshots.job import job_of, ranks, run_json
 
-    label = label_of(place)
-    examined = examine_snapshots(paths)
-    target = output or Path("reports", label)
-    with folder.whole(target, str(place.resolve()), folder.fingerprint(__version__, files=paths), force=force) as draft:
-        page = draft.final(write(examined, draft.path, label))[0]
-    terminal.show(examined, console)
+    label, info_path = label_of(place), run_json(paths)
+    info, notes = run_info.read_or_note(info_path)
+    known = with_model(run_info.thresholds(info), options["model"])
+    examined, skipped = _examined(paths)
+    job = job_of(examined, info, known.get("trained_model"), skipped)
+    outcomes = []
+    if options["gates"]:
+        lack = gate.lack_of_ranks(ranks(job), None, ()) or "; ".join(skipped) or None
+        outcomes = gate.check_run(options["gates"], {"memory": job.memory}, label, lack=lack)
+    target = options["output"] or Path("reports", label)
+    files = [*paths, *([info_path] if info_path else [])]
+    content = folder.fingerprint(__version__, options["model"], outcomes, files=files)
+    with folder.whole(target, str(place.resolve()), content, force=options["force"]) as draft:
+        made = write(examined, draft.path, label, job)
+        page = draft.final([*made, *(gates.write(outcomes, draft.path) if outcomes else [])])[0]
+    terminal.show(examined, console, [*job.sentences, *sentences(examined)])
+    gates.show(outcomes, console)
+    for note in notes:
+        console.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
-    return page
+    return page, GATE_FAILED if gate.has_failed(outcomes) else DONE
 
 
-def memory_beside(
-    paths: "Sequence[Path]", folder: Path, label: str, steps: "pd.DataFrame", console: "Console"
-) -> "tuple[tuple[Examined, ...], list[Path]]":  # fmt: skip
-    """The memory report of snapshots that lie beside traces; what cannot be read is said and leaves no file."""
-    from traceanalyzer.errors import InputError
-    from traceanalyzer.snapshots import beside_trace, examine_snapshots
+def _examined(paths: "Sequence[Path]") -> "tuple[tuple[Examined, ...], list[str]]":
+    """What the files tell that can be read, and why others cannot.
 
-    if not paths:
-        return (), []
+    Raises:
+        InputError: none can be read.
+    """
+    from traceanalyzer.snapshots import Examined, examine_snapshots
+
+    examined, errors = list[Examined](), list[InputError]()
+    for path in paths:
+        try:
+            examined += examine_snapshots([path])
+        except InputError as error:
+            errors.append(error)
+    if errors and not examined:
+        raise errors[0]
+    ordered = sorted(examined, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0))
+    return tuple(ordered), [f"Skipped: {error}" for error in errors]
+
+
+def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> "tuple[tuple[Examined, ...], tuple[str, ...]]":
+    """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
+    from traceanalyzer.snapshots import beside_trace, sentences
+
     try:
-        examined = beside_trace(examine_snapshots(paths), steps)
+        examined, skipped = _examined(paths)
     except InputError as error:
-        console.print(f"Skipped: {error}", highlight=False, markup=False)
-        return (), []
-    return examined, write(examined, folder, label)
+        return (), (f"Skipped: {error}",)
+    beside = beside_trace(examined, steps)
+    return beside, (*sentences(beside), *skipped)
 
 
-def say(examined: "Sequence[Examined]", target: Path, console: "Console") -> None:
+def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:
     """Print what snapshots beside the traces tell."""
     from traceanalyzer.report.snapshots import terminal
 
     if examined:
-        terminal.show(examined, console)
+        terminal.show(examined, console, told)
         console.print(f"Memory: {target / 'memory.html'}", highlight=False, soft_wrap=True, markup=False)
+    elif told:
+        console.print(*told, sep="\n", highlight=False, soft_wrap=True, markup=False)
 
 
-def write(examined: "Sequence[Examined]", folder: Path, label: str) -> list[Path]:
+def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | None" = None) -> list[Path]:
     """The page and the JSON."""
     from traceanalyzer.report.snapshots import as_json, page
 
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
-    return page.write(examined, folder, label, command) + as_json.write(examined, folder)
+    return page.write(examined, folder, label, command, job) + as_json.write(examined, folder, job)
 
 
 def snapshot_sides(sources: "Sequence[str]") -> "dict[str, list[Path]]":
