@@ -1,11 +1,11 @@
 """Size of the report's page, and how soon it paints, for many ranks.
 
     python benchmarks/report_page.py 2 8 64
-    PYTHONPATH=. python benchmarks/report_page.py --simulated 256 1024
+    PYTHONPATH=. python benchmarks/report_page.py --simulated 2 8 64 512
 
 Repeats the ranks of a sample with small shifts in time (or simulates a data-parallel job in which one rank computes
 longer), writes the report, and opens it in headless Chromium (with Playwright's Python package; without it only sizes
-are measured).
+are measured). Prints a table in Markdown.
 """
 
 import sys
@@ -25,6 +25,9 @@ from traceanalyzer.report import Report
 from traceanalyzer.report.writers import html
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
+FEW = 64
+"""Up to this many simulated ranks have a hundred operations each, more have fourteen."""
+
 BUDGETS = {8: (2.0, 2.5), 64: (8.0, 5.0)}
 """Ranks → megabytes, seconds to the painted timeline."""
 BROWSER = {
@@ -37,7 +40,8 @@ BROWSER = {
 def main() -> None:
     make = simulated if "--simulated" in sys.argv else many
     ranks = [int(text) for text in sys.argv[1:] if text != "--simulated"] or [2, 8, 64]
-    print(f"{'ranks':>6} {'ops':>9} {'write s':>8} {'MB':>7} {'first paint s':>14} {'timeline s':>11} {'zoom ms':>8}")
+    print("| ranks | operations | page MB | written in s | first paint s | timeline ready s | a zoom ms |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     for count in ranks:
         report = make(count)
         with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +52,8 @@ def main() -> None:
             # The quickest of three: what else the machine does is not the page's doing.
             paint, ready, zoom = min((opened(page) for _ in range(3)), key=itemgetter(1))
         operations = len(report.results["timeline"])
-        print(f"{count:6} {operations:9,} {seconds:8.2f} {size:7.2f} {paint:14.2f} {ready:11.2f} {zoom:8.1f}")
+        figures = f"{size:.2f} | {seconds:.1f} | {paint:.2f} | {ready:.2f} | {zoom:.0f}"
+        print(f"| {count} | {operations:,} | {figures} |", flush=True)
         most_mb, most_s = BUDGETS.get(count, (float("inf"), float("inf")))
         assert size < most_mb, f"{count} ranks: {size:.2f} MB, the budget is {most_mb}"
         assert not ready > most_s, f"{count} ranks: {ready:.2f} s, the budget is {most_s}"
@@ -65,11 +70,15 @@ def many(count: int) -> Report:
 
 
 def simulated(count: int) -> Report:
-    """A report of a simulated job whose rank after the first third computes 0.4 ms a bucket longer."""
+    """A report of a simulated job whose rank after the first third computes 0.4 ms a bucket longer.
+
+    Of hundreds of ranks each has few operations: how many there are of it is what a page of them must stand.
+    """
     from tests.simulator import scenarios  # noqa: PLC0415 - needs the repository's folder on the path
     from tests.simulator.analysed import analysed  # noqa: PLC0415 - likewise
 
-    _, results = analysed(scenarios.ddp(count, slow_compute_ns={count // 3: 400_000}), *ANALYSES)
+    steps, buckets = (4, 8) if count <= FEW else (2, 2)
+    _, results = analysed(scenarios.ddp(count, steps, buckets, slow_compute_ns={count // 3: 400_000}), *ANALYSES)
     return Report(label=f"{count} ranks", results=results, findings=find(results), version=ta.__version__)
 
 

@@ -188,9 +188,12 @@ def _compare(folder: Path, target: Path) -> str:
 
 
 def _complete_steps(folder: Path) -> list[str]:
-    """Only whole steps where rates and overlaps of copies are read: those tables are of all that a report looks at."""
+    """Only whole steps where rates and overlaps of copies are read: those tables are of all that a report looks at.
+
+    On CPUs nothing is copied to a GPU, and no step has operations of one.
+    """
     facts = json.loads((folder / "run.json").read_text())
-    if not facts["transfer"]:
+    if not facts["transfer"] or facts["gpu"] is None:
         return []
     first = facts["profile"]["wait"] + facts["profile"]["warmup"]
     return ["--steps", f"{first}:{max(first, first + facts['profile']['active'] - 2)}"]

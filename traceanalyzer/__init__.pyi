@@ -60,6 +60,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
 from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages as _PipelineMessages
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule as _PipelineSchedule
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines as _Pipelines
+from traceanalyzer.analyses.replay.even_experts import EvenExperts as _EvenExperts
 from traceanalyzer.analyses.replay.path import CriticalPath as _CriticalPath
 from traceanalyzer.analyses.replay.path import PathStretches as _PathStretches
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
@@ -206,6 +207,9 @@ def stragglers(
 ) -> _Stragglers: ...
 def collectives(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _Collectives: ...
 def replay(traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None) -> _Replay: ...
+def even_experts(
+    traces: TraceSet, *, wiring: Any = None, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None
+) -> _EvenExperts: ...
 def what_ifs(
     traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None
 ) -> _WhatIfs: ...

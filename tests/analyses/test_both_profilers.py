@@ -1,69 +1,101 @@
-"""One job under PyTorch's profiler and under Nsight Systems without NCCL's payloads: the same tables, or a reason."""
+"""One job under PyTorch's profiler and under Nsight Systems, with NCCL's payloads and without: the same tables, or a reason."""
 
 import pandas as pd
 import pytest
 
-from tests.simulator import meshes, scenarios
+from tests.simulator import Capture, meshes, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import ANALYSES
 
 _RECORDER = "it names the recorder, its files and what only one of them writes down"
-_ARGUMENTS = "without payloads no call has a size, a group or a peer"
-_OPERATORS = "Nsight has no operators: its ranges stand for them"
-_WAITS = "without groups calls that look alike cannot be told apart, so their waits are not known"
-_ON_WAITS = "it follows the waits between ranks, which are not known"
+_OPERATORS = "Nsight has no operators: its ranges, NCCL's own among them, stand for them"
+_IDS = "a communicator's id stands for the name of the process group"
+_COST = "what recording takes is known of PyTorch's profiler only"
 
-REASONS = {
-    "integrity": "it says what a capture lacks: matches that cannot be made",
+ALWAYS = {
     "ranks": _RECORDER,
-    "micro_steps": _ARGUMENTS,
-    "nccl": _ARGUMENTS,
-    "groups": _ARGUMENTS,
-    "comm_phases": _ARGUMENTS,
-    "collectives": _ARGUMENTS,
-    "pipelines": _ARGUMENTS,
-    "pipeline": _ARGUMENTS,
     "operators": _OPERATORS,
     "modules": _OPERATORS,
     "host_work": _OPERATORS,
-    "nvtx_projection": "NCCL's own ranges are in one of them",
-    "phases": _WAITS,
-    "exposed_comm": _WAITS,
-    "stragglers": _WAITS,
-    "matches": _WAITS,
-    "clocks": _WAITS,
-    "episodes": _ON_WAITS,
-    "replay": _ON_WAITS,
-    "what_ifs": _ON_WAITS,
-    "slowdown": _ON_WAITS,
-    "critical_path": _ON_WAITS,
-    "slack": _ON_WAITS,
+    "nvtx_projection": _OPERATORS,
+    "what_ifs": _COST,
+    "slowdown": _COST,
 }
 """Tables that may differ, and why; all others are the same to the nanosecond."""
 
+COLUMNS = {
+    "nccl": {"group": _IDS, "dtype": "a payload states bytes and no element type"},
+    **{name: {"group": _IDS} for name in ("groups", "comm_phases", "collectives", "matches")},
+    "critical_path": {"name": _OPERATORS},
+}
+"""Columns of other tables, the same."""
+
+_ARGUMENTS = "without payloads no call has a size, a group or a peer"
+_WAITS = "without groups calls that look alike cannot be told apart, so their waits are not known"
+_ON_WAITS = "it follows the waits between ranks, which are not known"
+
+WITHOUT_PAYLOADS = ALWAYS | {
+    "integrity": "it says what a capture lacks: matches that cannot be made",
+    **dict.fromkeys(("micro_steps", "nccl", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
+    **dict.fromkeys(("phases", "exposed_comm", "stragglers", "matches", "clocks"), _WAITS),
+    **dict.fromkeys(("episodes", "replay", "critical_path", "slack"), _ON_WAITS),
+}  # fmt: skip
+
+OF_TWO_RANKS = ("phases", "pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay", "slack")
+"""Tables that two ranks share even without payloads: what the one sends the other receives."""
+
 TABLES = tuple(name for name, analysis in ANALYSES.items() if not analysis.result.is_detail)
 
+JOBS = {
+    "tensor 4 × data 2": lambda: meshes.tensor_by_data(4, 2, steps=2),
+    "pipeline 2 × data 4": lambda: meshes.pipeline_by_data(2, 4, steps=2),
+    "tensor 2 × data 2": lambda: meshes.tensor_by_data(2, 2, steps=2),
+    "pipeline 2 × data 2": lambda: meshes.pipeline_by_data(2, 2, steps=2),
+    "pipeline 2": lambda: scenarios.pipeline(2, 4, steps=2),
+}
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        pytest.param(meshes.tensor_by_data(4, 2, steps=2), marks=pytest.mark.thorough, id="tensor 4 × data 2"),
-        pytest.param(meshes.tensor_by_data(2, 2, steps=2), id="tensor 2 × data 2"),
-        pytest.param(scenarios.pipeline(2, 4, steps=2), id="pipeline"),
-    ],
-)
-def test_tables_are_the_same_or_differ_for_a_reason(job):
-    kineto, nsys = (analysed(job, *TABLES, by=by)[1] for by in ("kineto", "nsys"))
-    for name in TABLES:
-        if name not in REASONS:
-            pd.testing.assert_frame_equal(kineto[name].to_frame(), nsys[name].to_frame(), check_dtype=False, obj=name)
-    known = nsys["exposed_comm"].to_frame()
-    both = kineto["exposed_comm"].to_frame()
+
+def sampled(*chosen):
+    """All jobs, those that are not chosen in thorough runs only."""
+    return [pytest.param(name, marks=() if name in chosen else pytest.mark.thorough) for name in JOBS]
+
+
+def both(job, *, has_payloads):
+    kineto, nsys = (
+        analysed(job, *TABLES, by=by, how=Capture(has_payloads=has_payloads))[1] for by in ("kineto", "nsys")
+    )
+    return {name: (kineto[name].to_frame(), nsys[name].to_frame()) for name in TABLES}
+
+
+def assert_same(tables, names):
+    for name in names:
+        one, other = (frame.drop(columns=list(COLUMNS.get(name, ()))) for frame in tables[name])
+        pd.testing.assert_frame_equal(one, other, check_dtype=False, obj=name)
+
+
+@pytest.mark.parametrize("name", sampled("pipeline 2 × data 2"))
+def test_with_payloads_all_but_names_is_the_same(name):
+    tables = both(JOBS[name](), has_payloads=True)
+    assert_same(tables, [name for name in TABLES if name not in ALWAYS])
+    assert tables["matches"][1]["unmatched_calls"].eq(0).all()
+
+
+@pytest.mark.parametrize("name", sampled("tensor 2 × data 2"))
+def test_without_payloads_what_cannot_be_told_is_not_guessed(name):
+    tables = both(JOBS[name](), has_payloads=False)
+    assert_same(tables, [name for name in TABLES if name not in WITHOUT_PAYLOADS])
+    one, other = tables["exposed_comm"]
     # What is not known of the waits is not guessed: exposed communication itself is the same.
-    assert known["exposed_comm_ns"].tolist() == both["exposed_comm_ns"].tolist()
-    split = known[["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]]
-    assert (split.sum(axis=1, min_count=3).dropna() == known["exposed_comm_ns"]).all()
+    assert one["exposed_comm_ns"].tolist() == other["exposed_comm_ns"].tolist()
+    split = other[["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]]
+    assert (split.sum(axis=1, min_count=3).dropna() == other["exposed_comm_ns"]).all()
+    # One report has one clock, so that an offset between its ranks would be invented.
+    assert not tables["clocks"][1]["is_significant"].any()
+
+
+def test_two_ranks_messages_are_paired_without_payloads():
+    assert_same(both(JOBS["pipeline 2"](), has_payloads=False), OF_TWO_RANKS)
 
 
 def test_every_reason_is_of_a_table_that_there_is():
-    assert set(REASONS) <= set(TABLES)
+    assert set(WITHOUT_PAYLOADS) | set(COLUMNS) <= set(TABLES)

@@ -70,6 +70,21 @@ def plain(frame, *columns):
     return list(values.where(values.notna(), None).itertuples(index=False, name=None))
 
 
+@pytest.mark.parametrize(
+    ("other", "expected", "is_said"),
+    [
+        (all_gather(1000, process=200), [("all_reduce", None, 1 << 20), ("all_gather", 2, 2000)], True),
+        # Nobody else in the report calls that communicator: its other ranks are elsewhere.
+        (all_gather(1000, process=200, communicator=PAIR), [("all_reduce", None, 1 << 20), ("all_gather", None, None)], False),
+    ],
+)  # fmt: skip
+def test_sizes_are_inferred_where_the_making_of_communicators_lies_outside(tmp_path, other, expected, is_said):
+    tables = two_processes(all_reduce(1 << 20, communicator=0xABC), all_gather(1000), other)
+    first = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[0]
+    assert plain(first.comm_args, "collective", "group_size", "size_bytes") == expected
+    assert any("sizes of 2 of 3 NCCL calls are inferred" in note for note in first.meta.notes) == is_said
+
+
 def test_bytes_and_communicator(tmp_path):
     tables = two_processes(init(100, 1), init(200, 0), all_reduce(1 << 20), all_gather(1000))
     second = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[1]
@@ -119,6 +134,65 @@ def test_one_process_with_two_gpus_is_told_by_the_payloads_device(tmp_path):
     }
     traces = read_all(write_sqlite(tmp_path / "r.sqlite", tables))
     assert [(t.rank, t.meta.device) for t in traces] == [(0, 1), (1, 0)]
+
+
+def introduced(process, rank, *groups):
+    """What a program of its own writes: who it is, and its groups, each around a call."""
+    events = [nvtx(1, 2, f"rank {rank} of 4", process=process)]
+    for place, (ranks, call_of_it) in enumerate(groups):
+        start = 10 + 200 * place
+        name = f"group {place} of ranks {','.join(map(str, ranks))}: mesh"
+        events += [nvtx(start, start + 190, name, process=process), call_of_it | {"start": start + 1, "end": start + 9}]
+    return events
+
+
+@pytest.mark.parametrize("has_payloads", [True, False])
+def test_who_a_program_says_that_it_is(tmp_path, has_payloads):
+    def call(process, communicator):
+        made = all_reduce(4, process, communicator)
+        return made if has_payloads else made | {"binaryData": None}
+
+    own = [
+        *introduced(100, 3, ((0, 1, 2, 3), call(100, WORLD)), ((1, 3), call(100, PAIR))), all_gather(1000, 100, PAIR),
+        *introduced(200, 0, ((0, 1, 2, 3), call(200, WORLD)), ((0, 2), call(200, PAIR + 1))),
+    ]  # fmt: skip
+    path = write_sqlite(tmp_path / "r.sqlite", two_processes(*own))
+    first, second = read_all(path)
+    assert nsys_sqlite.peek(path).ranks == (0, 3)
+    assert [(t.rank, t.meta.rank_source, t.meta.world_size) for t in (first, second)] == [
+        (0, "NCCL payload", 4), (3, "NCCL payload", 4),
+    ]  # fmt: skip
+    last = second.comm_args.iloc[-1]
+    if has_payloads:
+        assert (last["group"], last["group_ranks"], last["group_description"], last["size_bytes"]) == (
+            "0xbeef", "1,3", "mesh", 2000,
+        )  # fmt: skip
+        assert ("0xbeef", "mesh", (1, 3)) in [(g.name, g.description, g.ranks) for g in second.meta.groups]
+
+
+def test_all_calls_are_of_the_only_group_that_a_program_names(tmp_path):
+    call = all_reduce(4) | {"binaryData": None}
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(
+        *introduced(100, 0, ((0, 1), call)), *introduced(200, 1, ((0, 1), call)), call,
+    )))  # fmt: skip
+    assert plain(first.comm_args, "group", "group_ranks", "group_size") == [("0", "0,1", 2)] * 3
+
+
+def message(function, process, start):
+    return nvtx(start, start + 5, function, process=process, domain=1)
+
+
+@pytest.mark.parametrize(
+    ("receives", "peers"), [(1, [1, 1]), (2, [None, None])], ids=["each answers the other", "one has other peers"]
+)
+def test_peers_of_two_processes_without_payloads(tmp_path, receives, peers):
+    events = [
+        nvtx(0, 0, "NCCL", event=75, domain=1), nvtx(0, 0, "NCCL", event=75, domain=1, process=200),
+        message("ncclSend", 100, 10), message("ncclRecv", 100, 20), message("ncclSend", 200, 10),
+        *(message("ncclRecv", 200, 20 + 10 * place) for place in range(receives)),
+    ]  # fmt: skip
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(*events)))
+    assert [row[0] for row in plain(first.comm_args, "peer")] == peers
 
 
 def test_a_share_of_an_unknown_communicator_has_no_size(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.diff.captured import capture, side, steady
-from traceanalyzer.diff import compare
+from traceanalyzer.diff import TableDiff, compare
 from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
 from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, terminal, verdict, waterfall
 from traceanalyzer.report.writers import gates
@@ -135,9 +135,24 @@ def test_per_cent_and_points_are_never_mixed():
 def test_bars_of_a_table_are_of_its_largest_change():
     made = comparison(capture(steady(10, 5, 5)), capture(steady(8, 9, 5)))
     view = rows.table_view(next(table for table in made.tables["other"] if table.analysis == "kernels"))
-    assert [(row.status, row.at, row.width, row.grows) for row in view.rows] == [
-        ("CHANGED", 50, 50, True), ("CHANGED", 25, 25, False),
+    assert [(row.status, row.bar) for row in view.rows] == [
+        ("CHANGED", (rows.Piece("both", 50, 50),)), ("CHANGED", (rows.Piece("compute", 25, 25),)),
     ]  # fmt: skip
+
+
+def test_bars_of_communication_tell_transfer_and_wait_apart():
+    frame = pd.DataFrame(
+        [{"collective": "all_reduce", "status": "CHANGED", "base_calls": 1, "other_calls": 1,
+          "base_transfer_ns": 30, "other_transfer_ns": 20, "change_transfer_ns": -10,
+          "base_wait_ns": 10, "other_wait_ns": 30, "change_wait_ns": 20,
+          "base_total_ns": 40, "other_total_ns": 50, "change_total_ns": 10, "change_total_ns_pct": 25.0,
+          "change_share_pct_points": 0.0}]
+    )  # fmt: skip
+    view = rows.table_view(TableDiff("collectives", "Collectives", ("collective",), "total_ns", frame))
+    assert view.rows[0].bar == (rows.Piece("transfer", 25, 25), rows.Piece("wait", 50, 50))
+    heads = [column.label for column in view.columns]
+    assert {"transfer base", "wait other"} <= set(heads)
+    assert not {"total base", "total other"} & set(heads)
 
 
 def hostile():
@@ -196,3 +211,17 @@ def test_step_times_without_the_profiler_that_rank_the_runs_otherwise_are_said(p
     ]
     comparison = SimpleNamespace(metrics=pd.DataFrame(rows), base=SimpleNamespace(label="base"))
     assert bool(list(verdict._without_profiler(comparison, "other", profiled * 1e6))) == is_said
+
+
+def test_the_waterfall_along_the_path_is_of_the_replays_categories():
+    table = pd.DataFrame({"rank": 0, "category": ["host", "comm"], "name": ["x", "y"], "path_ns": [40, 20]})
+    base, other = (
+        dataclasses.replace(run, tables={**run.tables, "critical_path": own})
+        for run, own in ((capture(steady(10)), table), (capture(steady(12)), table[:1].assign(path_ns=80)))
+    )
+    made = comparison(base, other)
+    per = made.fairness.scale.divisor(base)
+    assert [(part.metric, part.kind, part.change_ns) for part in waterfall.path_parts(made, "other")] == [
+        ("comm", "transfer", -20 / per), ("host", "idle-host", 40 / per),
+    ]  # fmt: skip
+    assert waterfall.path_parts(comparison(capture(steady(10)), other), "other") == []

@@ -25,13 +25,21 @@ def pictures(*sides):
 
 def test_calls_of_one_run_are_tied_to_the_same_ones_of_the_next():
     base = side("a", STRETCHES, [(0, "all-reduce", 0, 80, 30), (0, "broadcast", 0, 90, 5)])
-    other = side("b", STRETCHES.assign(window_ns=200), [(0, "all-reduce", 0, 150, 60), (0, "all-reduce", 1, 180, 9)])
+    other = side("b", STRETCHES.assign(window_ns=200), [(0, "all-reduce", 0, 150, 60), (0, "send", 1, 180, 9)])
     made = pictures(base, other)
     assert [(lane.run, lane.step, lane.end) for lane in made.lanes] == [("a", 3, 50_000), ("b", 3, 100_000)]
     assert made.lanes[0].links == ()
     (link,) = made.lanes[1].links
     assert (link.base, link.other) == (40_000, 75_000)
-    assert link.words.replace("\u202f", " ") == "all-reduce 1: ends at 80 ns → 150 ns, takes 30 ns → 60 ns"
+    assert link.words.replace("\u202f", " ") == "no. 1 all-reduce: ends at 80 ns → 150 ns, takes 30 ns → 60 ns"
+
+
+def test_of_unequally_many_calls_the_first_and_the_last_are_tied():
+    base = side("a", STRETCHES, [(0, "all-reduce", at, 20 * at, 5) for at in range(5)])
+    other = side("b", STRETCHES, [(0, "all-reduce", 0, 10, 5), (0, "all-reduce", 1, 90, 5)])
+    links = pictures(base, other).lanes[1].links
+    assert [(link.base, link.other) for link in links] == [(0, 10_000), (80_000, 90_000)]
+    assert [link.words.partition(":")[0] for link in links] == ["first all-reduce", "last all-reduce"]
 
 
 def test_without_calls_in_common_nothing_is_tied():

@@ -17,7 +17,7 @@ def analysed(job: Job, *names: str, how: Capture | None = None, by: str = "kinet
     captured = capture(truth, how or Capture())
     with tempfile.TemporaryDirectory() as folder:
         if by == "nsys":
-            nsys.write(captured, Path(folder) / "report.sqlite")
+            nsys.write_reports(captured, Path(folder))
         else:
             kineto.write(captured, Path(folder))
         return truth, ta.analyse(ta.load(folder), *names)

@@ -17,6 +17,7 @@ class Capture:
         dropped: communication kernels that are lost, by their place among the rank's calls (negative: from the end).
         arguments: where communication arguments are: `kernel`, `host` (only there) or `none`.
         has_sequence: whether calls carry NCCL's sequence numbers.
+        has_payloads: whether Nsight's report says bytes and communicators of NCCL's calls, and which ranks have which.
         has_stream_waits: whether the events that streams wait for are recorded.
         clock_step: when the rank's clock is set anew, and by how much.
         missing: ranks whose file is not there.
@@ -29,6 +30,7 @@ class Capture:
     dropped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     arguments: str = "kernel"
     has_sequence: bool = False
+    has_payloads: bool = False
     has_stream_waits: bool = False
     clock_step: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     missing: tuple[int, ...] = ()

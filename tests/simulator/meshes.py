@@ -83,3 +83,45 @@ def tensor_by_data(tensor: int = 4, data: int = 2, steps: int = 3, *, describes:
                 program.sync()
         programs.append(program)
     return Job(tuple(programs), (*rows, *columns))
+
+
+def pipeline_by_data(stages: int = 2, data: int = 4, microbatches: int = 4, steps: int = 3, *,
+                     slow_compute_ns: Mapping[int, int] = _NONE) -> Job:  # fmt: skip
+    """GPipe in every replica, its ranks `data` apart; a stage's replicas reduce its gradients after their backward."""
+    rows = [Group(f"{replica:040x}", tuple(range(replica, stages * data, data)), "mesh_pp") for replica in range(data)]
+    columns = [
+        Group(f"{data + stage:040x}", tuple(range(stage * data, (stage + 1) * data)), "mesh_dp")
+        for stage in range(stages)
+    ]
+    programs = []
+    for rank in range(stages * data):
+        program = Program(rank)
+        row, column = rows[rank % data], columns[rank // data]
+        before, after = rank - data, rank + data
+        for step in range(steps):
+            with program.range(f"ProfilerStep#{step}"):
+                for phase, source, target, ns in (
+                    ("forward", before, after, 300_000), ("backward", after, before, 600_000),
+                ):  # fmt: skip
+                    with program.range(phase):
+                        for _ in range(microbatches):
+                            program.host(5_000)
+                            done = _stage(program, row, source, target, phase, ns + slow_compute_ns.get(rank, 0))
+                reduced = program.collective("all_reduce", column, 8_000_000, 150_000, stream=COMM_STREAM + 1,
+                                             after=(done,))  # fmt: skip
+                with program.range("optimizer"):
+                    program.kernel("adam", 200_000, after=(reduced,))
+                program.sync()
+        programs.append(program)
+    return Job(tuple(programs), (*rows, *columns))
+
+
+def _stage(program: Program, row: Group, source: int, target: int, phase: str, ns: int) -> int:
+    """Receive, compute, send; the number of the computation."""
+    needed: tuple[int, ...] = ()
+    if source in row.ranks:
+        needed = (program.exchange(row, 1_000_000, 30_000, receives=(source,)),)
+    done = program.kernel(f"{phase}_gemm", ns, after=needed)
+    if target in row.ranks:
+        program.exchange(row, 1_000_000, 30_000, sends=(target,), after=(done,))
+    return done

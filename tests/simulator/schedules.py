@@ -87,6 +87,8 @@ def tables(programs: Programs, place: Callable[[int], int], last: int, *, steps:
            has_phases: bool = True) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     """Messages and stretches of compute of some steps; `place` is a stage's rank, `last` the last stage."""
     messages: list[dict[str, object]] = []
+    is_split = any(each.what == WEIGHTS for passes in programs.values() for each in passes)
+    lengths = {FORWARD: 100, BACKWARD: 100 if is_split else 200, WEIGHTS: 100}
     stretches: list[dict[str, object]] = []
     for step in range(steps):
         for rank, passes in programs.items():
@@ -105,7 +107,7 @@ def tables(programs: Programs, place: Callable[[int], int], last: int, *, steps:
                                   "virtual_stage": each.stage if has_ranges else pd.NA})  # fmt: skip
                 if each.what == WEIGHTS and has_ranges:
                     stretches[-1]["phase"] = "backward of weights"
-                stretches[-1]["microbatch"] = each.microbatch
+                stretches[-1] |= {"microbatch": each.microbatch, "is_beside": False, "compute_ns": lengths[each.what]}
                 if is_sent and 0 <= target <= last and place(target) != rank:
                     messages.append(told | {"start_ns": now_ns + 500, "is_send": True, "peer": place(target)})
     frame = pd.DataFrame(stretches).astype({"virtual_stage": "Int64"})

@@ -1,6 +1,6 @@
 """What an analysis gives: a Result is one table with its keys and the definition of every column."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
@@ -176,8 +176,14 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
 
 
 @cache
-def _with_rank(names: tuple[str, ...]) -> "pd.Index[str]":
+def _with_rank(names: tuple[str, ...]) -> pd.Index:
     return pd.Index(["rank", *(name for name in names if name != "rank")])
+
+
+def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
+    """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
+    # pandas' own selections of columns, then rows, then their numbering take ten times as long for a small table.
+    return pd.DataFrame({name: table[name].array[rows] for name in names or table.columns}, copy=False)
 
 
 def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:

@@ -1,6 +1,6 @@
 """Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,15 @@ class Groups:
         first = order[starts]
         return cls({name: table[name].array[first] for name in by}, first, of_row, order, starts)
 
+    @classmethod
+    def of_numbers(cls, numbers: np.ndarray) -> "Groups":
+        """Rows of the same number, in order of numbers; they have no keys."""
+        order = np.argsort(numbers, kind="stable")
+        starts = np.flatnonzero(np.append(True, np.diff(numbers[order]) != 0)[: len(order)])
+        of_row = np.empty(len(order), dtype=np.int64)
+        of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+        return cls({}, order[starts], of_row, order, starts)
+
     def __len__(self) -> int:
         return len(self.first)
 
@@ -71,6 +80,13 @@ class Groups:
     def counts(self) -> np.ndarray:
         """For each group how many rows it has."""
         return np.diff(np.append(self._starts, len(self._order)))
+
+    def distinct(self, numbers: np.ndarray) -> np.ndarray:
+        """For each group how many different numbers its rows have: numbers from 0 on."""
+        held = self.of_row != NONE
+        count = int(numbers.max(initial=0)) + 1
+        pairs = np.unique(self.of_row[held] * count + numbers[held])
+        return np.bincount(pairs // count, minlength=len(self))
 
     def largest(self, values: np.ndarray) -> np.ndarray:
         """For each group the largest of its rows' integers."""
@@ -98,6 +114,8 @@ class Groups:
 
     def first_known(self, column: pd.Series) -> Any:
         """For each group the first value of its rows that is known; absent where none is."""
+        if len(self) == len(self._order):
+            return column.array[self.first]
         is_known = column.notna().to_numpy()[self._order]
         place = np.where(is_known, np.arange(len(self._order)), len(self._order))
         first = np.minimum.reduceat(place, self._starts) if len(self._starts) else self._starts
@@ -140,11 +158,59 @@ def first_of_each(groups: np.ndarray, most: int) -> np.ndarray:
     return held
 
 
+def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
+    """For each of a categorical's values what is told of its name, which is asked once; `None` where it is absent."""
+    codes = values.codes
+    told = np.full(len(values.categories) + 1, None, dtype=object)
+    for code in np.unique(codes[codes != NONE]).tolist():
+        told[code] = tell(values.categories[code])
+    found: np.ndarray = told[codes]
+    return found
+
+
+def by_letters(names: pd.Categorical) -> pd.Categorical:
+    """Names as categories in the order of their letters."""
+    order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")
+    place = np.full(len(order) + 1, NONE, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return pd.Categorical.from_codes(place[names.codes], categories=names.categories[order])
+
+
 def rows_of_each(values: np.ndarray) -> list[np.ndarray]:
     """Positions of each distinct value, in order of values; those of one as they come."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     return np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1) if len(order) else []
+
+
+def largest_before(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """For each row the largest of the values of its group's rows before it; -1 for the first of a group."""
+    found = np.full(len(values), NONE, dtype=np.int64)
+    if len(values) < 2:
+        return found
+    order = np.argsort(groups, kind="stable")
+    number = np.cumsum(np.append(False, np.diff(groups[order]) != 0))
+    # Places among the sorted values instead of these, so that each group's can lie above those of the one before.
+    ranked = np.argsort(values, kind="stable")
+    place = np.empty(len(values), dtype=np.int64)
+    place[ranked] = np.arange(len(values))
+    reach = np.maximum.accumulate(place[order] + number * len(values)) - number * len(values)
+    is_first = np.append(True, number[1:] != number[:-1])
+    found[order[1:]] = np.where(is_first[1:], NONE, values[ranked[reach[:-1]]])
+    return found
+
+
+def next_of_group(times: np.ndarray, groups: np.ndarray, of_times: np.ndarray, of_groups: np.ndarray) -> np.ndarray:
+    """For each row the position among the others of the first of its group at its time or later; -1 for none.
+
+    The others are in order of time.
+    """
+    found = np.full(len(times), NONE, dtype=np.int64)
+    for group in np.unique(groups).tolist():
+        rows, others = np.flatnonzero(groups == group), np.flatnonzero(of_groups == group)
+        place = np.searchsorted(of_times[others], times[rows], side="left")
+        found[rows] = np.append(others, NONE)[place]
+    return found
 
 
 def _stable_order(numbers: np.ndarray, count: int) -> np.ndarray:

@@ -79,7 +79,7 @@ from traceanalyzer.analyses.phases import (
 )
 from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
 from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import path, replay, slack, slowdown, what_ifs
+from traceanalyzer.analyses.replay import even_experts, path, replay, slack, slowdown, what_ifs
 from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
 from traceanalyzer.analyses.time import (
     balance,
@@ -191,6 +191,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "stragglers": Analysis(stragglers.across, stragglers.per_rank, sees_all=_MATCHED),
         "collectives": Analysis(collectives.across),
         "replay": Analysis(replay.across, replay.per_rank, sees_all=_REPLAYED),
+        "even_experts": Analysis(even_experts.across),
         "what_ifs": Analysis(what_ifs.across),
         "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),

@@ -1,11 +1,13 @@
 """How durations or sizes spread within each group: the columns that every summary of many calls has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import ratio, typed
+from traceanalyzer.analyses.base import ratio
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -28,16 +30,21 @@ def columns_of(unit: str, what: str) -> Mapping[str, Column]:
     }
 
 
-def spread(values: pd.Series, keys: Sequence[pd.Series], unit: str) -> pd.DataFrame:
-    """`calls`, and total, median, min, max and sample standard deviation of the values, for each distinct key."""
-    groups = values.groupby(list(keys), observed=True, dropna=False)
-    table = groups.agg(**{name: _AGGREGATES.get(name, name) for name in STATISTICS})
-    table = table.rename(columns={name: f"{name}_{unit}" for name in STATISTICS})
-    table.insert(0, "calls", groups.size())
-    return typed(table, {f"std_{unit}": "Float64", f"median_{unit}": "Float64"})
+def spread(values: pd.Series, keys: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """For each distinct row of keys: these, `calls`, and total, median, min, max and sample standard deviation.
 
-
-_AGGREGATES = {"total": "sum"}
+    Of a group with an absent value all but `calls` are absent.
+    """
+    groups = Groups.of(keys, list(keys), with_absent=True)
+    plain, is_absent = values.to_numpy(dtype=np.int64, na_value=0), groups.any(values.isna().to_numpy())
+    std = pd.Series(plain).groupby(groups.of_row).std().to_numpy()
+    sums = {"total": groups.sums(plain), "min": groups.smallest(plain), "max": groups.largest(plain)}
+    columns: dict[str, Any] = {name: pd.arrays.IntegerArray(own, is_absent) for name, own in sums.items()}
+    columns["median"] = pd.arrays.FloatingArray(groups.medians(plain), is_absent)
+    columns["std"] = pd.arrays.FloatingArray(np.nan_to_num(std, nan=1.0), is_absent | np.isnan(std))
+    if values.dtype == np.int64:
+        columns |= sums
+    return groups.table(calls=groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS})
 
 
 def with_mean(table: pd.DataFrame, unit: str) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,7 @@ def with_operators(trace: RankTrace, matched: pd.DataFrame, recording: Recording
         for name, parts in added.items():
             parts.append(scene.at(name, begin_ns, call["thread"]))
         moments.append(pd.Series(begin_ns + scene.places(rows["source"].to_numpy()), index=rows["op"].to_numpy()))
-    tables = {name: _sorted(parts, TABLES[name]) for name, parts in added.items()}
+    tables: dict[str, Any] = {name: _sorted(parts, TABLES[name]) for name, parts in added.items()}
     return replace(trace, gpu_ops=_with_moments(trace.gpu_ops, moments), **tables)
 
 

@@ -185,6 +185,14 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
     ("strategy", NOTE, "what is compared.", _of_info("strategy")),
     ("parallel sizes", NOTE, "ranks share the work in another way.", surroundings.parallel),
+    ("schedule of the pipeline", NOTE, "stages wait for each other in another way.", surroundings.schedule),
+    ("blocks by stage", NOTE, "stages compute unequally long.", surroundings.split),
+    (
+        "streams of copies",
+        NOTE,
+        "copies on the stream of compute cannot run beside it.",
+        surroundings.streams_of_copies,
+    ),
     *(
         (name, NOTE, "versions decide which kernels run.", surroundings.version_of(name))
         for name in surroundings.PACKAGES

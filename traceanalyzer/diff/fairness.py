@@ -179,7 +179,7 @@ def must_exchange(capture: Capture) -> bool | None:
         return sizes["dp"] > 1
     groups = capture.table("groups")
     roles = groups["role"] if groups is not None and "role" in groups else None
-    if roles is None or roles.isna().any():
+    if groups is None or roles is None or roles.isna().any():
         return None
     spanned = mesh_of(groups, world_size(capture))
     if spanned is None:

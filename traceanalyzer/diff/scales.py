@@ -47,7 +47,7 @@ def tokens_per_step(capture: Capture) -> int | None:
 def world_size(capture: Capture) -> int | None:
     """Ranks of the job: as the traces say, else run.json."""
     ranks = capture.table("ranks")
-    known = ranks["world_size"].dropna() if ranks is not None else []
+    known = ranks["world_size"].dropna() if ranks is not None else list[int]()
     if len(known):
         return int(max(known))
     return capture.info.world_size if capture.info else None

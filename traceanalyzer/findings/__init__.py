@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
+    blocking_launches,
     communication,
     contention,
     copies,
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     fitness.no_complete_step,
     fitness.whole_graphs,
     fitness.cut_files,
+    blocking_launches.blocking_launches,
     outside_microbatches.outside_microbatches,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,
@@ -155,9 +157,12 @@ _NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
 
 
 def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
-    """What the capture cannot tell before advice; then the severest, what can be mended, what gains most."""
+    """What the capture cannot tell before advice; then the severest, what can be mended, what gains most.
+
+    Hosts that are late by the recording alone are no reason to doubt a gain that holds without it: they come after.
+    """
     return (
-        not finding.is_about_capture,
+        not finding.is_about_capture or finding.is_of_hosts,
         SEVERITIES.index(finding.severity),
         finding.is_of_ideal,
         finding.expected_ns is None,

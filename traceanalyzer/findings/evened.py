@@ -1,28 +1,54 @@
-"""What evening out the experts' load saves at most of a step, by the rank that has most of it."""
+"""What evening out the experts' load gains of a step: by the replay, else what it saves at most."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pandas as pd
 
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 
+_GROUP = ["group", "group_ranks"]
+
 UNEVEN = 1.1
 """Largest load over mean."""
 
 
-def saved_by_evening(expert_layers: pd.DataFrame) -> Mapping[int, int]:
-    """For each rank that is the hot one of a group's uneven dispatches: transfers and compute that the mean load saves.
+@dataclass(frozen=True, slots=True)
+class Evened:
+    """What an even load of one group gains of a step.
 
-    Tokens that leave it go to the others: less than what the rank computes beyond them.
+    Attributes:
+        hot_rank: that its uneven dispatches load most.
+        gain_ns: of the replay; without one the most that can be saved.
+        error_ns: of the replay.
+        is_bound: it is no more than a bound.
+        is_replayed: it is the replay's.
     """
+
+    hot_rank: int
+    gain_ns: int
+    error_ns: int | None = None
+    is_bound: bool = True
+    is_replayed: bool = False
+
+
+def evened(expert_layers: pd.DataFrame, even_experts: pd.DataFrame) -> Mapping[tuple[str, str], Evened]:
+    """Of each group with uneven dispatches what an even load gains."""
     if expert_layers.empty:
         return {}
-    saved = {}
-    for _, own in expert_layers.groupby(["group", "group_ranks"]):
+    replayed = {(row["group"], row["group_ranks"]): row for row in even_experts.to_dict("records")}
+    found = {}
+    for key, own in expert_layers.groupby(_GROUP):
         uneven = uneven_dispatches(own)
         if len(uneven):
-            saved[hot_rank(uneven)] = saved_ns(own)
-    return saved
+            hot = hot_rank(uneven)
+            row = replayed.get(key)
+            found[key] = (
+                Evened(hot, saved_ns(own))
+                if row is None or pd.isna(row["gain_ns"])
+                else Evened(hot, int(row["gain_ns"]), int(row["error_ns"]), bool(row["is_bound"]), is_replayed=True)
+            )
+    return found
 
 
 def uneven_dispatches(own: pd.DataFrame) -> pd.DataFrame:

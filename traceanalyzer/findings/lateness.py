@@ -10,7 +10,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import lower, plain, severity
-from traceanalyzer.findings.evened import saved_by_evening
+from traceanalyzer.findings.evened import Evened, evened
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late_words import advice, caveat, is_of_hosts, numbers, title
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
@@ -24,27 +24,28 @@ HOST_BEYOND = 1.1
 _MOST_FINDINGS = 5
 
 
-def late_ranks(episodes: Episodes, step_needs: StepNeeds, expert_layers: Result) -> list[Finding]:
+def late_ranks(episodes: Episodes, step_needs: StepNeeds, expert_layers: Result, even_experts: Result) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
     Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
-    Experts' tokens that leave a rank go to the others: its gain is then at most what an even load saves.
+    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains.
     """
-    numbered = step_needs.table["step"].dropna() if len(step_needs) else []
+    numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
-    saved = saved_by_evening(expert_layers.to_frame())
+    saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     rows = [_evened(row, saved) for row in episodes.rows() if is_said(row)]
     rows.sort(key=lambda row: -(_expected_ns(row) or 0))
     return [_finding(row, step_needs.to_frame(), last) for row in rows[:_MOST_FINDINGS]]
 
 
-def _evened(row: Mapping[str, Any], saved: Mapping[int, int]) -> Mapping[str, Any]:
+def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
     """The row with the gain of an even load of experts, where that is what its rank has more of and it gains less."""
     ranks, gain = numbers(row["ranks"]), row["gain_ns"]
     even = saved.get(ranks[0]) if len(ranks) == 1 and row["cause"] == "compute" else None
-    if gain is None or even is None or even >= gain:
+    if gain is None or even is None or even.gain_ns >= gain:
         return row
-    return {**row, "gain_ns": even, "gain_is_bound": True, "unprofiled_gain_ns": None}
+    return {**row, "gain_ns": even.gain_ns, "gain_error_ns": even.error_ns, "gain_is_bound": even.is_bound,
+            "unprofiled_gain_ns": None}  # fmt: skip
 
 
 def is_said(row: Mapping[str, Any]) -> bool:

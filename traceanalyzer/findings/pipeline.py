@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
@@ -86,7 +87,7 @@ def _schedule(row: Mapping[str, Any]) -> str:
         return f" (schedule: {row['schedule']})" if row["schedule"] else ""
     on = f" on {row['stages'] // row['stages_per_rank']} ranks" if row["stages_per_rank"] > 1 else ""
     of = f"{row['stages']} stages{on} and {row['microbatches']} microbatches"
-    named = f", {row['schedule']}" if on else ""
+    named = f", {row['schedule']}" if on or row["schedule"] not in OF_KNOWN_BUBBLE else ""
     return f" ({_share(row['expected_bubble_pct'])} expected of {of}{named})"
 
 
@@ -111,7 +112,10 @@ def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: fl
 
 def _advice(row: Mapping[str, Any]) -> str:
     other = "a zero-bubble" if (row["stages_per_rank"] or 1) > 1 else "an interleaved or zero-bubble"
-    shrink = f"More microbatches a step, or {other} schedule, shrink"
+    is_of_lengths = row["schedule"] is not None and row["schedule"] not in OF_KNOWN_BUBBLE
+    shrink = "More microbatches a step shrink" if is_of_lengths else (
+        f"More microbatches a step, or {other} schedule, shrink"
+    )  # fmt: skip
     expected = row["expected_bubble_pct"]
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
         return f"{shrink} it."

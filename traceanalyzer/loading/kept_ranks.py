@@ -213,11 +213,11 @@ def _pandas(column: Any, dtype: str) -> Any:
     if dtype == "str":
         return pd.array(array.to_pylist(), dtype="str")
     if dtype == "object":
-        texts = [_value(text) for text in array.dictionary.to_pylist()]
+        values = [_value(text) for text in array.dictionary.to_pylist()]
         rows = array.indices.to_numpy(zero_copy_only=False)
-        return pd.Series([texts[row] for row in rows.tolist()], dtype="object")
-    values = array.to_numpy(zero_copy_only=False)
-    return values if values.flags.writeable else values.copy()
+        return pd.Series([values[row] for row in rows.tolist()], dtype="object")
+    plain = array.to_numpy(zero_copy_only=False)
+    return plain if plain.flags.writeable else plain.copy()
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.autograd.profiler import emit_nvtx
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from traceanalyzer.runners.introductions import introduce
 from traceanalyzer.runners.ranges import Range, use_nvtx
 from traceanalyzer.runners.shutdown import uninterrupted
 
@@ -104,7 +105,7 @@ class _TorchCapture:
 
 
 class _NsysCapture:
-    """Opens Nsight's capture range around the active steps and names them `step_<n>`."""
+    """Opens Nsight's capture range around the active steps, says who the ranks are, and names steps `step_<n>`."""
 
     def __init__(self, config: ProfileConfig, world: World) -> None:
         self._config, self._world, self._steps_done = config, world, 0
@@ -140,6 +141,7 @@ class _NsysCapture:
         if self._steps_done == self._config.first_active:
             self._world.synchronize()
             torch.cuda.cudart().cudaProfilerStart()
+            introduce(self._world)
         self._step_range = Range(f"step_{self._steps_done}")
         self._step_range.open()
 

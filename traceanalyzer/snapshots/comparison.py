@@ -70,8 +70,8 @@ def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
     table = compared(base, other)
     made = said(table)
     ranks = [{one.snapshot.label for one in side} for side in (base, other)]
-    for own, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
-        alone = sorted(own - others)
+    for here, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
+        alone = sorted(here - others)
         if alone:
             made.append(
                 f"Only the {where} run has a snapshot of {', '.join(alone[:8])}{' and more' * (len(alone) > 8)}."

@@ -42,11 +42,12 @@ export const icicle = (holder, figure) => {
   /** @param {number} at @param {number} x @param {number} w @param {number} level */
   const draw = (at, x, w, level) => {
     if (w < 0.4 || level >= depth) return;
-    const block = blockOf(trace, at, { x, y: level * LEVEL, width: Math.max(0.4, w - 1), height: LEVEL - 1 });
+    const box = { x, y: level * LEVEL, width: Math.max(0.4, w - 1), height: LEVEL - 1 };
+    const block = blockOf(trace, at, box);
     block.setAttribute("aria-label", say(at));
     block.addEventListener("click", () => into(at));
     onEnter(block, () => into(at));
-    drawing.append(block);
+    drawing.append(block, ...wordsOf(trace, at, box));
     let from = x;
     for (const child of children.get(trace.ids[at]) ?? []) {
       const own = (w * trace.values[child]) / trace.values[at];
@@ -64,18 +65,25 @@ export const icicle = (holder, figure) => {
   drawing.addEventListener("pointerleave", (event) => tip("", event));
 };
 
-/** @param {Trace} trace @param {number} at @param {{ x: number, y: number, width: number, height: number }} box */
+/** @typedef {{ x: number, y: number, width: number, height: number }} Box */
+
+/** @param {Trace} trace @param {number} at @param {Box} box */
 const blockOf = (trace, at, box) => {
   const colour = trace.marker.colors[at];
-  const isPlain = colour === PLAIN;
   const block = svg("g", { role: "button", "data-at": at, ...(box.width > 11 && { tabindex: 0 }) });
-  block.append(svg("rect", { ...box, fill: isPlain ? "var(--block)" : colour }));
+  block.append(svg("rect", { ...box, fill: colour === PLAIN ? "var(--block)" : colour }));
   if (trace.marker.pattern?.shape[at]) block.append(svg("rect", { ...box, class: "p-both" }));
+  return block;
+};
+
+/** What is written on a block, cut to what fits: beside it, for its own name is whole.
+ * @param {Trace} trace @param {number} at @param {Box} box */
+const wordsOf = (trace, at, box) => {
+  const colour = trace.marker.colors[at];
   const text = trace.text[at];
   const fits = Math.floor((box.width - 7) / LETTER);
-  if (fits < Math.min(4, text.length)) return block;
-  const place = { x: box.x + 4, y: box.y + LEVEL / 2 + 4, fill: isPlain ? "var(--ink)" : inkOn(colour) };
+  if (fits < Math.min(4, text.length)) return [];
+  const place = { x: box.x + 4, y: box.y + LEVEL / 2 + 4, fill: colour === PLAIN ? "var(--ink)" : inkOn(colour) };
   const shown = text.length <= fits ? text : `${text.slice(0, fits - 1)}…`;
-  block.append(svg("text", { class: "slicetext", ...place }, shown));
-  return block;
+  return [svg("text", { class: "slicetext", "aria-hidden": "true", ...place }, shown)];
 };

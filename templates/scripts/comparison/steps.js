@@ -24,6 +24,7 @@ export const startSteps = () => {
   if (!box) return;
   const lanes = one(box, ".lanes");
   const pictures = [...lanes.querySelectorAll("svg")];
+  const hatch = one(box, "#hatch-steps");
   const ns = Number(lanes.dataset.longest) / WHOLE;
   /** @type {Stretch} */
   let shown = [0, WHOLE];
@@ -31,6 +32,9 @@ export const startSteps = () => {
     shown = limited(stretch, WHOLE);
     const [from, to] = shown;
     for (const svg of pictures) svg.setAttribute("viewBox", `${from} 0 ${to - from} ${svg.viewBox.baseVal.height}`);
+    // The pictures are stretched, the hatching of waits is not.
+    const stretched = (to - from) / (pictures[0].clientWidth || 1000);
+    hatch.setAttribute("patternTransform", `scale(${stretched} 1) rotate(45)`);
     const isWhole = to - from >= WHOLE;
     one(box, "output").textContent = isWhole ? "" : `${timeText(from * ns)} to ${timeText(to * ns)} of the step`;
   };
@@ -39,6 +43,8 @@ export const startSteps = () => {
     const { left, width } = pictures[0].getBoundingClientRect();
     return shown[0] + ((event.clientX - left) / width) * (shown[1] - shown[0]);
   };
+  addEventListener("resize", () => show(shown));
+  show(shown);
   const tools = one(box, ".step-tools");
   tools.hidden = false;
   tools.addEventListener("click", ({ target }) => {

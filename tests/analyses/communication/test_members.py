@@ -117,6 +117,34 @@ def test_messages_are_paired_in_order_and_peers_are_numbered_in_the_group():
     }  # fmt: skip
 
 
+def test_a_call_of_several_peers_waits_for_the_last_of_them_to_start():
+    """A ring of three without lockstep: ends of one message's calls are apart, and their durations bound nothing."""
+
+    def ring(rank_number):
+        peers = f"send {(rank_number + 1) % 3}, recv {(rank_number - 1) % 3}"
+        return {"collective": "send_recv", "peers": peers, "group_ranks": "0,1,2", "group_size": 3}
+
+    tied = {"group_ranks": "0,1,2", "group_size": 3}
+    starts, ends = {0: (0, 500, 900), 1: (100, 700, 1300), 2: (300, 400, 1200)}, {0: (320, 900, 1301),
+                   1: (320, 720, 1320), 2: (321, 720, 1320)}  # fmt: skip
+    parts = {
+        number: rank(
+            *((start, end, ring(number)) for start, end in zip(starts[number], ends[number], strict=True)),
+            *((at, at + 10, tied) for at in (2000, 2100, 2200)),
+        )
+        for number in range(3)
+    }
+    found = waits(present=parts)
+    assert {key: value for key, value in found.items() if key[1] < 3} == {
+        (0, 0): (300, 2, None), (1, 0): (200, 2, None), (2, 0): (0, None, None),
+        (0, 1): (200, 1, None), (1, 1): (0, None, None), (2, 1): (300, 1, None),
+        (0, 2): (400, 1, None), (1, 2): (0, None, None), (2, 2): (100, 1, None),
+    }  # fmt: skip
+    table = analysis.across(parts).to_frame()
+    assert set(table.loc[table["collective"] == "send_recv", "ends_together"]) == {False}
+    assert set(table.loc[table["collective"] == "all_reduce", "ends_together"]) == {True}
+
+
 def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
     members = analysis.across(parts)

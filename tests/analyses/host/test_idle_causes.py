@@ -107,6 +107,18 @@ def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, memory, e
     assert {key.removesuffix("_ns"): int(value) // US for key, value in table.sum().items() if value} == expected
 
 
+@pytest.mark.parametrize(
+    ("called_us", "returns_us", "since_us"),
+    [(40, 115, 40), (105, 115, 110), (40, 50, 50)],
+    ids=["its stream is busy", "its stream is idle", "it returns before the copy"],
+)
+def test_a_copy_that_waits_for_its_stream_blocks_from_its_call_on(called_us, returns_us, since_us):
+    ops = [("gemm", 0, 100 * US, 1), ("DtoH", 110 * US, 112 * US, 2, 7, "pageable")]
+    calls = [("cudaLaunchKernel", -9 * US, -5 * US), ("cudaMemcpyAsync", called_us * US, returns_us * US)]
+    rows, since = idle_causes.blocking(host_trace(ops, calls))
+    assert (rows.tolist(), since.tolist()) == ([1], [since_us * US])
+
+
 def test_a_gap_is_cut_at_the_window():
     trace = host_trace(
         [FIRST, ("gemm", 110 * US, 120 * US, 2)], [LAUNCH_FIRST, ("cudaLaunchKernel", 90 * US, 100 * US)]

@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from tests import once
 from tests.samples import sample
 from tests.simulator import schedules as made
+from tests.simulator import torch_schedules
+from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines import schedules
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages
+from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
 
 
@@ -31,8 +35,8 @@ CASES = {
     "three chunks on four ranks": (
         made.one_f_one_b(4, 8, 3), round_robin(4), 11, ("interleaved 1F1B", 3, 8), 300 / 27),
     "looped": (made.looped_gpipe(2, 4, 2), round_robin(2), 3, ("looped GPipe", 2, 4), 100 / 9),
-    "zero-bubble": (made.zero_bubble(4, 8), round_robin(4), 3, ("zero-bubble", 1, 8), None),
-    "V-shaped": (made.v_shaped(3, 4), folded(3), 5, ("V-shaped", 2, 4), None),
+    "zero-bubble": (made.zero_bubble(4, 8), round_robin(4), 3, ("zero-bubble", 1, 8), 100 / 9),
+    "V-shaped": (made.v_shaped(3, 4), folded(3), 5, ("V-shaped", 2, 4), 200 / 3),
 }  # fmt: skip
 
 
@@ -42,12 +46,49 @@ def test_schedules(programs, place, last, expected, bubble_pct, has_ranges):
     messages, stretches = made.tables(programs, place, last, has_ranges=has_ranges)
     found = schedule_of(messages, stretches, list(programs), [0, 1])
     assert (found.name, found.stages_per_rank, found.microbatches, found.why_unknown) == (*expected, None)
-    assert expected_pct(found, len(programs)) == (None if bubble_pct is None else pytest.approx(bubble_pct))
+    is_known = (
+        has_ranges or found.name in schedules.OF_KNOWN_BUBBLE
+    )  # without numbers the lengths of passes are not told
+    assert expected_pct(found, len(programs)) == (pytest.approx(bubble_pct) if is_known else None)
+    assert found.played_pct == (pytest.approx(bubble_pct) if has_ranges else None)
 
 
-def test_both_ends_feed_a_pipeline_of_two_ways():
+@pytest.mark.parametrize("has_directions", [False, True])
+def test_both_ends_feed_a_pipeline_of_two_ways(has_directions):
     messages, stretches = made.both_ways(4, 8)
+    messages = messages if has_directions else messages.assign(direction=None)
     assert schedule_of(messages, stretches, [0, 1, 2, 3], [0, 1]) == Schedule(schedules.BOTH_WAYS, 2, 8)
+
+
+@pytest.mark.parametrize("microbatches", [8, 16])
+@pytest.mark.parametrize(
+    ("made_by", "name", "inputs", "weights", "idle"),
+    [
+        ("ScheduleInterleaved1F1B", "interleaved 1F1B", 100, 100, 3 * 300),  # (S−1)(F+B)
+        ("ScheduleInterleavedZeroBubble", "zero-bubble", 100, 100, 3 * 100),  # ZB1P's (S−1)(F+B−2W)
+        ("ScheduleInterleavedZeroBubble", "zero-bubble", 120, 60, 3 * 160),
+        ("ScheduleZBVZeroBubble", "zero-bubble, V-shaped", 100, 100, 3 * 100),
+        ("ScheduleZBVZeroBubble", "zero-bubble, V-shaped", 120, 60, 3 * 120),
+        # DualPipeV's (S−1)(F&B+B−3W) of S ranks, a forward pass and the backward one beside it taking F + B.
+        ("ScheduleDualPipeV", "V-shaped, forward beside backward (DualPipeV)", 100, 100, 3 * 200),
+    ],
+)
+def test_pytorchs_schedules_have_the_bubbles_that_are_published(made_by, name, inputs, weights, idle, microbatches):
+    """B = I + W of passes forward (F = 100), backward of inputs and of weights, and whole backward."""
+    pytest.importorskip("torch.distributed.pipelining.schedules")
+    lengths = {"F": 100, "I": inputs, "W": weights, "B": inputs + weights}
+    passes = torch_schedules.stretches(torch_schedules.actions(made_by, 4, 2, microbatches), lengths)
+    found = schedule_of(pd.DataFrame(columns=["rank", "step", "is_send"]), passes, [0, 1, 2, 3], [0, 1])
+    assert (found.name, found.stages_per_rank, found.microbatches) == (name, 2, microbatches)
+    busy = 2 * microbatches * (100 + inputs + weights)
+    assert found.played_pct == pytest.approx(100 * idle / (busy + idle))
+    assert expected_pct(found, 4) == pytest.approx(found.played_pct)
+
+
+def test_an_order_that_cannot_run_has_no_bubble():
+    passes = made.tables(made.one_f_one_b(2, 4), round_robin(2), 1, has_ranges=True)[1]
+    assert played_pct(passes) == pytest.approx(20.0)
+    assert played_pct(passes.drop(passes.index[0])) is None  # the first forward pass was not recorded
 
 
 @pytest.mark.parametrize(
@@ -114,3 +155,28 @@ def without_ranges(trace):
     is_own = trace.ranges["name"].astype("str").str.startswith("PP:").to_numpy()
     ranges = trace.ranges[~is_own].reset_index(drop=True)
     return replace(trace, ranges=ranges.assign(name=ranges["name"].cat.remove_unused_categories()))
+
+
+@pytest.mark.parametrize(
+    ("made_by", "name"),
+    [
+        ("ScheduleDualPipeV", "V-shaped, forward beside backward (DualPipeV)"),
+        ("ScheduleInterleavedZeroBubble", "zero-bubble"),
+    ],
+)
+def test_a_job_waits_as_long_as_its_schedule_makes_it(made_by, name):
+    pytest.importorskip("torch.distributed.pipelining.schedules")
+    job = torch_schedules.job(made_by, 4, 8, {"F": 500_000, "I": 500_000, "W": 500_000, "B": 1_000_000})
+    truth, results = analysed(job, "pipelines")
+    (row,) = results["pipelines"].rows()
+    assert (row["schedule"], row["stages"], row["microbatches"]) == (name, 8, 8)
+    assert row["expected_bubble_pct"] == pytest.approx(true_idle_pct(truth), abs=1.5)
+    assert row["bubble_pct"] == pytest.approx(row["expected_bubble_pct"], abs=4)
+
+
+def true_idle_pct(truth):
+    """Of the passes of the first step alone, from its first kernel's start to its last one's end over all ranks."""
+    passes = [[op for op in ops if op.instruction.name == "gemm"] for ops in truth.ops.values()]
+    first = [op for own in passes for op in own[: len(own) // 3]]
+    window_ns = max(op.end_ns for op in first) - min(op.start_ns for op in first)
+    return 100 * (1 - sum(op.end_ns - op.start_ns for op in first) / (len(passes) * window_ns))

@@ -95,7 +95,9 @@ def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[in
     ]
 
 
-def bounds(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]) -> pd.array:
+def bounds(
+    table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]
+) -> pd.api.extensions.ExtensionArray:
     """For each episode by how much the longest own step is shorter without its excess.
 
     The mean over complete steps; without any the sum over the capture's.

@@ -75,7 +75,7 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
 def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
     """What launching takes a rank more in the step or the one before; without limit where it is not known."""
     more = more.clip(lower=0).fillna(np.inf)
-    return np.maximum(more, more.groupby(rank).shift().fillna(0))
+    return pd.Series(np.maximum(more, more.groupby(rank).shift().fillna(0)))
 
 
 def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
@@ -30,8 +30,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     if windows.empty:
         return pd.DataFrame(columns=list(COLUMNS))
     begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
-    ops = trace.gpu_ops
-    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("compute", "comm", "copy"))
+    compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     gaps, of_gap = step_gaps(trace, windows)
     causes = idle_causes.parts(trace, gaps, begins[of_gap], ends[of_gap])
     idle = causes.groupby(of_gap).sum().reindex(range(len(windows)), fill_value=0)
@@ -115,7 +114,7 @@ def _first_begin(trace: RankTrace, row: int) -> int:
     return min(first_ns, int(ends[earlier].max(initial=host_ns)))
 
 
-def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
+def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """Length of each step's range on the host without calls that block it or find the queue full; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
@@ -129,7 +128,7 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
     return pd.array(ends - starts - blocked.covered_ns(starts, ends), dtype="Int64")
 
 
-def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.array:
+def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """The longest API call that began in the step's range and waits for nothing on the GPU."""
     if "row" not in windows or not len(trace.api_calls):
         return pd.array([pd.NA] * len(windows), dtype="Int64")

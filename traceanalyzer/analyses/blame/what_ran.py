@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.base import Result, picked, stack, taken
 from traceanalyzer.analyses.blame.step_parts import step_gaps
-from traceanalyzer.analyses.grouping import Groups, first_of_each
+from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -93,7 +94,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
         {
             "step": numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE),
             "total_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
-            "name": _by_letters(ops["name"].array),
+            "name": by_letters(ops["name"].array),
             "owner": tree.owner,
             "calls": 1,
             "blocks": _blocks(ops["grid"]),
@@ -118,15 +119,14 @@ def _blocks(grid: pd.Series) -> np.ndarray:
 
 def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator."""
-    held = host_ops[["name", "shapes"]].iloc[rows].astype("object").reset_index(drop=True)
-    distinct = held.drop_duplicates()
-    texts = [_with_shapes(name, shapes) for name, shapes in distinct.itertuples(index=False)]
-    keys = pd.MultiIndex.from_frame(held.fillna(""))
-    position = pd.MultiIndex.from_frame(distinct.fillna("")).get_indexer(keys)
-    called: np.ndarray = np.array(texts, dtype=object)[position]
+    keys = ["name", "shapes"]
+    groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
+    texts = [_with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
+    called: np.ndarray = np.array(texts, dtype=object)[groups.of_row]
     return called
 
 
+@lru_cache(16_384)
 def _with_shapes(name: str, shapes: object) -> str:
     try:
         known = [shape for shape in json.loads(shapes) if shape] if isinstance(shapes, str) else []
@@ -165,7 +165,7 @@ def _of_thread(
         is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
     part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
     of_steps = set(trace.steps["name"].to_numpy(dtype=object))  # a step's own range says nothing
-    ranges = _by_letters(taken(trace.ranges["name"].array, inside))
+    ranges = by_letters(taken(trace.ranges["name"].array, inside))
     is_named = np.array([name not in of_steps for name in ranges.categories] + [False])[ranges.codes]
     table = pd.DataFrame({"step": steps[query], "total_ns": shared, "name": _doing(events, row, of_steps)})
     for own_part in np.unique(part):
@@ -194,14 +194,6 @@ def _called_on_host(name: str, of_steps: set[str]) -> str:
     if name in of_steps:
         return NOTHING
     return MEMORY_CALLS if host_names.is_memory_call(name) else name
-
-
-def _by_letters(names: pd.Categorical) -> pd.Categorical:
-    """Names as categories in the order of their letters."""
-    order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")
-    place = np.full(len(order) + 1, NONE, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return pd.Categorical.from_codes(place[names.codes], categories=names.categories[order])
 
 
 def _pairs(

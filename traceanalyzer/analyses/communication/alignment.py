@@ -12,6 +12,9 @@ import numpy as np
 from traceanalyzer.analyses.communication.offset_vote import BIN_NS, vote
 from traceanalyzer.model.schema import NONE
 
+LEAST_UNCERTAINTY_NS = 30_000
+"""Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
+
 METHODS = ("sequence", "step and position", "offset", "order between others")
 """How a pair is found, surest first."""
 
@@ -131,6 +134,9 @@ def _candidates(left: CallList, right: CallList) -> tuple[np.ndarray, np.ndarray
         pairs = _equal_keys(left.sequence, right.sequence)
         return pairs, left.step[pairs[:, 0]], BY_SEQUENCE
     pairs = _equal_keys(left.step, right.step)
+    if not (left.is_synchronising.any() and right.is_synchronising.any()):
+        # Nothing but their order and number can tell: calls outside steps are one more block.
+        return pairs, left.step[pairs[:, 0]], BY_STEP
     pairs = pairs[left.step[pairs[:, 0]] != NONE]
     return pairs, left.step[pairs[:, 0]], BY_STEP
 

@@ -38,10 +38,13 @@ class CallLists:
             self.end_ns[rows], self._signature[rows], self._step[rows], self._sequence[rows], self._synchronises[rows]
         )
 
-    def of_messages(self, rows: np.ndarray, *, are_sends: bool) -> CallList:
-        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes."""
-        unknown, everywhere = np.full(len(rows), NONE), np.ones(len(rows), dtype=bool)
-        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, everywhere, are_sends)
+    def of_messages(self, rows: np.ndarray, is_end: np.ndarray, *, are_sends: bool) -> CallList:
+        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes.
+
+        `is_end`: the call's end is the message's.
+        """
+        unknown = np.full(len(rows), NONE)
+        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, is_end, are_sends)
 
 
 def synchronises(calls: pd.DataFrame) -> np.ndarray:

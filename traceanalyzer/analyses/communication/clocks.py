@@ -7,14 +7,11 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
+from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
-
-LEAST_UNCERTAINTY_NS = 30_000
-"""Ranks of one host, whose clock is the same, show medians of up to 29 µs."""
-
-_SPREAD_QUANTILE = 0.95
 
 
 class Clocks(Result):
@@ -50,59 +47,13 @@ class Clocks(Result):
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:
     """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first."""
     table = pd.DataFrame({"rank": ranks.table["rank"].astype("int64")})
-    found = _chained(_differences(members.table)) if len(members) else {}
+    found = chained_offsets(members.table) if len(members) else {}
     names = ("reference", "offset_ns", "spread_ns", "instances")
     columns = {
         name: [found.get(rank, (pd.NA,) * 4)[place] for rank in table["rank"]] for place, name in enumerate(names)
     }
     table = table.assign(**{name: pd.array(values, dtype="Int64") for name, values in columns.items()})
     return Clocks(table.assign(offset_ns=_centred(table)))
-
-
-def _differences(members: pd.DataFrame) -> pd.DataFrame:
-    """For every two ranks of which one is an instance's lowest: median difference of ends, its spread, instances."""
-    held = members[members["transfer_ns"].notna()][["instance", "rank", "end_ns"]]
-    lowest = held.sort_values("rank").drop_duplicates("instance").set_index("instance")
-    held = held.assign(base=held["instance"].map(lowest["rank"]), difference=held["end_ns"]
-                       - held["instance"].map(lowest["end_ns"]))  # fmt: skip
-    held = held[held["rank"] != held["base"]]
-    pairs = [held["base"], held["rank"]]
-    median = held["difference"].groupby(pairs).median().round().astype("int64").rename("offset_ns")
-    off = (held["difference"] - held["difference"].groupby(pairs).transform("median")).abs()
-    spread = off.groupby(pairs).quantile(_SPREAD_QUANTILE).round().astype("int64").rename("spread_ns")
-    return pd.concat([median, spread, off.groupby(pairs).size().rename("instances")], axis=1).reset_index()
-
-
-def _chained(pairs: pd.DataFrame) -> dict[int, tuple[int, int, int, int]]:
-    """For each rank its reference, offset to it, spread (largest on the way) and instances (fewest on the way)."""
-    neighbours: dict[int, list[tuple[int, int, int, int]]] = {}
-    for base, rank, offset, spread, instances in pairs.astype(int).itertuples(index=False):
-        neighbours.setdefault(base, []).append((spread, rank, offset, instances))
-        neighbours.setdefault(rank, []).append((spread, base, -offset, instances))
-    found: dict[int, tuple[int, int, int, int]] = {}
-    for reference in sorted(neighbours):
-        if reference not in found:
-            found |= _reached(reference, neighbours)
-    return found
-
-
-def _reached(
-    reference: int, neighbours: Mapping[int, list[tuple[int, int, int, int]]]
-) -> dict[int, tuple[int, int, int, int]]:
-    """Ranks that share instances with the reference, directly or not, along the pairs of least spread."""
-    most = max(instances for _, _, _, instances in neighbours[reference])
-    found = {reference: (reference, 0, 0, most)}
-    waiting = [(spread, rank, offset, count, reference) for spread, rank, offset, count in neighbours[reference]]
-    while waiting:
-        nearest = min(waiting)
-        waiting.remove(nearest)
-        spread, rank, offset, count, source = nearest
-        if rank in found:
-            continue
-        _, base, widest, fewest = found[source]
-        found[rank] = (reference, base + offset, max(widest, spread), min(fewest, count))
-        waiting += [(*pair, rank) for pair in neighbours[rank] if pair[1] not in found]
-    return found
 
 
 def _centred(table: pd.DataFrame) -> pd.Series:

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column
@@ -58,8 +58,7 @@ class ExposedComm(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The disjoint stretches of the capture in which communication but no compute runs, cut at the window's limits."""
-    ops = trace.gpu_ops
-    comm, compute = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in ("comm", "compute"))
+    comm, compute = (unions(trace)[kind] for kind in ("comm", "compute"))
     exposed = comm - compute
     inside = exposed.inside(trace.window)
     outside = exposed - inside

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.communication.clocks import LEAST_UNCERTAINTY_NS, Clocks
+from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
+from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.meaning.columns import Adds, Column, Written
 

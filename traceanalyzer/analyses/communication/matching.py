@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.alignment import METHODS, Alignment, align
+from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS, METHODS, Alignment, align
 from traceanalyzer.analyses.communication.call_lists import (
     GROUP_UNKNOWN,
     NO_ARGUMENTS,
@@ -61,6 +61,8 @@ def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
     collective = np.flatnonzero((scope != NONE) & ~is_message & ~is_copy)
     groups = _groups(scope[collective], collective)
     tables = [_collectives(calls, lists, rows, present, why) for rows in groups]
+    if calls["group"].isna().all():
+        tables = [table for table in tables if _is_of_one_clock(calls, table, why)]
     spinning = spinning_without_group(calls, (scope == NONE) & ~is_message & ~is_copy)
     for rows, expected in by_template_size(calls, spinning, present):
         tables.append(_inferred(lists, rows, expected, present, why))
@@ -96,6 +98,24 @@ def _collectives(
     by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     expected = group_members(calls.iloc[rows[0]], by_rank, present)
     return _aligned(lists, rows, expected, present, why)
+
+
+def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarray) -> bool:
+    """Whether ranks of one file, whose clock is one, end calls that are taken for one collective at one moment.
+
+    Where they do not, calls of several groups that look alike were taken for one: none is told.
+    """
+    if instances.empty or "file" not in calls:
+        return True
+    rows = instances["row"].to_numpy()
+    held = calls[["rank", "file", "end_ns"]].take(rows).assign(instance=instances["instance"].to_numpy())
+    first = held.groupby(["instance", "file"], observed=True)["end_ns"].transform("first")
+    apart_ns = (held["end_ns"] - first).groupby([held["file"], held["rank"]], observed=True).median()
+    spread = apart_ns.groupby("file", observed=True).agg(lambda apart: apart.max() - apart.min())
+    if spread.max() <= LEAST_UNCERTAINTY_NS:
+        return True
+    why[rows] = GROUP_UNKNOWN
+    return False
 
 
 def _inferred(

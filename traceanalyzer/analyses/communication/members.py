@@ -12,6 +12,7 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication import calls as all_calls
 from traceanalyzer.analyses.communication.call_lists import synchronises, waits_of
 from traceanalyzer.analyses.communication.matching import match
+from traceanalyzer.analyses.communication.several_peers import with_several_peers
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
@@ -51,15 +52,21 @@ class Members(Result):
         "is_synchronising": Column.flag(
             "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may be, uneven."
         ),
+        "ends_together": Column.flag(
+            "Its calls end at one moment: the instance synchronises, and none of them exchanges messages with another "
+            "peer beside."
+        ),
         "transfer_ns": Column.time(
-            "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. 0 of "
-            "kernels that only wait (barrier, notify, wait for a signal), whether matched or not.",
+            "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. Where "
+            "one of them exchanges messages with other peers in the same call, the time from the last start, on the "
+            "clock that other instances tell, to each call's end. 0 of kernels that only wait (barrier, notify, wait "
+            "for a signal), whether matched or not.",
             is_news_when_zero=True,
         ),
         "wait_ns": Column.time(
             "The call's duration − transfer; absent where that is.", is_news_when_zero=True, better=Better.LESS
         ),
-        "waits_for": Column.ident("The instance's rank with the least wait; absent for itself."),
+        "waits_for": Column.ident("The instance's rank with the least wait (that started last); absent for itself."),
         "why_unmatched": Column.text("Why the call is in no instance."),
     }
 
@@ -72,7 +79,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return calls
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
-    return calls.assign(world_size=world_size)
+    return calls.assign(world_size=world_size, file=",".join(trace.meta.files))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Members:
@@ -92,7 +99,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["group_size"] = _group_sizes(table)
     table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
-    return Members(table)
+    return Members(with_several_peers(table))
 
 
 def _group_sizes(table: pd.DataFrame) -> pd.Series:

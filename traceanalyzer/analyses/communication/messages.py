@@ -23,7 +23,7 @@ def match_messages(
         return no_members()
     why[ends["row"].to_numpy()] = NOT_ON_ALL
     why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
-    parts = _channels(lists, ends)
+    parts = _channels(lists, ends.assign(has_one_peer=_has_one_peer(ends)))
     # A call may send to and receive from the same peer: that is one instance.
     pairs = pd.concat(parts, ignore_index=True)
     members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
@@ -54,6 +54,13 @@ def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
     return ends.assign(is_send=is_send, source=np.where(is_send, rank, peer), target=np.where(is_send, peer, rank))
 
 
+def _has_one_peer(ends: pd.DataFrame) -> np.ndarray:
+    """Whether the call of each message has no other peer, whose messages could hold up its end."""
+    peer = ends["target"].where(ends["is_send"], ends["source"])
+    has_one: np.ndarray = (peer.groupby(ends["row"]).transform("nunique") == 1).to_numpy()
+    return has_one
+
+
 def _global_rank(peer: int, group_ranks: str | None) -> int:
     """The peer of a message is numbered within its group."""
     ranks = group_ranks.split(",") if isinstance(group_ranks, str) else []
@@ -78,22 +85,27 @@ def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
     return [_pairs(found[key], *sides) for key, sides in channels.items()]
 
 
-def _sides(channel: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the calls that send and of those that receive."""
+def _sides(channel: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ends of the calls that send and of those that receive."""
     is_send = channel["is_send"].to_numpy()
-    return channel["row"].to_numpy()[is_send], channel["row"].to_numpy()[~is_send]
+    return channel[is_send], channel[~is_send]
 
 
-def _aligned(lists: CallLists, sends: np.ndarray, receives: np.ndarray, offset_ns: int | None = None) -> Alignment:
-    return align(lists.of_messages(sends, are_sends=True), lists.of_messages(receives, are_sends=False), offset_ns)
+def _aligned(lists: CallLists, sends: pd.DataFrame, receives: pd.DataFrame, offset_ns: int | None = None) -> Alignment:
+    """A call with other peers beside this one ends with its last message: its end tells nothing of this one."""
+    left, right = (
+        lists.of_messages(side["row"].to_numpy(), side["has_one_peer"].to_numpy(), are_sends=are_sends)
+        for side, are_sends in ((sends, True), (receives, False))
+    )
+    return align(left, right, offset_ns)
 
 
-def _pairs(found: Alignment, sends: np.ndarray, receives: np.ndarray) -> pd.DataFrame:
+def _pairs(found: Alignment, sends: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
     """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
     return pd.DataFrame(
         {
-            "left": sends[found.left],
-            "right": receives[found.right],
+            "left": sends["row"].to_numpy()[found.left],
+            "right": receives["row"].to_numpy()[found.right],
             "matched_by": found.method,
             "is_ambiguous": found.is_ambiguous,
         }

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.experts import split_sizes
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
@@ -42,6 +42,7 @@ class Exchanges(Result):
         "duration_ns": Column.time("End − start."),
         "sent_bytes": Column.size("To the other ranks."),
         "received_bytes": Column.size("From the other ranks."),
+        "sends": Column.text("Bytes to each rank of the group, in its order, what it keeps included."),
         "load_bytes": Column.size("Received, its own part included."),
         "gbps": Column.rate("Decimal GB/s: the larger of sent and received / duration."),
         "least_transfer_ns": Column.time("The larger of sent and received at the best such rate of the group."),
@@ -73,6 +74,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         sent_bytes=own["sends"].map(sum).astype("int64") - kept,
         received_bytes=load - kept,
         load_bytes=load,
+        sends=own["sends"].map(lambda sends: ",".join(map(str, sends))),
         duration_ns=own["end_ns"] - own["start_ns"],
     )
     groups = table.groupby(["group", "group_ranks"], observed=True)
@@ -88,7 +90,7 @@ def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) 
     moved = _moved(table)
     rate = (moved / table["duration_ns"]).where(table["duration_ns"] > 0)
     best = rate.groupby([table["group"], table["group_ranks"]]).transform("max")
-    least = np.ceil(moved / best.where(best > 0)).fillna(0).astype("int64").clip(upper=table["duration_ns"])
+    least = pd.Series(np.ceil(moved / best.where(best > 0))).fillna(0).astype("int64").clip(upper=table["duration_ns"])
     most_wait = table["duration_ns"] - least
     early = _early(table, members.table, clocks.to_frame())
     return Exchanges(
@@ -107,7 +109,7 @@ def _moved(table: pd.DataFrame) -> pd.Series:
 
 def _in_order(trace: RankTrace, table: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
     """Place in the step, direction, and the compute that follows, of one group's calls."""
-    compute = of_rows(trace.gpu_ops, (trace.gpu_ops["kind"] == "compute").to_numpy())
+    compute = unions(trace)["compute"]
     ends, following = table["end_ns"].to_numpy(), table["start_ns"].to_numpy()[1:]
     after = pd.array([*compute.covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
     place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())

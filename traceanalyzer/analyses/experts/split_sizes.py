@@ -17,8 +17,8 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
     `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`). A list that PyTorch leaves
     out is an even split.
     """
-    if not len(calls):
-        return calls
+    if not len(calls) or not (calls["collective"] == "all_to_all").any():
+        return calls.iloc[:0]
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
     element = own["dtype"].astype("object").map(dtype_bytes, na_action="ignore").astype("Int64")
     own = own.assign(

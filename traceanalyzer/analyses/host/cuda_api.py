@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent, picked, stack
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -34,11 +34,11 @@ class CudaApi(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted API calls by name; with several GPUs in one process they are of all of them."""
-    calls = trace.api_calls[counted_calls(trace)]
+    calls = picked(trace.api_calls, counted_calls(trace), ["name", "start_ns", "end_ns"])
     if calls.empty:
         return pd.DataFrame()
-    table = spread(calls["end_ns"] - calls["start_ns"], [calls["name"]], "ns")
-    return table.sort_values("total_ns", ascending=False, kind="stable").rename_axis("name").reset_index()
+    table = spread(calls["end_ns"] - calls["start_ns"], calls[["name"]], "ns")
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:

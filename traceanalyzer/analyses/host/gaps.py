@@ -89,7 +89,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GapTable:
     return GapTable(stack(parts, tuple(GapTable.columns)))
 
 
-def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.array:
+def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """Number of the step whose GPU window holds each time, NA where none does."""
     held = trace.steps[trace.steps["start_ns"].notna()]
     if held.empty:

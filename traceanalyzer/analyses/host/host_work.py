@@ -5,10 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, percent, picked, ratio, stack
+from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.thread_roles import thread_roles
+from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -74,31 +76,29 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     events = _inside(_top_level(trace), steps)
     if events.empty:
         return pd.DataFrame()
-    roles = thread_roles(trace)
     starts, ends = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
-    table = pd.DataFrame(
-        {
-            "role": events["thread"].map(roles).astype("str"),
-            "what": events["what"],
-            "name": events["name"].astype("str"),
-            "thread": events["thread"],
-            "launches": _launches(trace, events),
-            "input_bytes": events["size_bytes"].astype("Int64"),
-            "host_ns": ends - starts,
-            "idle_ns": _idle_ns(trace, starts, ends),
-        }
-    )
-    groups = table.groupby(["role", "what", "name"], sort=False)
-    total = groups[["launches", "host_ns", "idle_ns"]].sum().astype("int64")
-    total["input_bytes"] = groups["input_bytes"].agg(lambda sizes: sizes.sum(skipna=False))
-    total.insert(0, "calls", groups.size())
-    total.insert(0, "threads", groups["thread"].nunique())
-    if trace.gpu_ops.empty:
-        total["idle_ns"] = pd.array([pd.NA] * len(total), dtype="Int64")
-    total = total.sort_values("host_ns", ascending=False, kind="stable").reset_index()
-    return typed(
-        total.assign(steps=len(steps) or pd.NA), {"idle_ns": "Int64", "steps": "Int64", "input_bytes": "Int64"}
-    )
+    threads, of_thread = np.unique(events["thread"].to_numpy(), return_inverse=True)
+    roles = thread_roles(trace)
+    role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
+    table = pd.DataFrame({"role": role, "what": events["what"], "name": events["name"]}, copy=False)
+    groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
+    sizes = events["size_bytes"].array
+    size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
+    idle_ns = groups.sums(_idle_ns(trace, starts, ends))
+    host_ns = groups.sums(ends - starts)
+    order = np.argsort(-host_ns, kind="stable")
+    names = {name: pd.Series(groups.keys[name], dtype="str").array for name in ("role", "what", "name")}
+    total = {
+        **names,
+        "threads": groups.distinct(of_thread),
+        "calls": groups.counts(),
+        "launches": groups.sums(_launches(trace, events)),
+        "host_ns": host_ns,
+        "idle_ns": pd.arrays.IntegerArray(idle_ns, np.full(len(groups), trace.gpu_ops.empty)),
+        "input_bytes": pd.arrays.IntegerArray(size_bytes, groups.any(np.asarray(sizes.isna()))),
+        "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+    }
+    return pd.DataFrame({name: values[order] for name, values in total.items()}, copy=False)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
@@ -122,32 +122,50 @@ def _steps(trace: RankTrace) -> pd.DataFrame:
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:
     """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
-    ranges = trace.ranges[["start_ns", "end_ns", "name", "thread", "size_bytes"]]
-    is_collective = host_names.matches(ranges["name"], host_names.is_cpu_collective)
-    is_place = host_names.matches(ranges["name"], host_names.is_user_range)
-    is_step = ranges["name"].isin(trace.steps["name"].cat.categories).to_numpy()
-    ranges = ranges.assign(what=np.where(is_collective, COLLECTIVE, RANGE))
-    ranges = _without_wrappers(ranges[(is_place | is_collective) & ~is_step], trace.steps)
-    operators = trace.host_ops[["start_ns", "end_ns", "name", "thread"]].assign(what=OPERATOR, size_bytes=pd.NA)
-    parts = [typed(part, {"name": "object", "size_bytes": "Int64"}) for part in (ranges, operators)]
-    events = pd.concat(parts, ignore_index=True)
+    names = trace.ranges["name"]
+    is_collective = host_names.matches(names, host_names.is_cpu_collective)
+    is_place = host_names.matches(names, host_names.is_user_range)
+    is_step = host_names.matches(names, set(trace.steps["name"].cat.categories).__contains__)
+    ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
+    ranges = ranges[~_wraps(trace, ranges)]
+    count = len(trace.host_ops)
+    starts, ends, threads = (
+        np.concatenate([trace.ranges[name].to_numpy()[ranges], trace.host_ops[name].to_numpy()])
+        for name in ("start_ns", "end_ns", "thread")
+    )
     # Ranges before operators of the same times; the longer first.
-    order = np.lexsort((events["what"] == OPERATOR, -events["end_ns"], events["start_ns"], events["thread"]))
-    events = events.iloc[order].reset_index(drop=True)
-    reach = events.groupby("thread")["end_ns"].cummax().groupby(events["thread"]).shift(fill_value=NONE)
-    return events[events["end_ns"] > reach].reset_index(drop=True)
+    is_operator = np.arange(len(starts)) >= len(ranges)
+    order = np.lexsort((is_operator, -ends, starts, threads))
+    order = order[ends[order] > largest_before(ends[order], threads[order])]
+    called = union_categoricals([names.array[ranges], trace.host_ops["name"].array])
+    sizes = trace.ranges["size_bytes"].array[ranges]
+    size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
+    what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
+    columns = {
+        "start_ns": starts[order],
+        "end_ns": ends[order],
+        "name": called[order],
+        "thread": threads[order],
+        "size_bytes": pd.arrays.IntegerArray(
+            np.append(size_bytes, np.ones(count, dtype=np.int64))[order],
+            np.append(is_absent, np.ones(count, dtype=bool))[order],
+        ),
+        "what": pd.Categorical.from_codes(what[order], categories=[RANGE, COLLECTIVE, OPERATOR]),
+    }
+    return pd.DataFrame(columns, copy=False)
 
 
-def _without_wrappers(ranges: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Ranges without those that take half of a step and hold another one of their thread."""
-    length = (steps["host_end_ns"] - steps["host_start_ns"]).to_numpy(dtype=np.int64)
-    row = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), ranges["start_ns"].to_numpy())
-    of_step = np.append(length, 0)[row]
-    is_long = (row != NONE) & ((ranges["end_ns"] - ranges["start_ns"]).to_numpy() >= _WRAPPER_SHARE * of_step)
-    ordered = ranges.sort_values(["thread", "start_ns", "end_ns"], ascending=[True, True, False])
-    following = ordered.groupby("thread")["start_ns"].shift(-1).reindex(ranges.index)
-    holds = (following < ranges["end_ns"]).fillna(value=False).to_numpy(dtype=bool)
-    return ranges[~(is_long & holds)]
+def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """Which of these ranges take half of a step and hold another one of their thread."""
+    begins, until = (trace.steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
+    starts, ends, threads = (trace.ranges[name].to_numpy()[rows] for name in ("start_ns", "end_ns", "thread"))
+    row = step_at(begins, until, starts)
+    is_long = (row != NONE) & (ends - starts >= _WRAPPER_SHARE * np.append(until - begins, 0)[row])
+    order = np.lexsort((-ends, starts, threads))
+    holds = np.zeros(len(rows), dtype=bool)
+    holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
+    wraps: np.ndarray = is_long & holds
+    return wraps
 
 
 def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -156,19 +174,21 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
         return events
     ends = steps["host_end_ns"].to_numpy()
     row = step_at(steps["host_start_ns"].to_numpy(), ends, events["start_ns"].to_numpy())
-    held = events[row != NONE]
-    return held.assign(end_ns=np.minimum(held["end_ns"], ends[row[row != NONE]]))
+    held = row != NONE
+    inside = picked(events, held)
+    return inside.assign(end_ns=np.minimum(inside["end_ns"].to_numpy(), ends[row[held]]))
 
 
 def _launches(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     """API calls with a GPU operation that begin in each event, on its thread."""
-    calls = trace.api_calls[trace.api_calls["has_gpu_op"]]
+    has_op = trace.api_calls["has_gpu_op"].to_numpy()
+    begun, thread_of = (trace.api_calls[name].to_numpy()[has_op] for name in ("start_ns", "thread"))
+    starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
     count = np.zeros(len(events), dtype=np.int64)
-    for thread, own in calls.groupby("thread"):
-        rows = np.flatnonzero((events["thread"] == thread).to_numpy())
-        times = np.sort(own["start_ns"].to_numpy())
-        bounds = [np.searchsorted(times, events[name].to_numpy()[rows]) for name in ("start_ns", "end_ns")]
-        count[rows] = bounds[1] - bounds[0]
+    for thread in np.unique(thread_of).tolist():
+        rows = np.flatnonzero(threads == thread)
+        times = np.sort(begun[thread_of == thread])
+        count[rows] = np.searchsorted(times, ends[rows]) - np.searchsorted(times, starts[rows])
     return count
 
 

@@ -138,7 +138,8 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """Calls that block the host until the GPU is done: their rows in `api_calls`, and since when each one blocks.
 
     They are the synchronising calls, and copies that return only when done: those without `Async`, and those
-    that touch pageable memory. A copy call blocks from its copy's start: before, it is launching it.
+    that touch pageable memory. A copy call blocks from its copy's start: before, it is launching it; where the
+    copy's stream still has work when the call begins, the call waits for that first, and blocks from its own start.
     """
     calls, ops = trace.api_calls, trace.gpu_ops
     since = calls["start_ns"].to_numpy().copy()
@@ -149,12 +150,22 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     is_copy = (ops["activity"] == "memcpy").to_numpy() & (launch != NONE)
     if is_copy.any():
         waits = is_copy & (pageable.to_numpy() | is_plain[launch])
-        since[launch[waits]] = np.maximum(since[launch[waits]], ops["start_ns"].to_numpy()[waits])
+        called = since[launch[waits]]
+        since[launch[waits]] = np.where(_busy_until(ops)[waits] > called, called, ops["start_ns"].to_numpy()[waits])
         is_blocking[launch[waits]] = True
         # A copy that begins when its call has returned held nobody up.
-        since = np.minimum(since, calls["end_ns"].to_numpy())
+        ends = calls["end_ns"].to_numpy()
+        held = ops["start_ns"].to_numpy()[waits] < ends[launch[waits]]
+        since[launch[waits]] = np.where(held, since[launch[waits]], ends[launch[waits]])
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]
+
+
+def _busy_until(ops: pd.DataFrame) -> np.ndarray:
+    """When the operations before each one on its stream have all ended; 0 for a stream's first one."""
+    ended = ops.groupby("stream")["end_ns"].cummax()
+    before: np.ndarray = ended.groupby(ops["stream"]).shift(fill_value=0).to_numpy()
+    return before
 
 
 def _before_launch(

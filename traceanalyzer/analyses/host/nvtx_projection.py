@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, picked, stack
+from traceanalyzer.analyses.grouping import Groups, by_letters
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
@@ -46,15 +47,15 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     launched = _launched(trace)
     if ranges.empty or launched.empty:
         return pd.DataFrame()
-    projected = ranges.assign(operations=0, first_ns=np.int64(0), last_ns=np.int64(0))
+    found = {name: np.zeros(len(ranges), dtype=np.int64) for name in ("operations", "first_ns", "last_ns")}
     engine = _engine_threads(trace)
-    for thread in ranges["thread"].unique():
-        rows = np.flatnonzero((ranges["thread"] == thread).to_numpy())
-        lane = launched[launched["thread"].isin({thread, *engine})]
-        found = _projections(ranges.iloc[rows], lane)
-        for name, values in found.items():
-            projected.iloc[rows, projected.columns.get_loc(name)] = values
-    return _by_name(projected)
+    starts, ends, threads = (ranges[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    for thread in np.unique(threads):
+        rows = np.flatnonzero(threads == thread)
+        lane = picked(launched, np.isin(launched["thread"].to_numpy(), [thread, *engine]))
+        for name, values in _projections(starts[rows], ends[rows], lane).items():
+            found[name][rows] = values
+    return _by_name(trace, **found)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> NvtxProjection:
@@ -65,32 +66,24 @@ def across(parts: Mapping[int, pd.DataFrame]) -> NvtxProjection:
 def _launched(trace: RankTrace) -> pd.DataFrame:
     """Counted GPU operations with the time and thread of their launch, in its order."""
     rows = np.flatnonzero(trace.counted & (trace.gpu_ops["launch"] != NONE).to_numpy())
-    ops = trace.gpu_ops.iloc[rows]
     moments, threads = launch_moments(trace, rows)
-    table = pd.DataFrame(
-        {
-            "launch_ns": moments,
-            "thread": threads,
-            "start_ns": ops["start_ns"].to_numpy(),
-            "end_ns": ops["end_ns"].to_numpy(),
-        }
-    )
-    return table.sort_values("launch_ns", kind="stable", ignore_index=True)
+    order = np.argsort(moments, kind="stable")
+    times = {name: trace.gpu_ops[name].to_numpy()[rows[order]] for name in ("start_ns", "end_ns")}
+    return pd.DataFrame({"launch_ns": moments[order], "thread": threads[order], **times}, copy=False)
 
 
 def _engine_threads(trace: RankTrace) -> set[int]:
     """Threads on which autograd runs operators and no forward operator runs."""
-    ops = trace.host_ops
-    is_autograd = ops["forward_thread"].fillna(0) != 0
-    has_sequence = ops["sequence"].notna()
-    return set(ops.loc[is_autograd, "thread"]) - set(ops.loc[~is_autograd & has_sequence, "thread"])
+    threads = trace.host_ops["thread"].to_numpy()
+    is_autograd = trace.host_ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
+    has_sequence = trace.host_ops["sequence"].notna().to_numpy()
+    return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
 
 
-def _projections(ranges: pd.DataFrame, lane: pd.DataFrame) -> dict[str, np.ndarray]:
+def _projections(starts: np.ndarray, ends: np.ndarray, lane: pd.DataFrame) -> dict[str, np.ndarray]:
     """First start, last end and number of the operations launched in each range."""
     launch = lane["launch_ns"].to_numpy()
-    low = np.searchsorted(launch, ranges["start_ns"].to_numpy(), side="left")
-    high = np.searchsorted(launch, ranges["end_ns"].to_numpy(), side="left")
+    low, high = (np.searchsorted(launch, times, side="left") for times in (starts, ends))
     return {
         "operations": high - low,
         "first_ns": _reduced(np.minimum, lane["start_ns"].to_numpy(), low, high),
@@ -105,14 +98,19 @@ def _reduced(function: np.ufunc, values: np.ndarray, low: np.ndarray, high: np.n
     return reduced
 
 
-def _by_name(projected: pd.DataFrame) -> pd.DataFrame:
-    domain, name = projected["domain"].astype("object"), projected["name"].astype("object")
-    keys = [domain.rename("domain"), name.rename("name")]
-    held = (projected["operations"] > 0).to_numpy()
+def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, last_ns: np.ndarray) -> pd.DataFrame:
+    held = operations > 0
     if not held.any():
         return pd.DataFrame()
-    lengths = (projected["last_ns"] - projected["first_ns"])[held]
-    table = spread(lengths, [key[held] for key in keys], "ns")
-    groups = projected.assign(host_ns=projected["end_ns"] - projected["start_ns"]).groupby(keys, dropna=False)
-    sums = groups[["operations", "host_ns"]].sum().assign(ranges=groups.size())
-    return table.join(sums).sort_values("total_ns", ascending=False, kind="stable").reset_index()
+    names = {name: by_letters(trace.ranges[name].array) for name in ("domain", "name")}
+    groups = Groups.of(pd.DataFrame(names, copy=False), ["domain", "name"], with_absent=True)
+    lengths = pd.Series((last_ns - first_ns)[held])
+    table = spread(lengths, pd.DataFrame({"group": groups.of_row[held]}), "ns")
+    group = table.pop("group").to_numpy()
+    host_ns = groups.sums((trace.ranges["end_ns"] - trace.ranges["start_ns"]).to_numpy())
+    sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
+    keys = {name: values[group].astype(object) for name, values in groups.keys.items()}
+    table = pd.concat(
+        [pd.DataFrame(keys), table, pd.DataFrame({name: own[group] for name, own in sums.items()})], axis=1
+    )
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)

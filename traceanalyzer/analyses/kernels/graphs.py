@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column
@@ -49,8 +50,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     launches = _launches(trace)
     if launches.empty:
         return pd.DataFrame()
-    parts = split(trace, launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy())[list(_PARTS)]
-    table = pd.concat([launches, parts], axis=1)
+    parts = split(trace, launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy())
+    table = launches.assign(**{name: parts[name] for name in _PARTS})
     groups = table.groupby("signature", sort=False)
     sums = groups[["gpu_ops", "gpu_ns", "host_ns", *_PARTS]].sum()
     sums = sums.assign(launches=groups.size(), is_opaque=groups["is_opaque"].first(), graph=np.arange(len(sums)))
@@ -65,8 +66,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Graphs:
 def _launches(trace: RankTrace) -> pd.DataFrame:
     """A row for each graph launch whose operations are counted, in order."""
     ops, calls = trace.gpu_ops, trace.api_calls
-    names = [name for name in calls["name"].cat.categories if _LAUNCH.search(name)]
-    is_graph_call = np.append(calls["name"].isin(names).to_numpy(), False)
+    is_launch = by_category(calls["name"].array, _LAUNCH.search)
+    is_graph_call = np.append(is_launch.astype(bool), False)
     launch = ops["launch"].to_numpy()
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
     if not held.any():

@@ -1,6 +1,7 @@
 """What a kernel's name and its operator tell: category, use of tensor cores, what a compiler fused into it."""
 
 import re
+from functools import lru_cache
 
 CATEGORIES = (
     "gemm", "attention", "convolution", "norm", "softmax", "embedding", "element-wise", "reduction", "optimizer",
@@ -9,6 +10,9 @@ CATEGORIES = (
 
 MATRIX_CATEGORIES = ("gemm", "attention", "convolution")
 """Categories that can use tensor cores, and whose FLOPs are a model's."""
+
+MOST_NAMES = 16_384
+"""Of distinct ones are remembered: the ranks of a job run the same kernels."""
 
 _I = re.IGNORECASE
 
@@ -95,6 +99,7 @@ _FUSION_KINDS = {
 }
 
 
+@lru_cache(MOST_NAMES)
 def category(kernel: str, kind: str, operator: str | None) -> str:
     """One of `CATEGORIES` for the kernels of one name, kind and operator."""
     if kind in ("comm", "copy"):
@@ -109,6 +114,7 @@ def category(kernel: str, kind: str, operator: str | None) -> str:
     return next((name for name, pattern in _BY_KERNEL if pattern.search(kernel)), "other")
 
 
+@lru_cache(MOST_NAMES)
 def uses_tensor_cores(kernel: str) -> bool | None:
     """Whether a matrix kernel runs on tensor cores (or AMD's matrix cores); `None` when its name does not say."""
     if _TENSOR_CORES.search(kernel):
@@ -116,6 +122,7 @@ def uses_tensor_cores(kernel: str) -> bool | None:
     return False if _NO_TENSOR_CORES.search(kernel) else None
 
 
+@lru_cache(MOST_NAMES)
 def list_types(kernel: str) -> tuple[str, ...]:
     """Element types of the lists of tensors that a kernel works on: one, or a copy's target and source; none else."""
     found = next((match for pattern in _LIST_TYPES if (match := pattern.search(kernel))), None)

@@ -181,10 +181,10 @@ def _world(ranks: Ranks) -> int:
 def _peak(memory: Memory, run_memory: Mapping[int, Mapping[str, int]] | None) -> int | None:
     """The run's own record is of all its steps; a capture's is of the recorded ones."""
     recorded = [own["peak_allocated_bytes"] for own in (run_memory or {}).values() if "peak_allocated_bytes" in own]
-    told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else []
+    told = memory.table["peak_allocated_bytes"].dropna() if len(memory) else list[int]()
     return max(recorded) if recorded else int(max(told)) if len(told) else None
 
 
 def _state(memory_steps: MemorySteps) -> int | None:
-    held = memory_steps.table["end_bytes"].dropna() if len(memory_steps) else []
+    held = memory_steps.table["end_bytes"].dropna() if len(memory_steps) else list[int]()
     return int(max(held)) if len(held) else None

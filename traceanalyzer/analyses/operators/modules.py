@@ -114,7 +114,7 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     starts, ends = active["first_ns"].to_numpy(), active["last_ns"].to_numpy()
     parts, groups = split(trace, starts, ends), Groups.of(active, ["path"])
     sums = {name: groups.sums(active[name].to_numpy()) for name in _LAUNCHED}
-    sums |= {name: groups.sums(parts[name].to_numpy()) for name in _PARTS}
+    sums |= {name: groups.sums(parts[name]) for name in _PARTS}
     host_ns = groups.totals(active, ["host_ns"])["host_ns"]
     source = np.where(active["is_module"].to_numpy()[groups.first], "module", "range")
     integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")

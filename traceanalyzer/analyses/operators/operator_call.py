@@ -2,12 +2,16 @@
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 from traceanalyzer.kinds import dtype_bytes
 
 Shape = tuple[int, ...]
+
+MOST_CALLS = 16_384
+"""Of distinct ones are remembered: the ranks of a job make the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,7 @@ class Call:
     values: tuple[str, ...] = ()
 
     @classmethod
+    @lru_cache(MOST_CALLS)
     def parse(cls, shapes: str | None, dtypes: str | None, arguments: str | None) -> "Call | None":
         """From JSON texts as a trace has them; `None` when they are absent or damaged."""
         try:

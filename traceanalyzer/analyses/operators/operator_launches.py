@@ -1,12 +1,13 @@
 """How each operator's launches go: the host's time in them, the delay until the GPU begins, full queues."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.operators.operator_tree import NO_OPERATOR, OperatorTree
 from traceanalyzer.meaning.columns import Adds, Column
@@ -45,42 +46,35 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     held = trace.counted & (trace.gpu_ops["launch"] != NONE).to_numpy()
     if not held.any():
         return pd.DataFrame()
-    ops, calls = trace.gpu_ops[held], trace.api_calls
-    launch = ops["launch"].to_numpy()
-    lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    call_ns = (calls["end_ns"] - calls["start_ns"]).to_numpy()
-    names = np.append(trace.host_ops["name"].astype(str).to_numpy(), NO_OPERATOR)
-    owner = _around_call(trace, tree, held)
-    operator = names[np.where(owner >= 0, owner, len(names) - 1)]
-    table = pd.DataFrame(
-        {
-            "operator": operator,
-            "launch": launch,
-            "delay_ns": ops["start_ns"].to_numpy() - calls["start_ns"].to_numpy()[launch],
-            "gpu_ns": lengths,
-            "shorter_than_launch": lengths < call_ns[launch],
-        }
-    )
-    of_calls = table.drop_duplicates("launch").assign(
-        launch_ns=lambda own: call_ns[own["launch"]], is_full=lambda own: into_full_queue(trace)[own["launch"]]
-    )
-    of_calls["full_queue_ns"] = of_calls["launch_ns"].where(of_calls["is_full"], 0)
-    by_op, by_call = table.groupby("operator"), of_calls.groupby("operator")
+    launch, starts, ends = (trace.gpu_ops[name].to_numpy()[held] for name in ("launch", "start_ns", "end_ns"))
+    begun, done = (trace.api_calls[name].to_numpy() for name in ("start_ns", "end_ns"))
+    call_ns, lengths, delay = done - begun, ends - starts, starts - begun[launch]
+    operators: Any = trace.host_ops["name"].array
+    owner = np.maximum(_around_call(trace, tree, held), NONE)
+    name_of = np.append(operators.codes.astype(np.int64), NONE)[owner]
+    by_op = Groups.of_numbers(name_of)
+    # Of an operation of several operators' calls the first one's counts.
+    calls, first = np.unique(launch, return_index=True)
+    by_call = Groups.of_numbers(by_op.of_row[first])
+    is_full = into_full_queue(trace)[calls]
+    names = np.array([*operators.categories, NO_OPERATOR], dtype=object)[name_of[by_op.first]]
+    with_calls = by_op.of_row[first][by_call.first]
     made = pd.DataFrame(
         {
-            "launches": by_call.size(),
-            "gpu_ops": by_op.size(),
-            "launch_ns": by_call["launch_ns"].sum(),
-            "launch_median_ns": by_call["launch_ns"].median().round(),
-            "delay_median_ns": by_op["delay_ns"].median().round(),
-            "delay_max_ns": by_op["delay_ns"].max(),
-            "gpu_ns": by_op["gpu_ns"].sum(),
-            "shorter_than_launch": by_op["shorter_than_launch"].sum(),
-            "full_queue_calls": by_call["is_full"].sum(),
-            "full_queue_ns": by_call["full_queue_ns"].sum(),
-        }
+            "operator": names[with_calls],
+            "launches": by_call.counts(),
+            "gpu_ops": by_op.counts()[with_calls],
+            "launch_ns": by_call.sums(call_ns[calls]),
+            "launch_median_ns": np.round(by_call.medians(call_ns[calls])).astype(np.int64),
+            "delay_median_ns": np.round(by_op.medians(delay)).astype(np.int64)[with_calls],
+            "delay_max_ns": by_op.largest(delay)[with_calls],
+            "gpu_ns": by_op.sums(lengths)[with_calls],
+            "shorter_than_launch": by_op.sums((lengths < call_ns[launch]).astype(np.int64))[with_calls],
+            "full_queue_calls": by_call.sums(is_full.astype(np.int64)),
+            "full_queue_ns": by_call.sums(np.where(is_full, call_ns[calls], 0)),
+        },
+        copy=False,
     )
-    made = typed(made, dict.fromkeys(made, "int64")).reset_index()
     return made.sort_values(["launches", "operator"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
@@ -88,9 +82,11 @@ def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.n
     """Row of the operator around the call: that of a replayed graph is not what captured its operations."""
     ops = trace.gpu_ops
     rows = np.flatnonzero(held & ops["captured_ns"].notna().to_numpy())
-    calls = trace.api_calls.iloc[ops["launch"].to_numpy()[rows]]
     owner = tree.owner.copy()
-    owner[rows] = tree.nesting.innermost_at(calls["start_ns"].to_numpy(), calls["thread"].to_numpy())
+    if len(rows):
+        launch = ops["launch"].to_numpy()[rows]
+        starts, threads = (trace.api_calls[name].to_numpy()[launch] for name in ("start_ns", "thread"))
+        owner[rows] = tree.nesting.innermost_at(starts, threads)
     found: np.ndarray = owner[held]
     return found
 

@@ -114,7 +114,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     )
 
 
-def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.array:
+def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """For each operator the GPU time of the autograd nodes that it created."""
     # A node is recorded twice, as the engine's call and as the function inside it: the outer one counts.
     outer = (tree.forward != NONE) & (tree.nesting.handed_down(tree.forward != NONE, including_self=False) == NONE)

@@ -75,7 +75,7 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedC
     return ExposedCalls(stack(split, tuple(ExposedCalls.columns)))
 
 
-def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.array:
+def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
     numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
     if not calls.empty:
@@ -98,7 +98,7 @@ def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return starts, starts + held["window_ns"].to_numpy(dtype=np.int64)
 
 
-def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.array:
+def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     starts, ends = _step_windows(steps)
     if not len(starts):
         return pd.array([pd.NA] * len(times), dtype="Int64")

@@ -80,7 +80,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     if steps.empty:
         return pd.DataFrame()
     held = steps[steps["step"].notna() & steps["start_ns"].notna()]
-    told = {name: facts for name in held["name"].unique() if (facts := told_by(str(name))) is not None}
+    told = {name: known for name in held["name"].unique() if (known := told_by(str(name))) is not None}
     held = held[held["name"].isin(list(told))].reset_index(drop=True)
     if held.empty:
         return pd.DataFrame()
@@ -117,7 +117,7 @@ def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
     return {f"{own}s": requests, f"{own}_tokens": tokens, f"{other}s": 0, f"{other}_tokens": 0}
 
 
-def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.array:
+def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """By step number: operations with a graph's node, or launched by a call that launches a graph."""
     launch, step = trace.gpu_ops["launch"].to_numpy(), trace.op_step
     is_launch = np.append(host_names.matches(trace.api_calls["name"], host_names.is_graph_launch), values=False)

@@ -6,12 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.base import Result, picked, ratio, stack
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.operators.operator_call import Call, Shape
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import work as work_of_call
 from traceanalyzer.analyses.phases.op_phases import NAMES
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 
@@ -54,33 +55,21 @@ def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> p
     rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
     if not len(rows):
         return pd.DataFrame()
-    ops = trace.gpu_ops.iloc[rows]
-    communication = of_rows(trace.gpu_ops, (trace.gpu_ops["kind"] == "comm").to_numpy())
-    starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    kernels = pd.DataFrame(
-        {
-            "call": work.of_op[rows],
-            "phase": phase_of_op[rows],
-            "gpu_ns": ends - starts,
-            "beside_ns": communication.covered_ns(starts, ends),
-        }
-    )
-    calls = kernels.groupby("call").agg(phase=("phase", "first"), gpu_ns=("gpu_ns", "sum"), beside=("beside_ns", "sum"))
-    is_beside = 2 * calls["beside"] >= calls["gpu_ns"]
-    named = _products(trace.host_ops.iloc[work.calls["row"].to_numpy()[calls.index]])
-    table = pd.DataFrame(
-        {
-            "phase": np.array(NAMES, dtype=object)[calls["phase"]],
-            **named,
-            "calls": 1,
-            "gpu_ns": calls["gpu_ns"].to_numpy(),
-            "calls_beside_comm": is_beside.to_numpy(dtype=np.int64),
-            "gpu_beside_comm_ns": calls["gpu_ns"].where(is_beside, 0).to_numpy(),
-        }
-    )
+    starts, ends = (trace.gpu_ops[name].to_numpy()[rows] for name in ("start_ns", "end_ns"))
+    calls = Groups.of_numbers(work.of_op[rows])
+    gpu_ns = calls.sums(ends - starts)
+    is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
+    named = _products(trace.host_ops, work.calls["row"].to_numpy()[work.of_op[rows][calls.first]])
+    phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     keys = ["phase", "product", "dtype"]
-    summed = table.groupby(keys, sort=False, dropna=False).sum().reset_index()
-    return summed.sort_values(["gpu_ns", *keys], ascending=[False, True, True, True], ignore_index=True)
+    groups = Groups.of(pd.DataFrame({"phase": phase, **named}), keys, with_absent=True)
+    summed = groups.table(
+        calls=groups.counts(),
+        gpu_ns=groups.sums(gpu_ns),
+        calls_beside_comm=groups.sums(is_beside.astype(np.int64)),
+        gpu_beside_comm_ns=groups.sums(np.where(is_beside, gpu_ns, 0)),
+    )
+    return summed.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
@@ -88,15 +77,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
     return MatrixProducts(stack(parts, tuple(MatrixProducts.columns)))
 
 
-def _products(ops: pd.DataFrame) -> dict[str, list[str | None]]:
-    """Text and element type of each operator's product; read once for each distinct call."""
-    known: dict[tuple[object, object, object], tuple[str, str | None]] = {}
-    texts: list[tuple[str, str | None]] = []
-    for key in ops[["name", "shapes", "dtypes"]].astype("object").itertuples(index=False, name=None):
-        if key not in known:
-            known[key] = _product(*key)
-        texts.append(known[key])
-    return {"product": [text for text, _ in texts], "dtype": [dtype for _, dtype in texts]}
+def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Text and element type of the product of the operators in these rows; read once for each distinct call."""
+    keys = ["name", "shapes", "dtypes"]
+    groups = Groups.of(picked(ops, rows, keys), keys, with_absent=True)
+    told = [_product(*values) for values in zip(*groups.keys.values(), strict=True)]
+    found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
+    return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}
 
 
 def _product(name: str, shapes: object, dtypes: object) -> tuple[str, str | None]:

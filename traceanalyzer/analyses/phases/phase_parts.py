@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import idle_causes
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.model import RankTrace, Window
 
@@ -45,7 +45,7 @@ def shares(trace: RankTrace) -> dict[str, Share]:
     Idle time belongs to the operation that ends the gap: the host had not launched it.
     """
     ops = trace.gpu_ops
-    compute, comm, copy = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in KNOWN_KINDS)
+    compute, comm, copy = (unions(trace)[kind] for kind in KNOWN_KINDS)
     gaps = idle_causes.find(trace)
     return {
         "compute_ns": _first_started(ops, "compute", EMPTY),

@@ -1,12 +1,12 @@
 """How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.base import Result, percent, picked, stack, typed
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
@@ -75,13 +75,12 @@ def per_rank(
     """
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    whole = breakdown.assign(step=pd.NA)
-    windows = pd.concat([whole, steps[steps["start_ns"].notna()]]) if len(steps) else whole
-    table = _parts(trace, windows, phase_of_op, shares)
-    asked = np.repeat(np.arange(len(windows)), len(NAMES))
-    table["step"] = windows["step"].astype("Int64").array[asked]
-    table["window_ns"] = windows["window_ns"].astype("int64").array[asked]
-    return table[(table[[*PARTS, "operations"]] != 0).any(axis=1)].reset_index(drop=True)
+    windows, number = _windows(breakdown, steps)
+    columns = _parts(trace, windows, phase_of_op, shares)
+    asked = np.repeat(np.arange(len(number)), len(NAMES))
+    held = np.any([columns[name] != 0 for name in (*PARTS, "operations")], axis=0)
+    columns |= {"step": number[asked], "window_ns": windows["window_ns"][asked]}
+    return pd.DataFrame({name: values[held] for name, values in columns.items()}, copy=False)
 
 
 def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
@@ -113,10 +112,25 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={name: f"exposed_{name}" for name in names})
 
 
-def _parts(trace: RankTrace, windows: pd.DataFrame, phase: np.ndarray, shares: Mapping[str, Share]) -> pd.DataFrame:
-    """A row for each window and phase: the window's parts that belong to the phase, and its operations."""
-    held = [trace.window, *(_of_steps(windows.iloc[1:]) if len(windows) > 1 else ())]
-    table = {"phase": np.tile(NAMES, len(windows))}
+def _windows(breakdown: pd.DataFrame, steps: pd.DataFrame) -> tuple[dict[str, np.ndarray], Any]:
+    """Parts and start of the whole window (its start is 0) and of every step that has one; the steps' numbers."""
+    held = steps["start_ns"].notna().to_numpy() if len(steps) else np.zeros(0, dtype=bool)
+    names = (*PARTS, "window_ns")
+    columns = {name: breakdown[name].to_numpy(dtype=np.int64) for name in names} | {"start_ns": np.zeros(1, np.int64)}
+    number: Any = pd.array([pd.NA], dtype="Int64")
+    if held.any():
+        own = picked(steps, held, [*columns, "step"])
+        columns = {name: np.append(whole, own[name].to_numpy(dtype=np.int64)) for name, whole in columns.items()}
+        number = pd.concat([pd.Series(number), own["step"]]).array
+    return columns, number
+
+
+def _parts(
+    trace: RankTrace, windows: Mapping[str, np.ndarray], phase: np.ndarray, shares: Mapping[str, Share]
+) -> dict[str, Any]:
+    """For each window and phase the window's parts that belong to the phase, and its operations."""
+    held = [trace.window, *_of_steps(windows["start_ns"][1:], windows["window_ns"][1:])]
+    table: dict[str, Any] = {"phase": np.tile(np.array(NAMES, dtype=object), len(held))}
     for part in PARTS:
         times = [_by_phase_of(phase, *shares[part].inside(window)) for window in held]
         assert (np.sum(times, axis=1) == windows[part]).all(), "the phases must add up to the breakdown"
@@ -126,12 +140,11 @@ def _parts(trace: RankTrace, windows: pd.DataFrame, phase: np.ndarray, shares: M
         sum(np.bincount(phase[first:past], minlength=len(NAMES)) for first, past in np.searchsorted(begins, limits))
         for limits in (window.stretches for window in held)
     ]
-    return pd.DataFrame({**table, "operations": np.concatenate(counts)})
+    return {**table, "operations": np.concatenate(counts)}
 
 
-def _of_steps(steps: pd.DataFrame) -> list[Window]:
-    starts = steps["start_ns"].to_numpy(np.int64)
-    ends = starts + steps["window_ns"].to_numpy(np.int64)
+def _of_steps(starts: np.ndarray, lengths: np.ndarray) -> list[Window]:
+    ends = starts + lengths
     return [Window(((start, end),), "step") for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 

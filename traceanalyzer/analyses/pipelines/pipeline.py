@@ -50,8 +50,9 @@ class Pipeline(Result):
         "microbatches": Column.count("Microbatches of a step; absent where that is not known.", adds=Adds.NONE),
         "expected_bubble_pct": Column.share(
             "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
-            "microbatches, of GPipe, 1F1B and their interleaved forms; absent for schedules whose bubble depends on "
-            "the lengths of their passes (zero-bubble, V-shaped, both ways)."
+            "microbatches, of GPipe, 1F1B and their interleaved forms. Of schedules whose bubble depends on the "
+            "lengths of their passes (zero-bubble, V-shaped): the idle share of their order of passes, each as long "
+            "as the mean of its kind, transfers free; absent where the trace does not number passes."
         ),
         "why_unknown": Column.text("Why the schedule is not known."),
     }

@@ -34,8 +34,8 @@ class PipelineMessages(Result):
         "peer": Column.ident("Global rank at the other end."),
         "direction": Column.text(
             "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
-            "else by the compute launched last before it; of a receive only by such a range. Absent where "
-            "nothing tells."
+            "else by the compute launched last before it (of several at once by what else goes to the peer); of a "
+            "receive only by such a range. Absent where nothing tells."
         ),
     }
 
@@ -50,7 +50,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     moves = pipeline_shape.transfers(own.assign(rank=trace.rank)).drop(columns="rank")
     rows = moves["gpu_op"].to_numpy()
     launched_last = _phase_before(trace, rows, phase_of_op)
-    told = pd.Series(launched_last, dtype="object").where(moves["is_send"], None)
+    told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None))
     direction = _by_ranges(trace, rows).fillna(told).to_numpy()
     return moves.assign(message=moves.groupby("call").cumcount(), direction=direction)
 
@@ -68,6 +68,21 @@ def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
     )
     held = ops[(ops["launch"] != NONE) & trace.counted]
     return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _of_several(moves: pd.DataFrame, told: pd.Series) -> pd.Series:
+    """Directions where calls that send several messages at once have those of their peers.
+
+    Such a call sends an activation and a gradient, of passes that ran one after the other: the compute launched last
+    tells that of one of them only. What else goes to the same peer tells, where that goes one way.
+    """
+    is_one = moves["is_send"] & (moves["is_send"].groupby(moves["call"]).transform("sum") == 1)
+    several = moves["is_send"] & ~is_one
+    if not several.any():
+        return told
+    ways = pd.DataFrame({"peer": moves["peer"], "way": told})[is_one].drop_duplicates()
+    known = moves["peer"].map(ways.drop_duplicates("peer", keep=False).set_index("peer")["way"]).astype("object")
+    return told.where(~several, known.where(known.notna(), None))
 
 
 def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:

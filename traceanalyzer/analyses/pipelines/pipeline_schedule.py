@@ -35,6 +35,7 @@ class PipelineSchedule(Result):
             "The microbatch's number, as the schedule's ranges have it; else how many stretches of that "
             "phase the step had before: its number when each is computed once, in order."
         ),
+        "is_beside": Column.flag("Whether the schedule runs it in one action with a pass of the other direction."),
         "start_ns": Column.moment("Start of its first compute kernel."),
         "end_ns": Column.moment("End of its last one."),
         "compute_ns": Column.time("Sum of its kernels' durations.", better=Better.LESS),
@@ -52,13 +53,13 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
         return pd.DataFrame()
     ops = in_launch_order(trace, pipeline_messages["gpu_op"].to_numpy())
     found = actions(trace)
-    marked = _by_ranges(trace, ops, found) if found["is_compute"].any() else _by_phase(ops, phase_of_op)
+    has_ranges = bool(found["is_compute"].any())
+    marked = _by_ranges(trace, ops, found, phase_of_op) if has_ranges else _by_phase(ops, phase_of_op)
     if marked.empty:
         return pd.DataFrame()
-    marks = marked[["phase", "step_row", "cut"]]
-    slot = (marks != marks.shift()).any(axis=1).cumsum().to_numpy() - 1
+    slot = _slots(marked, are_runs=not has_ranges)
     groups = marked.assign(length=marked["end_ns"] - marked["start_ns"]).groupby(slot)
-    table = groups[["phase", "step_row", "virtual_stage", "microbatch"]].first()
+    table = groups[["phase", "step_row", "virtual_stage", "microbatch", "is_beside"]].first()
     table = table.assign(start_ns=groups["start_ns"].min(), end_ns=groups["end_ns"].max(),
                          compute_ns=groups["length"].sum(), operations=groups.size())  # fmt: skip
     ordinal = table.groupby(["step_row", "phase"]).cumcount()
@@ -73,20 +74,38 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
     return PipelineSchedule(stack(parts, tuple(PipelineSchedule.columns)))
 
 
+def _slots(marked: pd.DataFrame, *, are_runs: bool) -> np.ndarray:
+    """The stretch of each kernel: a run of equal marks, or all that have the same, as kernels of two passes may mix."""
+    marks = marked[["phase", "step_row", "cut"]]
+    if are_runs:
+        runs: np.ndarray = (marks != marks.shift()).any(axis=1).cumsum().to_numpy() - 1
+        return runs
+    codes: np.ndarray = pd.factorize(pd.MultiIndex.from_frame(marks))[0]
+    return codes
+
+
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Forward and backward kernels; a send or receive between two of them cuts."""
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
     is_step = np.isin(phase, [FORWARD, BACKWARD]) & (ops["kind"] == "compute").to_numpy()
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
     cut = np.cumsum(ops["is_transfer"].to_numpy())[is_step]
-    return ops[is_step].assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent)
+    return ops[is_step].assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
+                               is_beside=False)  # fmt: skip
 
 
-def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Kernels launched inside an action of the schedule; each action is a stretch."""
+def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """Kernels launched inside an action of the schedule; each action is a stretch, or one a pass where it has two."""
     found = found[found["is_compute"]].reset_index(drop=True)
     row = action_at(found, trace.api_calls["start_ns"].to_numpy()[ops["launch"]])
     is_held = (row >= 0) & (ops["kind"] == "compute").to_numpy()
-    own = found.iloc[row[is_held]]
-    told = {"virtual_stage": own["stage"].astype("Int64").array, "microbatch": own["microbatch"].astype("Int64").array}
-    return ops[is_held].assign(phase=own["what"].array, cut=row[is_held], **told)
+    held, own = ops[is_held], found.iloc[row[is_held]]
+    is_beside = own["back"].notna().to_numpy()
+    is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)
+    return held.assign(
+        phase=own["what"].where(~is_back, own["back"]).array,
+        cut=2 * row[is_held] + is_back,
+        virtual_stage=own["stage"].astype("Int64").where(~is_back, own["back_stage"]).array,
+        microbatch=own["microbatch"].astype("Int64").where(~is_back, own["back_microbatch"]).array,
+        is_beside=is_beside,
+    )

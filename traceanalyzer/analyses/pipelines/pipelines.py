@@ -34,7 +34,7 @@ class Pipelines(Result):
         ),
         "expected_bubble_pct": Column.share(
             "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
-            "microbatches; absent where the schedule has no such formula, or is not known."
+            "microbatches, or that of the order of passes (see `pipeline`); absent where neither is known."
         ),
         "why_unknown": Column.text("Why the schedule is not known."),
         "compute_cv": Column.number(

@@ -1,18 +1,23 @@
 """Which schedule each pipeline follows: stages a rank, microbatches a step, and the order of its work."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.stage_ranges import FORWARD, WEIGHTS
 
 ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"
 INTERLEAVED, LOOPED = "interleaved 1F1B", "looped GPipe"
 ZERO_BUBBLE, V_SHAPED, BOTH_WAYS = "zero-bubble", "V-shaped", "both ways (DualPipe)"
+V_SHAPED_BESIDE = "V-shaped, forward beside backward (DualPipeV)"
 
 OF_KNOWN_BUBBLE = (ONE, GPIPE, ONE_F_ONE_B, INTERLEAVED, LOOPED)
 """Schedules whose bubble is (S−1)/(vM+S−1) of S ranks with v stages each and M microbatches, passes being even."""
+
+LEAST_TWO_WAYS = 4
+"""Ranks from which on even exchanges between neighbours are taken for a pipeline of two ways: it has inner ranks."""
 
 NO_DIRECTION = "the trace does not tell forward from backward"
 NO_STEPS = "no complete step that all its ranks share"
@@ -23,12 +28,17 @@ NO_ORDER = "its order of forward and backward passes fits no schedule that is kn
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What is known of a pipeline's schedule; `None` for what is not, and then `why_unknown` says why."""
+    """What is known of a pipeline's schedule; `None` for what is not, and then `why_unknown` says why.
+
+    Attributes:
+        played_pct: bubble of the order of its passes, where the trace numbers them; see `played`.
+    """
 
     name: str | None = None
     stages_per_rank: int | None = None
     microbatches: int | None = None
     why_unknown: str | None = None
+    played_pct: float | None = None
 
 
 def schedule_of(messages: pd.DataFrame, stretches: pd.DataFrame, order: list[int], steps: Iterable[int]) -> Schedule:
@@ -46,17 +56,23 @@ def schedule_of(messages: pd.DataFrame, stretches: pd.DataFrame, order: list[int
         return named
     held = messages[messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]]
     if held.empty or held["direction"].isna().any():
-        return Schedule(why_unknown=NO_DIRECTION)
+        return _two_ways(held, messages, order) or Schedule(why_unknown=NO_DIRECTION)
     counts = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size()
     edges = counts.groupby(["rank", "peer"])
     if counts.empty or (edges.size() != len(wanted)).any() or (edges.min() != edges.max()).any():
-        return Schedule(why_unknown=UNEVEN)
-    return _of_edges(edges.first(), own, messages, order)
+        return _two_ways(held, messages, order) or Schedule(why_unknown=UNEVEN)
+    found = _of_edges(edges.first(), own, messages, order)
+    return found if found.microbatches else _two_ways(held, messages, order) or found
 
 
 def expected_pct(schedule: Schedule, ranks: int) -> float | None:
-    """100 · (S−1)/(vM+S−1); `None` for schedules whose bubble depends on the lengths of their passes."""
-    if schedule.name not in OF_KNOWN_BUBBLE or not schedule.microbatches or not schedule.stages_per_rank:
+    """100 · (S−1)/(vM+S−1), or that of the order of passes for schedules whose bubble depends on their lengths.
+
+    `None` where neither is known.
+    """
+    if schedule.name not in OF_KNOWN_BUBBLE:
+        return schedule.played_pct
+    if not schedule.microbatches or not schedule.stages_per_rank:
         return None
     return 100.0 * (ranks - 1) / (schedule.stages_per_rank * schedule.microbatches + ranks - 1)
 
@@ -70,7 +86,8 @@ def _of_ranges(own: pd.DataFrame, order: list[int]) -> Schedule | None:
     if stages.min() != stages.max() or by_step.min() != by_step.max():
         return Schedule(why_unknown=UNEVEN)
     per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
-    return _ordered(own, order, per_rank, microbatches, _folding(own, order))
+    found = _ordered(own, order, per_rank, microbatches, _folding(own, order))
+    return replace(found, played_pct=None if found.name == BOTH_WAYS else played_pct(own))
 
 
 def _folding(own: pd.DataFrame, order: list[int]) -> str | None:
@@ -103,14 +120,35 @@ def _of_edges(edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order
 
 def _both_ends(sent: pd.Series, messages: pd.DataFrame, order: list[int]) -> Schedule:
     """Every rank receives as much as it sends: each has two stages, of one way there and back, or of two ways."""
-    starts = messages[messages["step"].notna()].sort_values("start_ns", kind="stable")
-    first = starts.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
-    begins = [rank for rank in order if first.get(rank, 0) > 0.5]
+    begins = _beginning(messages, order)
     ends = sent.index[[0, -1]]
     if len(begins) == 2:
         # Each end feeds its own half of the microbatches.
         return Schedule(BOTH_WAYS, 2, int(sent[ends].sum()))
     return Schedule(V_SHAPED, 2, int(sent.iloc[0])) if len(begins) == 1 else Schedule(why_unknown=NO_PATTERN)
+
+
+def _beginning(messages: pd.DataFrame, order: list[int]) -> list[int]:
+    """The ranks that begin most of their steps with a send."""
+    starts = messages[messages["step"].notna()].sort_values("start_ns", kind="stable")
+    first = starts.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
+    return [rank for rank in order if first.get(rank, 0) > 0.5]
+
+
+def _two_ways(held: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> Schedule | None:
+    """Of sends that go out together, so that nothing tells activations from gradients: microbatches enter at both ends.
+
+    Only the two ends begin with a send, only neighbours talk, and all send as much: an activation of one half of the
+    microbatches and a gradient of the other half each.
+    """
+    counts = held.groupby(["rank", "peer", "step"]).size()
+    place = {rank: number for number, rank in enumerate(order)}
+    are_neighbours = all(abs(place[rank] - place.get(peer, -9)) == 1 for rank, peer, _ in counts.index)
+    is_whole = len(counts) == 2 * (len(order) - 1) * held["step"].nunique()
+    if not are_neighbours or not is_whole or len(order) < LEAST_TWO_WAYS or counts.min() != counts.max():
+        return None
+    begins = _beginning(messages, order)
+    return Schedule(BOTH_WAYS, 2, int(counts.iloc[0])) if begins == [order[0], order[-1]] else None
 
 
 def _ordered(own: pd.DataFrame, order: list[int], per_rank: int, microbatches: int, folding: str | None) -> Schedule:
@@ -121,7 +159,9 @@ def _ordered(own: pd.DataFrame, order: list[int], per_rank: int, microbatches: i
     complete = set(passes) == set(order) and len(own) > 0
     name = _name(passes, order, per_rank, microbatches) if complete else None
     name = name if folding is None or (name == ZERO_BUBBLE and folding == V_SHAPED) else folding
-    if folding == V_SHAPED and name == ZERO_BUBBLE:
+    if folding == V_SHAPED and own["is_beside"].any():
+        name = V_SHAPED_BESIDE
+    elif folding == V_SHAPED and name == ZERO_BUBBLE:
         name = f"{ZERO_BUBBLE}, {V_SHAPED}"
     return Schedule(name, per_rank, microbatches, None if name else NO_ORDER)
 

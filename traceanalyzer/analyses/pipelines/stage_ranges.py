@@ -12,14 +12,19 @@ _WORK = {"F": FORWARD, "B": BACKWARD, "I": INPUTS, "W": WEIGHTS}
 
 _SENT = {"SEND_F": FORWARD, "RECV_F": FORWARD, "SEND_B": BACKWARD, "RECV_B": BACKWARD}
 
-# PyTorch's schedules run a list of actions such as 2F0: the third stage's forward of the first microbatch.
-_ACTION = r"^PP:(?P<stage>\d+)(?P<what>[A-Z_]+?)(?P<microbatch>\d+)$"
+# PyTorch's schedules run a list of actions such as 2F0: the third stage's forward of the first microbatch; some of them
+# hold a forward and a backward pass, `(3F1;4B0)OVERLAP_F_B`.
+_ACTION = (
+    r"^PP:\(?(?P<stage>\d+)(?P<what>[A-Z_]+?)(?P<microbatch>\d+)"
+    r"(?:;(?P<back_stage>\d+)(?P<back>[BI])(?P<back_microbatch>\d+)\)OVERLAP_F_B)?$"
+)
 
 
 def actions(trace: RankTrace) -> pd.DataFrame:
     """A row for each action that the rank's schedule took: `start_ns`, `end_ns`, `stage`, `what`, `microbatch`.
 
     `what` is forward, backward or one of its halves, of compute and of messages alike; `is_compute` tells them apart.
+    `back`, `back_stage` and `back_microbatch` are of the backward pass in the same action, where there is one.
     Empty where no schedule names its actions.
     """
     names = trace.ranges["name"]
@@ -35,6 +40,8 @@ def actions(trace: RankTrace) -> pd.DataFrame:
             "what": told["what"].map(_WORK | _SENT),
             "microbatch": told["microbatch"].astype("int64"),
             "is_compute": told["what"].isin(_WORK),
+            "back": told["back"].map(_WORK),
+            **{name: pd.to_numeric(told[name]).astype("Int64") for name in ("back_stage", "back_microbatch")},
         }
     )
 

@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.host.idle_causes import blocking
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.phases.op_phases import NAMES as PHASES
-from traceanalyzer.analyses.replay.event_waits import event_waits, touching
+from traceanalyzer.analyses.replay.event_waits import event_waits, touching, without_room
 from traceanalyzer.analyses.replay.explained import explained
 from traceanalyzer.analyses.replay.host_chain import host_chain
 from traceanalyzer.analyses.replay.piece import Piece
@@ -26,10 +26,15 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     host = _named(chain.host, ops, launch)
     piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
                   _why_no_host(trace))  # fmt: skip
-    if len(waits) and waits["is_recorded"].all():
+    lag_ns = explained(piece).lag_ns - 3_000
+    more = without_room(piece.ops, lag_ns)
+    if not len(waits) or not waits["is_recorded"].all():
+        touched = touching(piece.ops, lag_ns)
+        more = pd.concat([touched, more[~more["target"].isin(touched["target"])]], ignore_index=True)
+    if more.empty:
         return piece
-    more = pd.concat([waits, touching(piece.ops, explained(piece).lag_ns - 3_000)], ignore_index=True)
-    return Piece(piece.ops, piece.host, piece.segments, more, piece.blocks, piece.why_no_host)
+    return Piece(piece.ops, piece.host, piece.segments, pd.concat([waits, more], ignore_index=True), piece.blocks,
+                 piece.why_no_host)  # fmt: skip
 
 
 def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> pd.DataFrame:

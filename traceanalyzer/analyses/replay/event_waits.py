@@ -13,6 +13,11 @@ from traceanalyzer.model.schema import NONE
 TOUCHING_NS = 10_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
 
+_LAST_PART, _LAST_NS = 0.25, 50_000
+"""What is left of a kernel when its last blocks make room for another's."""
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+
 _LONG_AGO = np.iinfo(np.int64).min
 
 
@@ -46,7 +51,32 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
         near = (source != NONE) & (starts[late] - ends[source] <= TOUCHING_NS) & (stream[source] != stream[late])
         found = np.where((found == NONE) & near, source, found)
     held = (found != NONE) & (ends[found] - starts[found] > 0)
-    return pd.DataFrame({"source": found[held], "target": late[held], "is_recorded": False})
+    return _inferred_pairs(found[held], late[held])
+
+
+def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
+    """Communication that begins later than all that is known explains, for a compute kernel that left it no room.
+
+    A kernel whose blocks fill the GPU lets another stream's begin only when the first of its last blocks are done: in
+    its last quarter, or within 50 µs of its end. It ran all the while from when nothing held the other any more.
+    """
+    starts = ops["start_ns"].to_numpy()
+    ends = starts + ops["duration_ns"].to_numpy()
+    stream = ops["stream"].to_numpy()
+    compute = np.flatnonzero((ops["kind"] == "compute").to_numpy())
+    late = np.flatnonzero((lag_ns > 0) & (ops["kind"] == "comm").to_numpy())
+    if not len(compute) or not len(late):
+        return _inferred_pairs(_NO_ROWS, _NO_ROWS)
+    order = compute[np.argsort(starts[compute], kind="stable")]
+    source = order[np.maximum(np.searchsorted(starts[order], starts[late], side="right") - 1, 0)]
+    left, since = ends[source] - starts[late], starts[late] - lag_ns[late]
+    ends_soon = (left > 0) & (left <= np.maximum(_LAST_PART * (ends[source] - starts[source]), _LAST_NS))
+    held = ends_soon & (starts[source] <= since + TOUCHING_NS) & (stream[source] != stream[late])
+    return _inferred_pairs(source[held], late[held])
+
+
+def _inferred_pairs(source: np.ndarray, target: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame({"source": source, "target": target, "is_recorded": False})
 
 
 class _Streams:

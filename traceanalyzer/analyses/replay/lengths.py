@@ -211,7 +211,7 @@ def _peers_transfers(job: Job, transfer_ns: np.ndarray, change: Change) -> np.nd
     own, is_own = table["ns"].min(), table["is_own"].all()
     kind = [values.to_numpy() for values in (table["collective"].min(), table["size_bytes"].max(), table.size())]
     others = own.where(~is_own).groupby(kind, dropna=False).transform("median").fillna(0)
-    factor = (np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
+    factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
     return _scaled(joins, transfer_ns, factor)
 
 

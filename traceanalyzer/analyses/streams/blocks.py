@@ -13,7 +13,7 @@ from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -168,7 +168,7 @@ def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
     typical = np.median(pitch[:-1]) if len(pitch) > 1 else 0
     is_known = (pitch > 0) & (pitch <= 10 * typical)
     ops = trace.gpu_ops
-    compute = of_rows(ops, (ops["kind"] == "compute").to_numpy())
+    compute = unions(trace)["compute"]
     busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
     return table.assign(
         pitch_ns=pd.arrays.IntegerArray(pitch, ~is_known),

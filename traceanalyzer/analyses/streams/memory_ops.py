@@ -1,11 +1,12 @@
 """What each rank copied and set in memory: by direction, how often, how long and how many bytes."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, picked, ratio, stack
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -41,17 +42,15 @@ class MemoryOps(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted copies and memsets; one with an operation of unknown size has no sizes."""
-    ops = trace.gpu_ops[trace.counted]
-    ops = ops[ops["activity"].isin(("memcpy", "memset"))]
-    if ops.empty:
+    held = trace.counted & is_copy(trace.gpu_ops)
+    if not held.any():
         return pd.DataFrame()
-    operation = operations(ops)
-    times = spread(ops["end_ns"] - ops["start_ns"], [operation], "ns")
-    sizes = spread(ops["bytes"], [operation], "bytes").drop(columns="calls")
-    is_whole = ops["bytes"].notna().groupby(operation).all()
-    sizes = sizes.where(is_whole.reindex(sizes.index), pd.NA)
-    table = times.join(sizes).sort_values("total_ns", ascending=False, kind="stable")
-    return table.rename_axis("operation").reset_index()
+    ops = picked(trace.gpu_ops, held, ["start_ns", "end_ns", "bytes", "direction", "activity"])
+    operation = pd.DataFrame({"operation": operations(ops)})
+    times = spread(ops["end_ns"] - ops["start_ns"], operation, "ns")
+    sizes = spread(ops["bytes"], operation, "bytes").drop(columns=["operation", "calls"])
+    table = pd.concat([times, sizes], axis=1)
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
@@ -59,7 +58,16 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
     return MemoryOps(stack(parts, tuple(MemoryOps.columns)))
 
 
+def is_copy(ops: pd.DataFrame) -> np.ndarray:
+    """Mask of copies and memsets."""
+    activity: Any = ops["activity"].array
+    mask: np.ndarray = np.isin(activity.codes, activity.categories.get_indexer(["memcpy", "memset"]))
+    return mask
+
+
 def operations(ops: pd.DataFrame) -> pd.Series:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
-    direction = ops["direction"].astype("object")
-    return direction.where(ops["activity"] != "memset", "memset").fillna("unknown").rename("operation")
+    direction: Any = ops["direction"].array
+    names = np.array([*direction.categories, "unknown"], dtype=object)[direction.codes]
+    names[(ops["activity"] == "memset").to_numpy()] = "memset"
+    return pd.Series(names, index=ops.index, dtype="object", name="operation")

@@ -6,8 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.streams.memory_ops import operations
+from traceanalyzer.analyses.base import Result, picked, stack
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -39,29 +41,33 @@ class SyncCopies(Result):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted copies and memsets whose launch is known to block, or may."""
-    ops = trace.gpu_ops[trace.counted & (trace.gpu_ops["launch"] != NONE).to_numpy()]
-    ops = ops[ops["activity"].isin(("memcpy", "memset"))]
-    if ops.empty:
+    launch = trace.gpu_ops["launch"].to_numpy()
+    held = np.flatnonzero(trace.counted & (launch != NONE) & is_copy(trace.gpu_ops))
+    problem = _problems(trace, held)
+    held, problem = held[problem != ""], problem[problem != ""]
+    if not len(held):
         return pd.DataFrame()
-    calls = trace.api_calls.iloc[ops["launch"].to_numpy()].reset_index(drop=True)
-    ops = ops.reset_index(drop=True)
-    found = pd.DataFrame(
-        {
-            "problem": _problems(ops, calls["name"].astype("object")),
-            "api_call": calls["name"].astype("object"),
-            "operation": operations(ops),
-            "source_memory": ops["source_memory"].astype("object"),
-            "target_memory": ops["target_memory"].astype("object"),
-            "bytes": ops["bytes"],
-            "gpu_ns": ops["end_ns"] - ops["start_ns"],
-            "host_ns": calls["end_ns"] - calls["start_ns"],
-        }
-    ).dropna(subset="problem")
-    groups = found.groupby(_KEYS, dropna=False)
-    table = groups[["gpu_ns", "host_ns"]].sum()
-    table["calls"] = groups.size()
-    table["total_bytes"] = groups["bytes"].sum(min_count=1)
-    return table.sort_values("host_ns", ascending=False, kind="stable").reset_index()
+    ops, calls = picked(trace.gpu_ops, held), picked(trace.api_calls, launch[held])
+    keys = {
+        "problem": problem,
+        "api_call": calls["name"].astype("object"),
+        "operation": operations(ops),
+        "source_memory": ops["source_memory"].astype("object"),
+        "target_memory": ops["target_memory"].astype("object"),
+    }
+    groups = Groups.of(pd.DataFrame(keys), _KEYS, with_absent=True)
+    table = groups.totals(
+        pd.DataFrame(
+            {
+                "gpu_ns": ops["end_ns"] - ops["start_ns"],
+                "host_ns": calls["end_ns"] - calls["start_ns"],
+                "total_bytes": ops["bytes"],
+            }
+        ),
+        ["gpu_ns", "host_ns", "total_bytes"],
+    )
+    table.insert(len(_KEYS) + 2, "calls", groups.counts())
+    return table.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
@@ -69,10 +75,20 @@ def across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
     return SyncCopies(stack(parts, tuple(SyncCopies.columns)))
 
 
-def _problems(ops: pd.DataFrame, api_call: pd.Series) -> pd.Series:
-    """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else absent."""
-    is_copy = api_call.str.contains("Memcpy|Memset")  # a graph's copies are launched by neither
-    is_async = api_call.str.contains("Async")
-    is_pageable = ((ops["source_memory"] == "pageable") | (ops["target_memory"] == "pageable")).to_numpy()
-    names = np.select([is_copy & ~is_async, is_copy & is_pageable], ["synchronous", "pageable"], default="")
-    return pd.Series(names, dtype="object").replace("", None)
+def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
+    calls = trace.gpu_ops["launch"].to_numpy()[rows]
+    # A graph's copies are launched by neither.
+    is_plain, is_async = (host_names.matches(trace.api_calls["name"], test)[calls] for test in (_is_plain, _is_async))
+    is_pageable = np.zeros(len(rows), dtype=bool)
+    for end in ("source_memory", "target_memory"):
+        is_pageable |= (trace.gpu_ops[end] == "pageable").to_numpy()[rows]
+    return np.select([is_plain, is_async & is_pageable], ["synchronous", "pageable"], default="").astype(object)
+
+
+def _is_plain(name: str) -> bool:
+    return ("Memcpy" in name or "Memset" in name) and "Async" not in name
+
+
+def _is_async(name: str) -> bool:
+    return ("Memcpy" in name or "Memset" in name) and "Async" in name

@@ -8,7 +8,8 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.analyses.once import once_a_trace
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
@@ -66,7 +67,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Split the rank's window; no row without GPU operations."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    return split(trace, trace.window.starts, trace.window.ends).sum().to_frame().T
+    parts = split(trace, trace.window.starts, trace.window.ends)
+    return pd.DataFrame({name: [int(times.sum())] for name, times in parts.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:
@@ -74,28 +76,43 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:
     return Breakdown(stack(parts, tuple(DEFINITIONS)))
 
 
-def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
-    """The breakdown of each window [start, end): operations are clipped to it.
+def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> dict[str, np.ndarray]:
+    """The breakdown of each window [start, end), by column: operations are clipped to it.
 
     Communication is exposed while no compute runs; a copy while neither does.
     """
-    ops = trace.gpu_ops
-    compute, comm, copy, unknown = (of_rows(ops, (ops["kind"] == kind).to_numpy()) for kind in kinds.KINDS)
-    known = compute | comm | copy
-    parts = {
+    covered = {name: own.covered_ns(starts, ends) for name, own in _times(trace).items()}
+    columns = {"window_ns": ends - starts, **covered}
+    columns["idle_ns"] = columns["window_ns"] - columns.pop("busy_ns")
+    names = (
+        "window_ns",
+        "compute_ns",
+        "exposed_comm_ns",
+        "exposed_copy_ns",
+        "opaque_ns",
+        "idle_ns",
+        "comm_ns",
+        "fused_ns",
+    )
+    assert (sum(columns[name] for name in PARTS) == columns["window_ns"]).all(), "the parts must add up to the window"
+    return {name: columns[name] for name in names}
+
+
+@once_a_trace
+def _times(trace: RankTrace) -> Mapping[str, Intervals]:
+    """When each part's time is, in the whole capture; `busy_ns` in place of idle time."""
+    compute, comm, copy, unknown = (unions(trace)[kind] for kind in kinds.KINDS)
+    working = compute | comm
+    known = working | copy
+    return {
         "compute_ns": compute,
         "exposed_comm_ns": comm - compute,
-        "exposed_copy_ns": copy - (compute | comm),
+        "exposed_copy_ns": copy - working,
         "opaque_ns": unknown - known,
+        "busy_ns": known | unknown,
+        "comm_ns": comm,
+        "fused_ns": fused(trace.gpu_ops),
     }
-    columns = {"window_ns": ends - starts, **{name: own.covered_ns(starts, ends) for name, own in parts.items()}}
-    busy: Intervals = known | unknown
-    columns["idle_ns"] = columns["window_ns"] - busy.covered_ns(starts, ends)
-    columns["comm_ns"] = comm.covered_ns(starts, ends)
-    columns["fused_ns"] = fused(ops).covered_ns(starts, ends)
-    table = pd.DataFrame(columns)
-    assert (table[list(PARTS)].sum(axis=1) == table["window_ns"]).all(), "the parts must add up to the window"
-    return table
 
 
 def known_only(table: pd.DataFrame, unknown: pd.Series | None = None, names: Sequence[str] = ()) -> pd.DataFrame:

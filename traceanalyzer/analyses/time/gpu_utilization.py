@@ -48,8 +48,9 @@ def per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:
     if trace.gpu_ops.empty or window.length_ns == 0:
         return pd.DataFrame()
     starts, ends = bins_of(window, bins)
-    table = breakdown.split(trace, starts, ends).rename(columns={"window_ns": "bin_ns"})
-    return table.assign(bin=np.arange(len(starts)), start_ns=starts)
+    parts = breakdown.split(trace, starts, ends)
+    columns = {"bin_ns": parts.pop("window_ns"), **parts, "bin": np.arange(len(starts)), "start_ns": starts}
+    return pd.DataFrame(columns, copy=False)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> GpuUtilization:

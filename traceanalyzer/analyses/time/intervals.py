@@ -1,11 +1,14 @@
 """Exact arithmetic on unions of time intervals, vectorised, in integer nanoseconds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace, Window
 
 
@@ -64,13 +67,14 @@ class Intervals:
 
     def covered_ns(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """For each query [start, end), which may overlap each other, the time inside it that the union covers."""
-        return np.where(ends > starts, self._covered_before(ends) - self._covered_before(starts), 0)
+        if not len(self) or not len(starts):
+            return np.zeros(len(starts), dtype=np.int64)
+        total = np.zeros(len(self) + 1, dtype=np.int64)
+        np.cumsum(self.ends - self.starts, out=total[1:])
+        return np.where(ends > starts, self._covered_before(ends, total) - self._covered_before(starts, total), 0)
 
-    def _covered_before(self, times: np.ndarray) -> np.ndarray:
-        if not len(self):
-            return np.zeros(len(times), dtype=np.int64)
-        total = np.concatenate([[0], np.cumsum(self.ends - self.starts)])
-        row = np.searchsorted(self.starts, times, side="right")
+    def _covered_before(self, times: np.ndarray, total: np.ndarray) -> np.ndarray:
+        row = self.starts.searchsorted(times, side="right")
         last_end = self.ends[np.maximum(row - 1, 0)]
         return np.where(row > 0, total[row] - np.maximum(last_end - times, 0), 0)
 
@@ -80,10 +84,16 @@ EMPTY = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 def union(trace: RankTrace, kind: str, window: Window | None = None) -> Intervals:
     """∪kind of DEFINITIONS: the union of the rank's GPU operations of `kind`, clipped to the window looked at."""
-    window = window or trace.window
-    ops = trace.gpu_ops
-    mask = (ops["kind"] == kind).to_numpy()
-    return of_rows(ops, mask).inside(window)
+    return unions(trace)[kind].inside(window or trace.window)
+
+
+@once_a_trace
+def unions(trace: RankTrace) -> Mapping[str, Intervals]:
+    """By kind the union of all the rank's GPU operations of it."""
+    starts, ends = (trace.gpu_ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    kind: Any = trace.gpu_ops["kind"].array
+    masks = {name: kind.codes == kind.categories.get_loc(name) for name in kinds.KINDS}
+    return {name: Intervals.of(starts[mask], ends[mask]) for name, mask in masks.items()}
 
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:

@@ -81,8 +81,11 @@ def is_complete(steps: pd.DataFrame) -> pd.Series:
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     held = steps[steps["start_ns"].notna()]
     starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
-    table = breakdown.split(trace, starts, ends).set_index(held.index)
-    return table.reindex(steps.index).astype("Int64")
+    row = np.full(len(steps), NONE, dtype=np.int64)
+    row[steps["start_ns"].notna().to_numpy()] = np.arange(len(held))
+    parts = breakdown.split(trace, starts, ends)
+    columns = {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
+    return pd.DataFrame(columns, index=steps.index, copy=False)
 
 
 def _owned(trace: RankTrace) -> pd.DataFrame:

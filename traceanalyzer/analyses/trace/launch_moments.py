@@ -8,7 +8,7 @@ from traceanalyzer.model.schema import NONE
 
 def launch_moments(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Moments (ns) and threads of these rows of `gpu_ops`, which have a launch."""
-    ops = trace.gpu_ops.iloc[rows]
-    calls = trace.api_calls.iloc[ops["launch"].to_numpy()]
-    captured = ops["captured_ns"].to_numpy(dtype=np.int64, na_value=NONE)
-    return np.where(captured == NONE, calls["start_ns"].to_numpy(), captured), calls["thread"].to_numpy()
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    starts, threads = (trace.api_calls[name].to_numpy()[launch] for name in ("start_ns", "thread"))
+    captured = trace.gpu_ops["captured_ns"].array[rows].to_numpy(dtype=np.int64, na_value=NONE)
+    return np.where(captured == NONE, starts, captured), threads

@@ -152,7 +152,7 @@ def _enumerated(rows: pa.Table, name: str) -> np.ndarray:
     return np.where((values >= 0) & (values < _UNKNOWN), values, _UNKNOWN)
 
 
-def _peer(rows: pa.Table, is_peer: np.ndarray) -> pd.array:
+def _peer(rows: pa.Table, is_peer: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """The other GPU of a peer-to-peer copy: the end that is not the device which the row belongs to."""
     device, first, last = (int_values(rows, name) for name in ("deviceId", "srcDeviceId", "dstDeviceId"))
     other = np.where(first == device, last, first)

@@ -1,6 +1,5 @@
 """Which rank each (process, device) of an export is, and where that is known from."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.readers.base import DEVICE_ORDER, RankHint
 from traceanalyzer.readers.nsys.ids import process_number, process_of
+from traceanalyzer.readers.nsys.introductions import rank_ranges
 from traceanalyzer.readers.nsys.session import Session
 from traceanalyzer.readers.nsys.source import Source, int_values
 
@@ -15,8 +15,6 @@ MPI_RANKS = "MPI_RANKS"
 
 RANKS_ARE_NAMED_IN = ("CommInit", "rank")
 """Words in the names of the ranges that tell ranks: no others are needed to number them."""
-
-_RANK_RANGE = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d+)\W*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,11 +49,12 @@ def identify(
     Sources: NCCL's commInit payloads (rank in the largest communicator), MPI, a range such as `RANK 3`, the
     name of a report with one place (or the hint for it), the order of the devices.
     """
-    world = _world_size(members)
+    stated = rank_ranges(ranges)
+    world = _world_size(members, stated)
     for name, found in (
         ("NCCL payload", _from_nccl(places, members, world)),
         ("MPI", _from_mpi(source, places)),
-        ("NVTX range", _from_ranges(places, ranges)),
+        ("NVTX range", _from_ranges(places, stated)),
     ):
         if len(found) == len(places) == len(set(found.values())):
             numbered = [Identity(place, found[place], name, world) for place in places]
@@ -66,8 +65,9 @@ def identify(
     return [Identity(place, rank, DEVICE_ORDER, world) for rank, place in enumerate(ordered)]
 
 
-def _world_size(members: pd.DataFrame) -> int | None:
-    return int(members["ranks"].max()) if len(members) else None
+def _world_size(members: pd.DataFrame, stated: pd.DataFrame) -> int | None:
+    known = [ranks.max() for ranks in (members["ranks"], stated["ranks"]) if ranks.notna().any()]
+    return int(max(known)) if known else None
 
 
 def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None) -> dict[Place, int]:
@@ -95,12 +95,5 @@ def _from_mpi(source: Source, places: Sequence[Place]) -> dict[Place, int]:
     return {place: ranks[place.process] for place in places if place.process in ranks}
 
 
-def _from_ranges(places: Sequence[Place], ranges: pd.DataFrame) -> dict[Place, int]:
-    if not len(ranges):
-        return {}
-    named = {name: _RANK_RANGE.fullmatch(str(name)) for name in ranges["name"].cat.categories}
-    numbers = {name: int(match[1]) for name, match in named.items() if match}
-    stated = ranges.loc[ranges["name"].isin(list(numbers)), ["process", "name"]].astype({"name": str})
-    each = stated.assign(rank=stated["name"].map(numbers)).groupby("process")["rank"].agg(["nunique", "first"])
-    each = each[each["nunique"] == 1]["first"]
-    return {place: int(each[place.process]) for place in places if place.process in each.index}
+def _from_ranges(places: Sequence[Place], stated: pd.DataFrame) -> dict[Place, int]:
+    return {place: int(stated.loc[place.process, "rank"]) for place in places if place.process in stated.index}

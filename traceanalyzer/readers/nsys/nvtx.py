@@ -221,7 +221,7 @@ def _operators(frame: pd.DataFrame, codes: np.ndarray, parsed: _Parsed) -> pd.Da
     )
 
 
-def _forward_threads(operators: pd.DataFrame, is_autograd: np.ndarray) -> pd.array:
+def _forward_threads(operators: pd.DataFrame, is_autograd: np.ndarray) -> pd.api.extensions.ExtensionArray:
     keys = ["process", "sequence"]
     forward = operators[~is_autograd & operators["sequence"].notna().to_numpy()]
     first = forward.sort_values("start_ns").drop_duplicates(keys)[[*keys, "thread"]]

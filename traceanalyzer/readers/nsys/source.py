@@ -121,7 +121,7 @@ def int_values(rows: pa.Table, name: str, missing: int = NONE) -> np.ndarray:
     return values
 
 
-def maybe_ints(rows: pa.Table, name: str) -> pd.array:
+def maybe_ints(rows: pa.Table, name: str) -> pd.api.extensions.ExtensionArray:
     """A column as pandas' Int64 with NA for NULL."""
     column = rows[name]
     if not column.null_count:

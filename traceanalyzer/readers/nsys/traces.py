@@ -1,7 +1,7 @@
 """The ranks of one export, one after the other."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +18,7 @@ from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, GpuOps, read_
 from traceanalyzer.readers.nsys.graph_nodes import read_graph_nodes, with_capturing_operators
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
-from traceanalyzer.readers.nsys.nccl import Nccl, communicator_name, read_nccl
+from traceanalyzer.readers.nsys.nccl import Nccl, read_nccl, with_inferred_sizes, with_only_peers
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values
@@ -90,11 +90,14 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     if not places:
         raise _no_gpu_ops(source, path)
     nccl = read_nccl(source, nvtx.ranges)
+    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
+    if found[0].world_size in (None, len(found)):
+        ranks = {one.place.process: one.rank for one in found}
+        nccl = with_inferred_sizes(replace(nccl, calls=with_only_peers(nccl.calls, ranks)))
     export = _Export(
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
         read_graph_nodes(source), notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
-    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
     for identity in found:
         yield _trace(export, path, identity, found)
 
@@ -196,15 +199,20 @@ def _meta(
 
 
 def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGroup, ...]:
-    """Communicators all of whose ranks are in this export."""
+    """Communicators whose ranks the program names, or that are all in this export."""
     rank_of = {(one.place.process, one.place.device): one.rank for one in all_ranks}
     # A payload without a device, or of a process with one, means the process's only rank.
     rank_of |= {(one.place.process, pd.NA): one.rank for one in all_ranks}
     groups = []
     for communicator, joined in members.sort_values("rank").groupby("communicator", sort=False):
+        told = joined[joined["group_ranks"].notna()]
+        if len(told):
+            named = tuple(map(int, told["group_ranks"].iloc[0].split(",")))
+            groups.append(ProcessGroup(str(communicator), told["description"].iloc[0], named))
+            continue
         keys = joined[["process", "device"]].itertuples(index=False, name=None)
         ranks = [rank_of.get((process, device), rank_of.get((process, pd.NA))) for process, device in keys]
         held = tuple(rank for rank in ranks if rank is not None)
         if len(set(held)) == int(joined["ranks"].max()):
-            groups.append(ProcessGroup(communicator_name(int(communicator)), "", held))
+            groups.append(ProcessGroup(str(communicator), "", held))
     return tuple(groups)

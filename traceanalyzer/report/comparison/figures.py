@@ -8,10 +8,17 @@ from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.meaning.columns import stem
 from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
-from traceanalyzer.meaning.vocabulary import UNMATCHED, UNSPLIT
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED, UNSPLIT
 from traceanalyzer.report.comparison.verdict import per
 
 POINTS = "pp"
+
+_RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
+
+_LABELS = {**{part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}, UNMATCHED.column: UNSPLIT.label}
+
+_WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
+"""What a page calls parts of figures' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +45,11 @@ class Row:
 
 
 def rows(comparison: Comparison) -> list[Row]:
-    """Every figure that some run has; communication that could not be split only where there is any."""
+    """Every figure that some run has; parts that are rare only where there is any of them."""
     return [
         _row(comparison, str(name), own.set_index("run"))
         for name, own in comparison.metrics.groupby("metric", sort=False)
-        if name != UNMATCHED.column or own["value"].any()
+        if name not in _RARE or own["value"].any()
     ]
 
 
@@ -63,9 +70,9 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
 
 
 def _label(name: str) -> str:
-    if name == UNMATCHED.column:
-        return UNSPLIT.label
-    return stem(name).replace("_", " ")
+    if name in _LABELS:
+        return _LABELS[name]
+    return " ".join(_WORDS.get(word, word) for word in stem(name).split("_"))
 
 
 def _value(row: pd.Series, shown: Scale, largest: float) -> Value:

@@ -41,11 +41,14 @@ def page(report: DiffReport) -> str:
         "report": report,
         "version": report.version,
         "comparison": comparison,
-        "verdict": verdict.sentences(comparison),
+        "of_all": verdict.of_all(comparison),
+        "of_runs": verdict.of_runs(comparison),
+        "doubt": verdict.doubt(comparison),
         "per": verdict.per(comparison),
         "facts": comparison.fairness.facts,
         "notes": [*comparison.fairness.notes, *capture_notes(report)],
-        "waterfalls": {run: _waterfall(comparison, run) for run in comparison.tables},
+        "waterfalls": {run: _bars(comparison, run, waterfall.parts(comparison, run)) for run in comparison.tables},
+        "paths": {run: _bars(comparison, run, waterfall.path_parts(comparison, run)) for run in comparison.tables},
         "figures": figures.rows(comparison),
         "is_of_single_captures": figures.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
@@ -71,9 +74,8 @@ def memory_views(held: memory.Memory) -> list[dict[str, Any]]:
     return made
 
 
-def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:
+def _bars(comparison: Comparison, run: str, parts: list[waterfall.Part]) -> list[dict[str, Any]]:
     """Bars from the base's step to the run's: each with its place and length in per cent of the longest reach."""
-    parts = waterfall.parts(comparison, run)
     if not parts:
         return []
     base, at = sum(part.base_ns for part in parts), 0.0
@@ -103,7 +105,7 @@ def _waterfall(comparison: Comparison, run: str) -> list[dict[str, Any]]:
 
 def _views(comparison: Comparison, run: str) -> list[View]:
     """Communication first, then operators and kernels, then what else there is."""
-    order = {"collectives": 0, "nccl": 0, "comm_phases": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
+    order = {"collectives": 0, "comm_phases": 1, "nccl": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
     own = [table for table in comparison.tables[run] if table.analysis != memory.CATEGORIES]
     tables = sorted(own, key=lambda table: order.get(table.analysis, 9))
     return [table_view(table, MOST_ROWS) for table in tables if len(table.frame)]

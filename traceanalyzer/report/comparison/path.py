@@ -17,7 +17,7 @@ _NAMED = 0.3
 
 _PROFILED = "Hosts are slower under a profiler: time it without one."
 
-_WORDS: Mapping[str, str] = MappingProxyType(
+WORDS: Mapping[str, str] = MappingProxyType(
     {
         "compute": "compute",
         "comm": "transfers",
@@ -31,6 +31,7 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         "before": "what began before the capture",
     }
 )
+"""Categories of a critical path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def bound_of(capture: Capture) -> Bound | None:
     category = str(by_category.idxmax())
     own = table[table["category"] == category]
     total = float(own["path_ns"].sum())
-    words = _WORDS.get(category, category.replace("_", " "))
+    words = WORDS.get(category, category.replace("_", " "))
     by_rank = own.groupby("rank")["path_ns"].sum()
     if table["rank"].nunique() > 1 and by_rank.max() >= _MOSTLY * total:
         words = f"rank {int(by_rank.idxmax())}'s {_of_one(words)}"

@@ -1,6 +1,8 @@
 """A joined table as people read it: short names, one unit a column, a bar for each row's change."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -10,8 +12,18 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.words.wording import label, words
 
-_SHOWN = ("calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "busbw_gbps")
+_SHOWN = (
+    "calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "exposed_ns", "exposed_wait_ns", "busbw_gbps",
+)  # fmt: skip
 """Sums that are shown beside the time."""
+
+_SPLIT = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
+"""Sums that the time of a communication call is made of, and their looks."""
+
+_OF_KIND = {"compute": "compute", "comm": "both", "copy": "copy"}
+"""Looks of rows of one kind: what communicates is transfer and wait together."""
+
+_PLAIN = "change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +45,21 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a row's bar, from `at` for `width` per cent of the bar's place; growth lies to the right."""
+
+    look: str
+    at: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One row; its bar goes from `at` for `width` per cent of the bar's place, growth to the right of the middle."""
+    """One row, and its bar."""
 
     status: str
     cells: tuple[Cell, ...]
-    at: float
-    width: float
-    grows: bool
+    bar: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +78,56 @@ def table_view(table: TableDiff, most: int | None = None) -> View:
     """The table's rows, largest difference first; the first `most` of them."""
     frame = table.frame.head(most) if most else table.frame
     made = [*_key_columns(frame, table.keys), *_number_columns(frame, table.time)]
-    changes = frame[f"change_{table.time}"] if table.time else pd.Series(0.0, index=frame.index)
-    widest = float(changes.abs().max()) if len(changes) and changes.notna().any() else 0.0
     cells = list(zip(*(values for _, values in made), strict=True)) if made else []
     rows = tuple(
-        _row(str(status), own, float(change) if is_known(change) else 0.0, widest)
-        for status, own, change in zip(frame["status"], cells, changes, strict=True)
+        Row(str(status), own, bar) for status, own, bar in zip(frame["status"], cells, _bars(frame, table), strict=True)
     )
     return View(
         table.analysis, table.title, tuple(column for column, _ in made), rows, len(table.frame), table.counts()
     )
 
 
-def _row(status: str, cells: tuple[Cell, ...], change: float, widest: float) -> Row:
-    width = 50 * abs(change) / widest if widest else 0.0
-    return Row(status, cells, 50 if change >= 0 else 50 - width, width, change > 0)
+def _bars(frame: pd.DataFrame, table: TableDiff) -> list[tuple[Piece, ...]]:
+    """Each row's change, transfer and wait apart where they are known; the longest bar takes half of the place."""
+    if not table.time:
+        return [()] * len(frame)
+    looks = [_OF_KIND.get(str(kind), _PLAIN) for kind in frame["kind"]] if "kind" in frame else [_PLAIN] * len(frame)
+    is_comm = "collective" in frame
+    pieces = [
+        _pieces(row, table.time, "both" if is_comm else look)
+        for row, look in zip(frame.to_dict("records"), looks, strict=True)
+    ]
+    widest = max((_reach(own) for own in pieces), default=0.0)
+    return [tuple(_placed(own, widest)) if widest else () for own in pieces]
+
+
+def _pieces(row: Mapping[Any, Any], time: str, look: str) -> list[tuple[str, float]]:
+    """Look and change in ns of each."""
+    split = [(own, _number_of(row.get(f"change_{name}"))) for name, own in _SPLIT]
+    if all(change is not None for _, change in split):
+        return [(own, change) for own, change in split if change]
+    change = _number_of(row[f"change_{time}"])
+    return [(look, change)] if change else []
+
+
+def _number_of(value: object) -> float | None:
+    return float(value) if is_known(value) else None  # type: ignore[arg-type]  # a column of numbers
+
+
+def _reach(pieces: list[tuple[str, float]]) -> float:
+    return max(sum(max(change, 0) for _, change in pieces), sum(max(-change, 0) for _, change in pieces))
+
+
+def _placed(pieces: list[tuple[str, float]], widest: float) -> Iterator[Piece]:
+    more = less = 50.0
+    for look, change in pieces:
+        width = 50 * abs(change) / widest
+        if change < 0:
+            less -= width
+            yield Piece(look, less, width)
+        else:
+            yield Piece(look, more, width)
+            more += width
 
 
 def _key_columns(frame: pd.DataFrame, keys: tuple[str, ...]) -> list[tuple[Heading, list[Cell]]]:
@@ -109,7 +163,8 @@ def _text(value: object, column: Column) -> Cell:
 
 def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
     made = []
-    for name in (*_SHOWN, *((time,) if time else ())):
+    is_split = all(f"base_{name}" in frame and frame[f"base_{name}"].notna().any() for name, _ in _SPLIT)
+    for name in (*_SHOWN, *((time,) if time and not is_split else ())):  # transfer and wait add up to the time
         if f"base_{name}" in frame:
             made += _pair(frame, name)
     if time:

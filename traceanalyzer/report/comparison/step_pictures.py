@@ -109,18 +109,34 @@ def _of_rank(rank: int, runs: list[tuple[str, pd.DataFrame, pd.DataFrame | None]
 
 
 def _links(above: pd.DataFrame, calls: pd.DataFrame, scale: float) -> tuple[Link, ...]:
-    """Calls of the same name and ordinal in both."""
-    both = above.merge(calls, on=["name", "ordinal"], suffixes=("_base", "_other"))
+    """Calls of the same name and place in both."""
+    counts = [frame["name"].value_counts() for frame in (above, calls)]
+    base, other = (_with_place(frame, counts) for frame in (above, calls))
+    both = base.merge(other, on=["name", "place"], suffixes=("_base", "_other"))
     moved = (both["end_ns_other"] - both["end_ns_base"]).abs()
     shown = both.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_LINKS]]
     return tuple(
         Link(
             round(row["end_ns_base"] * scale),
             round(row["end_ns_other"] * scale),
-            f"{row['name']} {row['ordinal'] + 1}: ends at {_time(row['end_ns_base'])} → {_time(row['end_ns_other'])}, "
+            f"{row['place']} {row['name']}: ends at {_time(row['end_ns_base'])} → {_time(row['end_ns_other'])}, "
             f"takes {_time(row['length_ns_base'])} → {_time(row['length_ns_other'])}",
         )
         for row in shown.to_dict("records")
+    )
+
+
+def _with_place(frame: pd.DataFrame, counts: list[pd.Series]) -> pd.DataFrame:
+    """The calls with their place among those of their name; the first and the last where runs make unequally many."""
+    here, there = (frame["name"].map(each) for each in counts)
+    alike = frame[here == there]
+    own = frame[here != there].sort_values("ordinal", kind="stable").groupby("name")
+    return pd.concat(
+        [
+            alike.assign(place="no. " + (alike["ordinal"] + 1).astype("str")),
+            own.head(1).assign(place="first"),
+            own.tail(1).assign(place="last"),
+        ]
     )
 
 

@@ -1,10 +1,11 @@
 """What a comparison says, in sentences: which run is faster, what explains it, and what contradicts it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.diff import Comparison, joins, metrics, welch
+from traceanalyzer.diff import Comparison, TableDiff, joins, metrics, welch
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
@@ -16,22 +17,53 @@ CONTRADICTS_POINTS = 3.0
 """A share that moves by less than this many percentage points contradicts nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class OfRun:
+    """What is said of one run beside the base.
+
+    Attributes:
+        run: its label.
+        change: how long its step is and the base's.
+        bound_by: what bound the base's step and what binds its own; `None` where either has no critical path.
+        rest: what explains the change, and what else changed.
+    """
+
+    run: str
+    change: str
+    bound_by: str | None
+    rest: tuple[str, ...]
+
+
 def sentences(comparison: Comparison) -> list[str]:
     """What most of each run's step is, the ranking, then for each other run its difference and what changed."""
-    bound_by = None if comparison.is_empty else bound.sentence(comparison)
-    made = [bound_by] if bound_by else []
+    made = of_all(comparison)
+    at = len(made) + (len(comparison.sides) == 2)  # of two runs the difference comes before the doubt
+    for one in of_runs(comparison):
+        made += [one.change, *one.rest, *([one.bound_by] if one.bound_by else [])]
+    doubted = doubt(comparison)
+    return made if doubted is None else [*made[:at], doubted, *made[at:]]
+
+
+def of_all(comparison: Comparison) -> list[str]:
+    """What most of each run's step is; of three runs and more the ranking."""
     if comparison.is_empty:
-        made.append("No figure differs.")
-    if len(comparison.sides) > 2:
-        made.append(_ranking(comparison))
-    for side in comparison.others:
-        made += list(_of_run(comparison, side.label))
-    doubt = comparison.fairness.doubt
-    if doubt is None or comparison.is_empty:
-        return made
-    first = 2 if bound_by else 1
-    care = f"Read with care: it is not known that they did the same work ({doubt})."
-    return [*made[:first], care, *made[first:]]
+        return ["No figure differs."]
+    bound_by = bound.sentence(comparison)
+    ranking = [_ranking(comparison)] if len(comparison.sides) > 2 else []
+    return [*([bound_by] if bound_by else []), *ranking]
+
+
+def of_runs(comparison: Comparison) -> list[OfRun]:
+    """Each run beside the base, in order; none of a comparison without a difference."""
+    return [made for side in comparison.others if (made := _of_run(comparison, side.label)) is not None]
+
+
+def doubt(comparison: Comparison) -> str | None:
+    """That the same work is not known, if it is not."""
+    said = comparison.fairness.doubt
+    if said is None or comparison.is_empty:
+        return None
+    return f"Read with care: it is not known that they did the same work ({said})."
 
 
 def per(comparison: Comparison) -> str:
@@ -47,32 +79,37 @@ def _ranking(comparison: Comparison) -> str:
     return f"Fastest first, by time {per(comparison)}: {', '.join(times)}."
 
 
-def _of_run(comparison: Comparison, run: str) -> Iterator[str]:
-    base = comparison.base.label
+def _of_run(comparison: Comparison, run: str) -> OfRun | None:
     row = _row(comparison, "step_ns", run)
     if row is None or pd.isna(row["change"]):
-        yield f"{run}: its time cannot be compared with {base}'s."
-        return
+        said = f"{run}: its time cannot be compared with {comparison.base.label}'s."
+        return OfRun(run, said, None, tuple(recorded_otherwise.unprofiled(comparison, run)))
     if row["change"] == 0 and comparison.is_empty:
-        return
-    change = float(row["change"])
+        return None
     recorded = recorded_otherwise.sentences(comparison, run, per(comparison))
     if recorded:
-        yield from recorded
-    else:
-        yield _time(comparison, run, row)
-        yield from _explained(comparison, run, change)
+        return OfRun(run, recorded[0], None, (*recorded[1:], *_work(comparison, run, row)))
+    change = float(row["change"])
+    rest = (
+        *_explained(comparison, run, change),
+        *_work(comparison, run, row),
+        *work_sentences.phases(_table(comparison, run, "phases"), per(comparison)),
+        *_without_profiler(comparison, run, change),
+        *_contradictions(comparison, run, change),
+    )
+    other = next(side.first for side in comparison.sides if side.label == run)
+    return OfRun(run, _time(comparison, run, row), path.sentence(comparison.base.first, other), rest)
+
+
+def _work(comparison: Comparison, run: str, row: pd.Series) -> Iterator[str]:
     yield from _communication(comparison, run)
-    tables = {table.analysis: table for table in comparison.tables[run]}
-    yield from work_sentences.products(tables.get("matrix_products"), float(row["value"]))
-    if not recorded:
-        yield from work_sentences.phases(tables.get("phases"), per(comparison))
-        yield from _without_profiler(comparison, run, change)
-        yield from _contradictions(comparison, run, change)
-        other = next(side.first for side in comparison.sides if side.label == run)
-        concluding = path.sentence(comparison.base.first, other)
-        if concluding:
-            yield concluding
+    each = next((table for table in comparison.by_rank[run] if table.analysis == "matrix_products"), None)
+    table = _table(comparison, run, "matrix_products")
+    yield from work_sentences.products(table, each, float(row["value"]))
+
+
+def _table(comparison: Comparison, run: str, analysis: str) -> TableDiff | None:
+    return next((table for table in comparison.tables[run] if table.analysis == analysis), None)
 
 
 def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
@@ -93,10 +130,8 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     numbers = [len(side.captures) for side in comparison.sides if side.label in (comparison.base.label, run)]
     counts = " and ".join(map(str, numbers))
     if says == welch.CANNOT_TELL:
-        spread = _value(comparison, "step_std_ns", run)
-        inside = f" (steps inside its capture vary by ± {text(spread, Unit.NS)})" if spread is not None else ""
         who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
-        return f"{who} cannot tell a difference from noise{inside}."
+        return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
     p = row["p_value"]
     tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")
     return (
@@ -104,6 +139,16 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
         if says == welch.NOISE
         else f"More than noise ({tested})."
     )
+
+
+def _inside(comparison: Comparison, run: str, change: float) -> str:
+    """How much steps vary inside the captures, of the two the one where they vary more; and whether that is as much."""
+    known = [_value(comparison, "step_std_ns", one) for one in (comparison.base.label, run)]
+    spreads = [float(spread) for spread in known if spread is not None]  # type: ignore[arg-type]  # a number
+    if not spreads:
+        return ""
+    steps = f"steps inside a capture vary by ± {text(max(spreads), Unit.NS)}"
+    return f", and {steps}, which is as much" if abs(change) <= max(spreads) else f" ({steps})"
 
 
 def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]:
@@ -116,23 +161,23 @@ def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]
     if said:
         yield said
     if found:
-        yield _of_means(found, change, per(comparison))
+        yield _of_means(found, change, per(comparison), awaited.names_of_unsplit(comparison, run))
 
 
-def _of_means(found: list[Part], change: float, unit: str) -> str:
+def _of_means(found: list[Part], change: float, unit: str, names: Mapping[str, str]) -> str:
     sign = 1 if change >= 0 else -1
     ordered = sorted(found, key=lambda part: -sign * part.change_ns)
     main = ordered[0]
     against = ordered[-1]
     both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
-    made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({both})"
+    made = f"Most of it is {names.get(main.label, main.label)}: {_signed(main.change_ns)} {unit} ({both})"
     if -sign * against.change_ns > awaited.LEAST_AGAINST * abs(change) and against is not main:
-        made += f"; against it {against.label}, {_signed(against.change_ns)}"
+        made += f"; against it {names.get(against.label, against.label)}, {_signed(against.change_ns)}"
     return made + " (means over ranks)."
 
 
 def _communication(comparison: Comparison, run: str) -> Iterator[str]:
-    table = next((table for table in comparison.tables[run] if table.analysis == "nccl"), None)
+    table = _table(comparison, run, "nccl")
     if table is None:
         return
     for row in table.frame.to_dict("records"):
@@ -148,7 +193,7 @@ def _element_type(dtype: object) -> str:
 
 def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:
     """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`."""
-    table = next((table for table in comparison.tables[run] if table.analysis == "comm_phases"), None)
+    table = _table(comparison, run, "comm_phases")
     if table is None:
         return {}
     own = table.frame[table.frame["collective"] == collective]

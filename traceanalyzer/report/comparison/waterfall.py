@@ -2,10 +2,26 @@
 
 from dataclasses import dataclass
 
-from traceanalyzer.diff import Comparison, metrics
-from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, PARTS, TRANSFER, UNSPLIT, WAIT
+from traceanalyzer.diff import Comparison, Side, metrics
+from traceanalyzer.meaning.vocabulary import (
+    COMM,
+    COMM_PARTS,
+    COMPUTE,
+    COPY,
+    IDLE_CAUSES,
+    PARTS,
+    TRANSFER,
+    UNKNOWN,
+    UNSPLIT,
+    WAIT,
+)  # fmt: skip
+from traceanalyzer.report.comparison import path
 
 SPLIT = tuple(part.column for part in COMM_PARTS)
+
+_PATH_LOOKS = {COMPUTE.kind: COMPUTE.kind, COMM.kind: TRANSFER.kind, COPY.kind: COPY.kind,
+               **{cause.key: cause.part.kind for cause in IDLE_CAUSES}}  # fmt: skip
+"""By category of a critical path."""
 
 _LOOKS = {part.column: part for part in (*PARTS, TRANSFER, WAIT, UNSPLIT)}
 
@@ -24,6 +40,29 @@ class Part:
     def change_ns(self) -> float:
         """Other − base."""
         return self.other_ns - self.base_ns
+
+
+def path_parts(comparison: Comparison, run: str) -> list[Part]:
+    """The critical paths of the base and the run by category: what each waits for is not in it, only what it did.
+
+    The sums are the lengths of the replayed jobs a step. Empty where either was not replayed.
+    """
+    sums = [_path(comparison, side) for side in comparison.sides if side.label in (comparison.base.label, run)]
+    if len(sums) != 2 or not all(sums):
+        return []
+    return [
+        Part(category, words, _PATH_LOOKS.get(category, UNKNOWN.part.kind), *(own.get(category, 0) for own in sums))
+        for category, words in path.WORDS.items()
+        if any(category in own for own in sums)
+    ]
+
+
+def _path(comparison: Comparison, side: Side) -> dict[str, float]:
+    table = side.first.table("critical_path")
+    if table is None:
+        return {}
+    own = table.groupby("category")["path_ns"].sum() / comparison.fairness.scale.divisor(side.first)
+    return {str(category): float(time_ns) for category, time_ns in own.items() if time_ns}
 
 
 def parts(comparison: Comparison, run: str) -> list[Part]:

@@ -28,6 +28,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "time": (
             "pipeline_schedule",
+            "even_experts",
             "expert_layers",
             "headline",
             "steps",

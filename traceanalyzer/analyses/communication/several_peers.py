@@ -1,0 +1,48 @@
+"""Transfer and wait of calls that exchange messages with several peers: rings, middle stages of pipelines."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
+
+
+def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
+    """The table with `ends_together`, and instances of calls that have several peers split by who started last.
+
+    Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
+    each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
+    tell; where none does, the shortest duration stays.
+    """
+    matched = members["instance"].notna()
+    is_several = members["instance"].groupby([members["rank"], members["call"]]).transform("nunique") > 1
+    is_joint = is_several.groupby(members["instance"]).transform("any").where(matched, other=False).astype(bool)
+    synchronises = members["is_synchronising"].fillna(value=False).astype(bool)
+    members = members.assign(ends_together=(synchronises & matched & ~is_joint).astype("boolean"))
+    is_split = is_joint & members["transfer_ns"].notna()
+    if not is_split.any():
+        return members
+    clocks = pd.DataFrame.from_dict(
+        chained_offsets(members[members["ends_together"].to_numpy(dtype=bool)]),
+        orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
+    )  # fmt: skip
+    held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
+    held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
+    clock = held.groupby("instance")["reference"]
+    is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
+    return _by_last_start(members, held[is_one]) if is_one.any() else members
+
+
+def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `held` split where the last call of the instance has started."""
+    offset = held["offset"].astype("int64")
+    start, duration = held["start_ns"] - offset, held["end_ns"] - held["start_ns"]
+    instances = start.groupby(held["instance"])
+    last = held.loc[instances.idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
+    after = (held["end_ns"] - offset - instances.transform("max")).clip(lower=0)
+    transfer = np.minimum(after, duration)
+    awaited = held["instance"].map(last).astype("Int64")
+    made = members.copy()
+    made.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
+    made.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
+    made.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])
+    return made

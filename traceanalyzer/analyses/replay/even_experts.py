@@ -1,0 +1,145 @@
+"""What an even load of experts would gain: the job replayed with as many tokens on every rank."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.experts.exchanges import Exchanges
+from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine
+from traceanalyzer.analyses.replay.job import Lengths
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.meaning.columns import Adds, Column
+
+_GROUP = ["group", "group_ranks"]
+_PLACE = [*_GROUP, "step", "place"]
+
+
+class EvenExperts(Result):
+    """One row for each group with dispatches in steps."""
+
+    title: ClassVar[str] = "Experts: load, and what an even one gains"
+    keys: ClassVar[tuple[str, ...]] = ("group", "group_ranks")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group": Column.text("Process group.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "dispatches": Column.count("All-to-alls that bring tokens, in steps, of a rank.", is_compared=False),
+        "hot_rank": Column.ident("The rank that receives most in all of them."),
+        "hot_dispatches": Column.count("Those in which it receives most.", is_compared=False),
+        "mean_load_bytes": Column.size(
+            "What a rank receives, its own part included: mean over ranks and dispatches.", adds=Adds.DERIVED
+        ),
+        "hot_load_bytes": Column.size("The same of the hot rank.", adds=Adds.DERIVED),
+        "hot_over_mean": Column.number("Load of the hot rank / mean load.", label="hot / mean"),
+        "before_ns": Column.time("Mean complete step of the job as recorded.", adds=Adds.DERIVED),
+        "after_ns": Column.time(
+            "The same, replayed with an even load: in each all-to-all every rank moves the mean, and computes as "
+            "long as the mean from each dispatch to the next all-to-all. Absent without a replay.",
+            adds=Adds.DERIVED,
+        ),
+        "gain_ns": Column.time("Before − after; never negative.", adds=Adds.DERIVED),
+        "gain_pct": Column.share("100 · gain / before."),
+        "error_ns": Column.time("By how much the replay without a change misses the recording.", adds=Adds.DERIVED),
+        "is_bound": Column.flag("That is above 3 % of the step: the gain is a bound, no forecast."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        gain = (table["before_ns"] - table["after_ns"]).clip(lower=0)
+        return table.assign(
+            hot_over_mean=ratio(table["hot_load_bytes"], table["mean_load_bytes"]),
+            gain_ns=gain,
+            gain_pct=percent(gain, table["before_ns"]),
+            is_bound=(percent(table["error_ns"], table["before_ns"]) > BOUND_PCT).astype("boolean"),
+        )
+
+
+_TIMES = ("before_ns", "after_ns", "error_ns")
+_STORED = (*_GROUP, "group_label", "dispatches", "hot_rank", "hot_dispatches", "mean_load_bytes", "hot_load_bytes",
+           *_TIMES)  # fmt: skip
+
+
+def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups, replay: Replay) -> EvenExperts:
+    """Replay each group's all-to-alls with an even load."""
+    held = exchanges.to_frame()
+    held = held[held["place"].notna()]
+    rows = [
+        _row(own, held[(held[_GROUP] == own[_GROUP].iloc[0]).all(axis=1)], replay.engine)
+        for _, own in held[held["direction"] == DISPATCH].groupby(_GROUP)
+    ]
+    table = pd.DataFrame(rows, columns=list(_STORED)).astype(dict.fromkeys(_TIMES, "Int64"))
+    first = held.drop_duplicates(_GROUP).sort_values(_GROUP)[["rank", *_GROUP]]
+    first = first.merge(table[_GROUP], on=_GROUP)
+    return EvenExperts(table.assign(group_label=labels(groups, first)) if len(table) else table)
+
+
+def _row(dispatches: pd.DataFrame, exchanges: pd.DataFrame, engine: Engine | None) -> dict[str, object]:
+    load = dispatches.groupby("rank")["load_bytes"].mean()
+    hot = int(load.idxmax())
+    most = dispatches.loc[dispatches.groupby(["step", "place"])["load_bytes"].idxmax(), "rank"]
+    gain = engine.gain_of(evened(engine, exchanges)) if engine else None
+    return {
+        **dispatches.iloc[0][_GROUP].to_dict(),
+        "dispatches": int(dispatches.groupby("rank").size().max()),
+        "hot_rank": hot,
+        "hot_dispatches": int((most == hot).sum()),
+        "mean_load_bytes": round(load.mean()),
+        "hot_load_bytes": round(load[hot]),
+        "before_ns": gain and gain.before_ns,
+        "after_ns": gain and gain.after_ns,
+        "error_ns": gain and gain.error_ns,
+    }
+
+
+def evened(engine: Engine, exchanges: pd.DataFrame) -> Lengths:
+    """The graph's lengths when every rank of one group moves and computes as much in each of its all-to-alls.
+
+    All-to-alls outside steps, and computation after one whose place the others do not have, stay.
+    """
+    job, recorded = engine.job, engine.job.recorded
+    compute = _factors(exchanges, exchanges["compute_after_ns"].where(exchanges["direction"] == DISPATCH), "mean")
+    moved = exchanges[["sent_bytes", "received_bytes"]].max(axis=1)
+    most = moved.groupby([exchanges[name] for name in _PLACE]).transform("max")
+    transfer = _factors(exchanges.assign(most=most), most, "mean", of=moved)
+    timing = dict(recorded.timing)
+    transfer_ns = recorded.transfer_ns.copy()
+    for rank, own in exchanges.groupby("rank"):
+        if rank not in job.nodes:
+            continue
+        ops = job.nodes[rank].piece.ops
+        factor = _of_ops(ops, own, compute.loc[own.index])
+        after = np.round(timing[rank].duration_ns * factor).astype(np.int64)
+        timing[rank] = replace(timing[rank], duration_ns=after)
+        rows = job.joins_of(rank)
+        by_call = pd.Series(transfer.loc[own.index].to_numpy(), index=own["call"])
+        calls = ops["call"].to_numpy()[job.joins["op"].to_numpy()[rows]]
+        transfer_ns[rows] = np.round(transfer_ns[rows] * by_call.reindex(calls).fillna(1.0).to_numpy()).astype(np.int64)
+    return replace(recorded, timing=timing, transfer_ns=transfer_ns)
+
+
+def _factors(table: pd.DataFrame, own: pd.Series, how: str, of: pd.Series | None = None) -> pd.Series:
+    """For each row the mean over the ranks of its place / its own; 1 where a rank has none, or is not known."""
+    values = (own if of is None else of).astype("Float64")
+    together = values.groupby([table[name] for name in _PLACE])
+    is_whole = together.transform("count") == together.transform("size")
+    factor = together.transform(how) / own.astype("Float64").where(own > 0)
+    return factor.where(is_whole).fillna(1.0).astype("float64")
+
+
+def _of_ops(ops: pd.DataFrame, own: pd.DataFrame, factor: pd.Series) -> np.ndarray:
+    """For each operation of a rank what its compute is multiplied with: that of the last all-to-all before it."""
+    order = own["start_ns"].argsort(kind="stable")
+    ends = (own["start_ns"] + own["duration_ns"]).to_numpy()[order]
+    following = np.append(own["start_ns"].to_numpy()[order][1:], 0)  # nothing is known of what follows the last
+    start = ops["start_ns"].to_numpy()
+    place = np.searchsorted(ends, start, side="right") - 1
+    is_own = (place >= 0) & (start < following[place]) & (ops["kind"] == "compute").to_numpy()
+    of_op: np.ndarray = np.where(is_own, factor.to_numpy()[order][place], 1.0)
+    return of_op

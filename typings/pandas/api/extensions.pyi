@@ -1,0 +1,1 @@
+from pandas import ExtensionArray as ExtensionArray
