@@ -139,7 +139,7 @@ def _as_bound(finding: Finding) -> Finding:
 
 def _by_gain(finding: Finding) -> Finding:
     """Nothing to gain is nothing to do first: such a finding is of low severity, with its signs as they are."""
-    if finding.gain_ns != 0 or finding.is_about_capture or finding.severity == "info":
+    if finding.expected_ns != 0 or finding.is_about_capture or finding.severity == "info":
         return finding
     return replace(finding, severity="low")
 
