@@ -235,7 +235,7 @@ def _analysed(
         memory_beside(options["snapshots"], made.results["steps"].table) if options["snapshots"] else ((), ())
     )
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
-    made = replace(made, results={**made.results, "timeline": whole.results["timeline"]}, snapshots=told)
+    made = replace(made, results=made.results | {"timeline": whole.results["timeline"]}, snapshots=told)
     outcomes = gate.check_run(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
