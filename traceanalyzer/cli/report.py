@@ -32,16 +32,13 @@ from traceanalyzer.errors import InputError, TraceAnalyzerError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from traceanalyzer.cli.snapshots import Memory
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.doctor import Examination
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
-    from traceanalyzer.snapshots import Examined
-
-_Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
-"""What memory snapshots tell, and in sentences."""
 
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
@@ -203,7 +200,7 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
-) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, _Memory]":  # fmt: skip
+) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, Memory]":  # fmt: skip
     """Show and write the run's report: what became of gates, files, what could not be computed, doctor, snapshots."""
     from traceanalyzer import gate
     from traceanalyzer.export.events import write_rank
@@ -231,9 +228,7 @@ def _analysed(
     others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
     notes = (*others, *info_notes, *examination_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
-    memory, told = (
-        memory_beside(options["snapshots"], made.results["steps"].table) if options["snapshots"] else ((), ())
-    )
+    memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     made = replace(made, results=made.results | {"timeline": whole.results["timeline"]}, snapshots=told)
     outcomes = gate.check_run(

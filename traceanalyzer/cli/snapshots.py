@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
+    from traceanalyzer.analyses import Results
     from traceanalyzer.snapshots import Examined, MemoryChange
     from traceanalyzer.snapshots.job import Job
+
+
+Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
+"""What memory snapshots tell, and in sentences."""
 
 
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
@@ -54,7 +59,7 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     outcomes = []
     if options["gates"]:
         lack = gate.lack_of_ranks(ranks(job), None, ()) or "; ".join(skipped) or None
-        outcomes = gate.check_run(options["gates"], {"memory": job.memory}, label, lack=lack)
+        outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
     target = options["output"] or Path("reports", label)
     files = [*paths, *([info_path] if info_path else [])]
     content = folder.fingerprint(__version__, options["model"], outcomes, files=files)
@@ -89,10 +94,12 @@ def _examined(paths: "Sequence[Path]") -> "tuple[tuple[Examined, ...], list[str]
     return tuple(ordered), [f"Skipped: {error}" for error in errors]
 
 
-def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> "tuple[tuple[Examined, ...], tuple[str, ...]]":
+def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
     """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
     from traceanalyzer.snapshots import beside_trace, sentences
 
+    if not paths:
+        return (), ()
     try:
         examined, skipped = _examined(paths)
     except InputError as error:
