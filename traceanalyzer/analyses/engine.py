@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -18,11 +18,14 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankTrace
 
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.results import Results
+
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""
 
 
-def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
+def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> "Results":
     """The named analyses of some ranks in this process; `options` are thresholds, by parameter name.
 
     Raises:
@@ -101,7 +104,7 @@ def combine(
     names: Iterable[str] = ANALYSES,
     failures: list[Failure] | None = None,
     **options: Any,
-) -> dict[str, Result]:
+) -> "Results":
     """Results from all ranks' small tables; each is computed once.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
@@ -122,7 +125,7 @@ def combine(
         except _LeftOutError:
             made[name] = _without_rows(name)
     care.settle()
-    return made
+    return cast("Results", made)
 
 
 def _across(

@@ -230,7 +230,7 @@ def _analysed(
     notes = (*others, *info_notes, *examination_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
-    made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
+    made = replace(made, results=made.results | {"timeline": whole.results["timeline"]})
     outcomes = gate.check_run(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),

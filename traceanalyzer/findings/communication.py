@@ -5,13 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.wiring import taken
@@ -119,7 +119,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["group"]), str(row["group_ranks"]), str(row["collective"])
 
 
-def many_small_collectives(call_waits: CallWaits, headline: Result, steps: Result) -> list[Finding]:
+def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps) -> list[Finding]:
     """Fifty collectives of at most 1 MiB a step or more: their latency adds up, to 1 % of a step at least."""
     calls = call_waits.table
     if calls.empty or not len(headline):

@@ -2,13 +2,16 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
@@ -31,10 +34,10 @@ _SURE = 3
 
 
 def drained_queues(
-    headline: Result,
-    steps: Result,
-    sync_calls: Result,
-    idle: Result,
+    headline: Headline,
+    steps: Steps,
+    sync_calls: SyncCalls,
+    idle: Idle,
     what_ran: WhatRan,
     episodes: Episodes,
     replay: Replay,
@@ -84,7 +87,7 @@ def drained_queues(
     ]
 
 
-def _does_something_else(idle: Result, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
+def _does_something_else(idle: Idle, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
     """Whether one thing keeps the host for most of the GPU's idle time that is neither an operator nor a launch."""
     means = mean_steps(idle, basis, [HOST.column, DATA.column]).reindex([rank]).fillna(0.0).loc[rank]
     if 2 * means[DATA.column] >= idle_ns:

@@ -2,11 +2,13 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import named
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
@@ -32,9 +34,9 @@ _OTHER = "Move it to another thread, or launch the next GPU work before it."
 
 
 def cpu_work(
-    headline: Result,
-    steps: Result,
-    host_work: Result,
+    headline: Headline,
+    steps: Steps,
+    host_work: HostWork,
     episodes: Episodes,
     places: Places,
     *,
@@ -56,8 +58,8 @@ def cpu_work(
         & table["idle_per_step_ns"].notna()
     ]
     window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
-    table = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
-    held = table[(table["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
+    shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
+    held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
     return [_finding(own, basis, episodes, places) for _, own in held.groupby("name", sort=False)]
 
 

@@ -4,15 +4,18 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
+from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
@@ -49,10 +52,10 @@ _PROFILED = (
 
 
 def host_bound(
-    headline: Result,
-    steps: Result,
-    idle: Result,
-    gaps: Result,
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    gaps: GapTable,
     step_needs: StepNeeds,
     what_ran: WhatRan,
     episodes: Episodes,

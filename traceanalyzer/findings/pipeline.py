@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -23,7 +24,7 @@ LEAST_GAIN_PCT = 1.0
 """Of a step; evening out what gains less is not advised."""
 
 
-def pipeline_bubble(pipelines: Result, pipeline: Result, episodes: Episodes, replay: Replay) -> list[Finding]:
+def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> list[Finding]:
     """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
 
     It is part of what is said of a late rank when a stage makes the others wait by its own doing.
@@ -35,7 +36,7 @@ def pipeline_bubble(pipelines: Result, pipeline: Result, episodes: Episodes, rep
     ]
 
 
-def pipeline_imbalance(pipelines: Result, pipeline: Result, replay: Replay) -> list[Finding]:
+def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, replay: Replay) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it."""
     return [_uneven(row, _stages(pipeline, row), replay) for row in pipelines.rows() if _is_uneven(row)]
 
@@ -44,12 +45,12 @@ def _is_uneven(row: Mapping[str, Any]) -> bool:
     return row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= UNEVEN_STAGES
 
 
-def _stages(pipeline: Result, row: Mapping[str, Any]) -> pd.DataFrame:
+def _stages(pipeline: Pipeline, row: Mapping[str, Any]) -> pd.DataFrame:
     frame = pipeline.to_frame()
     return frame[frame["pipeline"] == row["pipeline"]]
 
 
-def _cause(number: int, pipeline: Result, episodes: Episodes, replay: Replay) -> str | None:
+def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> str | None:
     """The late ranks of the pipeline that cost it most, or a stage's work that no microbatch repeats."""
     own = set(pipeline.table.loc[pipeline.table["pipeline"] == number, "rank"])
     extra = [(found.gain.gain_ns, int(rank)) for rank in own if (found := costly_outside(replay, int(rank))) and

@@ -1,9 +1,8 @@
 """What a report holds: all that a writer sees."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import Finding
 from traceanalyzer.job.run_info import RunInfo
@@ -30,7 +29,7 @@ class Report:
     """
 
     label: str
-    results: Mapping[str, Result]
+    results: Results
     findings: tuple[Finding, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from traceanalyzer.analyses.blame.transfers import transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
@@ -29,7 +30,7 @@ _ALIKE = 0.6
 _LEAST_TURNS = 3
 
 
-class Episodes(Result):
+class Episodes(Result[EpisodesColumn]):
     """One row for each episode, costliest first."""
 
     title: ClassVar[str] = "Who is late, when and by what"

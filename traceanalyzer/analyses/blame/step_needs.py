@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
+from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.meaning.columns import Column
@@ -21,7 +22,7 @@ PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
 
 
-class StepNeeds(Result):
+class StepNeeds(Result[StepNeedsColumn]):
     """One row for each rank and step (absent without steps); they follow each other without a gap."""
 
     title: ClassVar[str] = "What each rank's steps need"

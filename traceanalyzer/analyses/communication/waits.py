@@ -9,12 +9,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, transfer_and_wait
+from traceanalyzer.analyses.names import WaitsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 
-class Waits(Result):
+class Waits(Result[WaitsColumn]):
     """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
 
     title: ClassVar[str] = "Stretches of exposed wait"

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -16,7 +17,7 @@ _LONG_NS = 20_000
 """A kernel of this length outlives the call that launches it, unless that waits for it."""
 
 
-class Launches(Result):
+class Launches(Result[LaunchesColumn]):
     """One row for each rank."""
 
     title: ClassVar[str] = "Launches"

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_steps import MemorySteps
+from traceanalyzer.analyses.names import MemoryFitColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices
 from traceanalyzer.meaning.columns import Adds, Column
@@ -24,7 +25,7 @@ _SIZES = (
 )  # fmt: skip
 
 
-class MemoryFit(Result):
+class MemoryFit(Result[MemoryFitColumn]):
     """One row for each strategy, with and without activation checkpointing, and for smaller micro-batches; an estimate.
 
     Rows are in the order of what they cost: by strategy first. No rows unless run.json or `--model` tells the

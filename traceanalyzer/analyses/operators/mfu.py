@@ -14,6 +14,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, element_type, peak_of
+from traceanalyzer.analyses.names import MfuColumn
 from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
@@ -26,7 +27,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class Mfu(Result):
+class Mfu(Result[MfuColumn]):
     """One row for each rank and step."""
 
     title: ClassVar[str] = "Model FLOPs utilisation"

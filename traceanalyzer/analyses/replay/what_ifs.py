@@ -7,6 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.names import WhatIfsColumn
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, OF_HOSTS, PEERS, UNRECORDED, Change
 from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
@@ -16,7 +17,7 @@ MOST_RANKS = 64
 """Of more ranks no row each is computed."""
 
 
-class WhatIfs(Result):
+class WhatIfs(Result[WhatIfsColumn]):
     """One row for each change to the job, those that gain most first."""
 
     title: ClassVar[str] = "What if"

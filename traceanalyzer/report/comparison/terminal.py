@@ -5,10 +5,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from traceanalyzer.diff.names import MetricName
 from traceanalyzer.report.comparison import DiffReport, figures, verdict
 from traceanalyzer.report.comparison.tables import capture_notes
 
-_SHOWN = (
+_SHOWN: tuple[MetricName, ...] = (
     "step_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns", "exposed_comm_ns",
     "exposed_copy_ns", "idle_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct", "comm_calls",
     "comm_bytes", "tokens_per_s",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics, welch
+from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
@@ -253,7 +254,7 @@ def _over_ranks(row: pd.Series) -> str:
     return f"{digits(float(row['value']))} % ({digits(float(low))} to {digits(float(high))} over ranks)"
 
 
-_SHARES = (
+_SHARES: tuple[tuple[MetricName, str], ...] = (
     ("compute_pct", "compute share"),
     ("overlap_pct", "overlap"),
     ("exposed_comm_pct", "exposed communication"),
@@ -296,11 +297,11 @@ def _signed(value_ns: float) -> str:
     return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)
 
 
-def _row(comparison: Comparison, metric: str, run: str) -> pd.Series | None:
+def _row(comparison: Comparison, metric: MetricName, run: str) -> pd.Series | None:
     table = comparison.metrics
     found = table[(table["metric"] == metric) & (table["run"] == run)]
     return None if found.empty else found.iloc[0]
 
 
-def _value(comparison: Comparison, metric: str, run: str) -> object:
+def _value(comparison: Comparison, metric: MetricName, run: str) -> object:
     return metrics.value(comparison.metrics, metric, run)
