@@ -46,6 +46,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     world_size: int | None = None
     format_version: int | None = None
     status: str | None = None
+    error: str | None = None
     model: dict[str, Any] | None = None
     batch: Batch | None = None
     dtype: str | None = None
@@ -151,6 +152,10 @@ _SHARING = (
 """What a strategy's name says of how state is shared; of others nothing is expected."""
 
 
+_CUT = re.compile(r"(?:tp|pp)(?:_|$)", re.IGNORECASE)
+"""Strategies that cut the model itself."""
+
+
 def trained_model(info: RunInfo) -> Model | None:
     """What is known of the model and its training; `None` without parameters, or for a strategy that trains otherwise.
 
@@ -159,6 +164,8 @@ def trained_model(info: RunInfo) -> Model | None:
     facts, parallel, batch = _integers(info.model), _integers(info.parallel), info.batch
     strategy = next((name for name, pattern in _SHARING if pattern.search(info.strategy or "")), None)
     if "parameters" not in facts or strategy is None:
+        return None
+    if _CUT.match(info.strategy or "") and not parallel:  # of a run that failed: by how many it is cut is not known
         return None
     tp, pp = parallel.get("tp", 1), parallel.get("pp", 1)
     return Model(
