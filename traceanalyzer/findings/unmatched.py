@@ -5,6 +5,8 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 
@@ -19,7 +21,7 @@ PARTNERS = "partners that are not known"
 
 
 def unmatched_calls(
-    headline: Result, steps: Result, call_waits: CallWaits, exposed_calls: Result, ranks: Result, calls: Result
+    headline: Headline, steps: Steps, call_waits: CallWaits, exposed_calls: Result, ranks: Result, calls: Result
 ) -> list[Finding]:
     """Over 10 % of a step is exposed communication of calls of which no other rank's trace holds the other end.
 
