@@ -26,6 +26,7 @@ class Report:
         created: when it was made, ISO 8601.
         version: of traceanalyzer.
         failures: what could not be computed; its Results are empty.
+        snapshots: what memory snapshots beside the traces tell, the gravest first; `memory.html` has more.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Report:
     created: str | None = None
     version: str | None = None
     failures: tuple[Failure, ...] = ()
+    snapshots: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Report({self.label!r}, {len(self.results)} results, {len(self.findings)} findings)"

@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from traceanalyzer.diff.names import MetricName
-from traceanalyzer.report.comparison import DiffReport, figures, verdict
+from traceanalyzer.report.comparison import DiffReport, figures, memory, verdict
 from traceanalyzer.report.comparison.tables import capture_notes
 
 _SHOWN: tuple[MetricName, ...] = (
@@ -23,7 +23,7 @@ def show(report: DiffReport, console: Console) -> None:
     for reason in comparison.fairness.refusals:
         console.print(f"[bold red]NOT COMPARABLE, forced:[/] {escape(reason)}", highlight=False)
     console.print(_table(report))
-    for sentence in verdict.sentences(comparison):
+    for sentence in [*verdict.sentences(comparison), *memory.sentences(memory.of(report))]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)
     for note in [*comparison.fairness.notes, *capture_notes(report)]:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False)
