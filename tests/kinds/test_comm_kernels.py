@@ -64,6 +64,9 @@ def test_a_kernel_of_the_list_in_every_spelling(row, written):
         ("void tensorrt_llm::kernels::ar_fusion::allreduce_fusion_kernel_oneshot_lamport<(A)1, __nv_bfloat16, 8, true>(P)",
          "all_reduce"),
         ("void kittens::py::global_kernel<cfg, all_reduce::globals, &all_reduce::kernel>(all_reduce::globals)", "all_reduce"),
+        ("void kittens::py::global_kernel_unclustered<all_to_all::config, all_to_all::globals, &all_to_all::kernel<0, 1> >(G)", "all_to_all"),
+        ("void kittens::py::global_kernel_clustered<c, all_to_all_barrier::globals, &all_to_all_barrier::kernel>(G)", "barrier"),
+        ("void meta::comms::ddaAllReduceFlatIpc<float, 8, false>(float* const*, float*, unsigned long)", "all_reduce"),
         ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop_fp8<8, __nv_fp8_e4m3>(int, int)", "reduce_scatter"),
         ("consumer_kernel(void*, int)", "barrier"),
         ("mscclKernel_Sum_half_Simple_false(ncclDevComm*)", None),
@@ -119,6 +122,8 @@ def test_group_size_from_a_template_argument(name, size):
         "mega_kernel_moe_fwd",
         "persistent_gemm_all_reduce",
         "void kittens::py::global_kernel<cfg, gemm_rs::globals, &gemm_rs::kernel>(gemm_rs::globals)",
+        "void kittens::py::global_kernel_clustered<ag_gemm::config, ag_gemm::globals, &ag_gemm::kernel>(ag_gemm::globals)",
+        "void kittens::py::global_kernel_unclustered<c, moe_dispatch_matmul::globals, &moe_dispatch_matmul::kernel>(G)",
     ],
 )
 def test_kernels_that_compute_and_communicate(name):

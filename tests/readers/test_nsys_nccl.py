@@ -70,6 +70,21 @@ def plain(frame, *columns):
     return list(values.where(values.notna(), None).itertuples(index=False, name=None))
 
 
+@pytest.mark.parametrize(
+    ("other", "expected", "is_said"),
+    [
+        (all_gather(1000, process=200), [("all_reduce", None, 1 << 20), ("all_gather", 2, 2000)], True),
+        # Nobody else in the report calls that communicator: its other ranks are elsewhere.
+        (all_gather(1000, process=200, communicator=PAIR), [("all_reduce", None, 1 << 20), ("all_gather", None, None)], False),
+    ],
+)  # fmt: skip
+def test_sizes_are_inferred_where_the_making_of_communicators_lies_outside(tmp_path, other, expected, is_said):
+    tables = two_processes(all_reduce(1 << 20, communicator=0xABC), all_gather(1000), other)
+    first = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[0]
+    assert plain(first.comm_args, "collective", "group_size", "size_bytes") == expected
+    assert any("sizes of 2 of 3 NCCL calls are inferred" in note for note in first.meta.notes) == is_said
+
+
 def test_bytes_and_communicator(tmp_path):
     tables = two_processes(init(100, 1), init(200, 0), all_reduce(1 << 20), all_gather(1000))
     second = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[1]

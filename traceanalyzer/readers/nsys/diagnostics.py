@@ -84,6 +84,10 @@ _SOME_PAYLOADS = (
     "The size of {missing} of {calls} NCCL calls is not known: the payload is absent, or states one rank's share "
     "and ncclCommInit, which states the number of ranks, lies outside the capture."
 )
+_INFERRED_SIZES = (
+    "The sizes of {inferred} of {calls} NCCL calls are inferred: ncclCommInit, which states how many ranks a "
+    "communicator has, lies outside the capture; each is taken to have the ranks of this report that call it."
+)
 
 
 def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
@@ -109,7 +113,9 @@ def _nccl_notes(nccl: Nccl) -> list[str]:
     if not nccl.has_payloads:
         return [_NO_PAYLOADS]
     missing = int(nccl.calls["size_bytes"].isna().sum())
-    return [_SOME_PAYLOADS.format(missing=missing, calls=len(nccl.calls))] if missing else []
+    calls = len(nccl.calls)
+    notes = [_SOME_PAYLOADS.format(missing=missing, calls=calls)] if missing else []
+    return [*notes, *([_INFERRED_SIZES.format(inferred=nccl.inferred, calls=calls)] if nccl.inferred else [])]
 
 
 def _said(source: Source) -> list[str]:

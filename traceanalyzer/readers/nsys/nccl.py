@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.kinds import collective
+from traceanalyzer.kinds import POINT_TO_POINT, collective
 from traceanalyzer.readers.nsys.introductions import introduced
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN
 from traceanalyzer.readers.nsys.payloads import decode
@@ -38,11 +38,13 @@ class Nccl:
         members: who joined what: `process`, `device` (NA when not stated), `communicator` (its name), `rank` in it,
             its `ranks`, and where the program names them `group_ranks` and `description`.
         has_payloads: whether any call's bytes are known.
+        inferred: calls whose size and number of ranks are inferred, see `with_inferred_sizes`.
     """
 
     calls: pd.DataFrame
     members: pd.DataFrame
     has_payloads: bool
+    inferred: int = 0
 
 
 def read_nccl(source: Source, ranges: pd.DataFrame) -> Nccl:
@@ -107,8 +109,26 @@ def _calls(own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, membe
             "root": fields["root"],
             "peer": fields["peer"],
             "size_bytes": size,
+            "message_bytes": fields["message_bytes"],
         }
     ).reset_index(drop=True)
+
+
+def with_inferred_sizes(nccl: Nccl) -> Nccl:
+    """Communicators of unknown size have as many ranks as there are processes whose calls name them.
+
+    For exports that may hold the whole job: of a communicator that reaches beyond it the sizes would be too small.
+    """
+    calls = nccl.calls
+    shared = calls.groupby("group", observed=True)["process"].nunique()
+    ranks = calls["group"].map(shared.where(shared > 1)).astype("Int64")
+    is_bare = calls["group_size"].isna() & ranks.notna() & ~calls["collective"].isin(POINT_TO_POINT)
+    if not is_bare.any():
+        return nccl
+    is_part = is_bare & calls["collective"].isin(_TIMES_RANKS)
+    size = calls["size_bytes"].fillna((calls["message_bytes"] * ranks).where(is_part))
+    told = calls.assign(group_size=calls["group_size"].mask(is_bare, ranks), size_bytes=size)
+    return replace(nccl, calls=told, inferred=int((is_part & size.notna()).sum()))
 
 
 def with_only_peers(calls: pd.DataFrame, rank_of: Mapping[int, int]) -> pd.DataFrame:

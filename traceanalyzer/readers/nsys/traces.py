@@ -18,7 +18,7 @@ from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, GpuOps, read_
 from traceanalyzer.readers.nsys.graph_nodes import read_graph_nodes, with_capturing_operators
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number, process_of
-from traceanalyzer.readers.nsys.nccl import Nccl, read_nccl, with_only_peers
+from traceanalyzer.readers.nsys.nccl import Nccl, read_nccl, with_inferred_sizes, with_only_peers
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
 from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values
@@ -90,14 +90,14 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     if not places:
         raise _no_gpu_ops(source, path)
     nccl = read_nccl(source, nvtx.ranges)
+    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
+    if found[0].world_size in (None, len(found)):
+        ranks = {one.place.process: one.rank for one in found}
+        nccl = with_inferred_sizes(replace(nccl, calls=with_only_peers(nccl.calls, ranks)))
     export = _Export(
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
         read_graph_nodes(source), notes_of_export(source, session, nvtx, nccl), dropped_events(source),
     )  # fmt: skip
-    found = identify(source, places, session, members=nccl.members, ranges=nvtx.ranges, hint=hint)
-    if found[0].world_size in (None, len(found)):
-        ranks = {one.place.process: one.rank for one in found}
-        export = replace(export, nccl=replace(nccl, calls=with_only_peers(nccl.calls, ranks)))
     for identity in found:
         yield _trace(export, path, identity, found)
 
