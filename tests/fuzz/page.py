@@ -2,7 +2,8 @@
 
 python -m tests.fuzz --result tests/fuzz/result.json     # campaigns; hours
 pytest tests/readers/test_kineto_salvage.py tests/cli/test_faults.py tests/cli/test_hostile.py \\
-    tests/analyses/time/test_against_counting.py --junitxml faults.xml
+    tests/analyses/time/test_against_counting.py tests/doctor/test_links.py tests/snapshots/test_job.py \\
+    --junitxml faults.xml
 python -m tests.fuzz.page faults.xml                     # takes both up in docs/reliability.md
 """
 
@@ -80,6 +81,12 @@ _FAULTS = """
 """
 
 _TAIL = """
+## Installations
+
+On 2026-11-22, on Linux: the lowest versions of the direct dependencies that `pyproject.toml` allows, with Python 3.12, and the highest
+that could be installed, with Python 3.13, write the same `summary.json` of the samples `pytorch_ddp` and `pp_1f1b`; a package folder
+that is mounted read-only works. The packages that these bring were not audited: `pip-audit` could reach no database of advisories.
+
 ## Not covered
 
 - Few cases of what is slow: a case of all analyses, or of a comparison, takes seconds. Ten thousand of each were not run.
