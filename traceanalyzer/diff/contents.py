@@ -211,8 +211,8 @@ def _flop_shares(capture: Capture) -> list[float] | None:
     """Per cent of the compared steps' model FLOPs on each rank."""
     frame = capture.table("mfu")
     own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
-    if own is None or own.empty or own["model_flops"].isna().any():
-        return None
+    if own is None or own.empty or own["model_flops"].isna().any() or own["covered_pct"].isna().all():
+        return None  # what run.json says of the whole job tells no rank's share
     sums = own.groupby("rank")["model_flops"].sum().astype("float64")
     return (100 * sums / sums.sum()).tolist() if sums.sum() else None
 

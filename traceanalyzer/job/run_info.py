@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ class RunInfo(msgspec.Struct, frozen=True):
         return self.step_time_ns.unprofiled if self.step_time_ns else None
 
 
+@dataclass(frozen=True, slots=True)
+class StatedWork:
+    """What a run says of its own work.
+
+    Attributes:
+        flops_of_rank: model FLOPs of a step, divided by the ranks.
+        dtype: element type of its matrix products, as `bf16`.
+    """
+
+    flops_of_rank: float
+    dtype: str | None
+
+
 def read(path: Path) -> RunInfo:
     """Read a run.json.
 
@@ -124,6 +138,8 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
         found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
     if trained := trained_model(info):
         found["trained_model"] = trained
+    if info.model_flops_per_step and info.world_size:
+        found["stated_work"] = StatedWork(info.model_flops_per_step / info.world_size, info.dtype)
     return found
 
 
