@@ -34,11 +34,20 @@ def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes
     It is part of what is said of a late rank when a stage makes the others wait by its own doing.
     """
     ideal = _ideal(replay)
-    hosts = HOSTS if _waits_for_hosts(replay, ideal) else None
+    elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
+    rows = [row for row in pipelines.rows() if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT]
+    causes = [
+        _cause(row["pipeline"], pipeline, episodes, replay)
+        or (pipeline_name(row["pipeline"]) if _is_uneven(row) else elsewhere)
+        for row in rows
+    ]
+    # Pipelines side by side wait alike: one speaks for all that wait for nobody else.
+    alike = [row for row, cause in zip(rows, causes, strict=True) if cause is None]
+    first = max(alike, key=lambda row: row["bubble_pct"], default=None)
     return [
-        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, episodes, replay), ideal, hosts)
-        for row in pipelines.rows()
-        if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT
+        _bubble(row, _stages(pipeline, row), cause, ideal, len(alike) - 1 if row is first else 0)
+        for row, cause in zip(rows, causes, strict=True)
+        if cause is not None or row is first
     ]
 
 
@@ -80,16 +89,26 @@ def _waits_for_hosts(replay: Replay, ideal: Gain | None) -> bool:
     return ideal is not None and hosts is not None and hosts.gain_ns >= _OF_HOSTS * ideal.gain_ns > 0
 
 
+def _late_elsewhere(episodes: Episodes, ideal: Gain | None) -> str | None:
+    """A late rank of any pipeline, which gains most of what ideal pipelines would: all others wait for it, too."""
+    late = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+    first = max(late, key=lambda row: row["gain_ns"], default=None)
+    if first is None or ideal is None or first["gain_ns"] < _OF_HOSTS * ideal.gain_ns:
+        return None
+    return of_ranks(first)
+
+
 def _bubble(
-    row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None, ideal: Gain | None, hosts: str | None
+    row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None, ideal: Gain | None, others: int
 ) -> Finding:
+    alike = f" {others} other pipeline{'s wait' if others > 1 else ' waits'} less or as long." if others else ""
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
     return Finding(
         rule="pipeline_bubble",
         severity=severity(measured if ideal is None else 100 * ideal.gain_ns / max(ideal.before_ns, 1)),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
-        f"{worst['rank']}: {worst['bubble_pct']:.0f} %.",
+        f"{worst['rank']}: {worst['bubble_pct']:.0f} %.{alike}",
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row, ideal),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
@@ -100,7 +119,7 @@ def _bubble(
         is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
-        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else hosts),
+        part_of=cause,
     )
 
 
