@@ -87,6 +87,8 @@ def reduce_rank(
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
+        if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
+            return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
             done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))
         return done[name]
@@ -97,6 +99,13 @@ def reduce_rank(
                 table(name)
     care.settle()
     return {name: made for name, made in done.items() if name not in SHARED}
+
+
+_NOTHING = pd.DataFrame()
+
+
+def _has_none_of(trace: RankTrace, tables: tuple[str, ...]) -> bool:
+    return bool(tables) and not any(len(trace.table(name)) for name in tables)
 
 
 def combine(

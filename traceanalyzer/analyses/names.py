@@ -1,4 +1,4 @@
-"""The names of every Result's columns. Made by `pytest tests/test_stub.py --update-golden`."""
+"""The names of every Result's columns. Made by `python -m tests.typed_names`."""
 
 from typing import Literal
 

@@ -49,9 +49,11 @@ def _of_rank(exposed: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
 
 def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     """Stretches of a rank's waiting, cut by the calls that wait; of several at once by the one that began first."""
-    waiting = calls[calls["wait_ns"].fillna(0) > 0].sort_values("start_ns")
-    starts = waiting["start_ns"].to_numpy()
-    ends = starts + waiting["wait_ns"].to_numpy(dtype=np.int64)
+    begins, lengths = calls["start_ns"].to_numpy(), calls["wait_ns"].to_numpy(dtype=np.int64, na_value=0)
+    waiting = np.flatnonzero(lengths > 0)
+    waiting = waiting[np.argsort(begins[waiting], kind="stable")]
+    starts = begins[waiting]
+    ends = starts + lengths[waiting]
     reach = np.maximum.accumulate(np.concatenate([starts[:1], ends]))[:-1] if len(starts) else starts
     starts, ends = np.maximum(starts, reach), np.maximum(ends, reach)
     call, piece = overlapping(starts, ends, wait)
@@ -59,7 +61,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
         {
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),
-            **{name: waiting[name].array[call] for name in ("call", "instance", "waits_for")},
+            **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
 
