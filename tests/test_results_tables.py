@@ -1,6 +1,7 @@
 """The studies' tables: what they read of a report is there, and what they compute from it."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -86,3 +87,21 @@ def test_an_even_split_predicts_another(tmp_path):
     assert (first["predicted ms by stage"], first["head in blocks"]) == ("", 2.5)
     assert (second["predicted ms by stage"], second["measured"]) == ("40 45", "40 50")
     assert (second["longest off by %"], second["against even %"]) == (-10.0, -10.0)
+
+
+def test_kept_runs_make_the_printed_tables_again(tmp_path):
+    kept = RUNNERS.parent / "docs/results/two_gpus"
+    again = shutil.copytree(kept, tmp_path / "again")
+    tables = sorted(path.name for path in kept.glob("*.csv"))
+    for path in again.glob("*.csv"):
+        path.unlink()
+    readme = again / "README.md"
+    readme.write_text(
+        re.sub(r"(<!-- table: \w+ -->\n).*?(<!-- end -->)", r"\1gone\n\2", readme.read_text(), flags=re.DOTALL)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["results.py", "--kept", str(again)])
+        results.main()
+    assert sorted(path.name for path in again.glob("*.csv")) == tables
+    for name in (*tables, "README.md"):
+        assert (again / name).read_text() == (kept / name).read_text(), name

@@ -1,4 +1,4 @@
-# Made from the registry of analyses by `pytest tests/test_stub.py --update-golden`.
+# Made from the registry of analyses by `python -m tests.typed_names`.
 from typing import Any
 
 from traceanalyzer.analyses import Result as Result

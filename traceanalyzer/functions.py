@@ -6,7 +6,7 @@ from functools import cache
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
-from traceanalyzer.analyses import ANALYSES, Result, run, thresholds_of
+from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
 from traceanalyzer.analyses.replay.answer import Answer, answer
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
@@ -14,10 +14,9 @@ from traceanalyzer.model import TraceSet
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.replay.change import Change
-    from traceanalyzer.analyses.replay.replay import Replay
 
 
-def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> dict[str, Result]:
+def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     """The named analyses of traces in memory, or all of them; `thresholds` are passed by parameter name.
 
     Raises:
@@ -53,7 +52,7 @@ def what_if(traces: TraceSet, *changes: "Change | str") -> "Answer":
         UsageError: a change makes no sense.
         InputError: the job cannot be replayed.
     """
-    found = cast("Replay", analyse(traces, "replay")["replay"])
+    found = analyse(traces, "replay")["replay"]
     return answer(found, [read_change(change) if isinstance(change, str) else change for change in changes])
 
 

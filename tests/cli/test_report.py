@@ -47,7 +47,7 @@ def test_json_and_csv_say_the_same(tmp_path):
     found = summary(tmp_path / "out")
     assert list(found) == [
         "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "files", "tables", "doubted",
-        "findings", "skipped", "notes",
+        "findings", "skipped", "notes", "memory_snapshots",
     ]  # fmt: skip
     assert (found["format_version"], found["label"], found["ranks"]) == (1, "ddp", [0, 1])
     with (tmp_path / "out" / "summary.csv").open() as file:

@@ -55,19 +55,19 @@ CASES = {
     "an upload that takes no time": ("copies", [upload(4_000, total_ns=2)], [], None),
     "waits of one rank": (
         "cuda_api", [call("cudaStreamSynchronize", (0, 24))], [call("cudaLaunchKernel", 900)],
-        "calls in which the host waits for the GPU, a step cudaStreamSynchronize 12 on rank 1 | none"),
+        "calls in which the host waits for the GPU, a step 12 cudaStreamSynchronize on rank 1 | none"),
     "other launches": ("cuda_api", [call("cudaLaunchKernel", 900)], [call("cudaLaunchKernel", 90)], None),
     "a range of the user's": (
-        "host_work", [host_range("tokenize", 800)], [], "host ranges a step 400 ns tokenize | none"),
+        "host_work", [host_range("tokenize", 800)], [], "host ranges a step tokenize 400 ns | none"),
     "a shorter range": (
         "host_work", [host_range("data", 800)], [host_range("data", 80)],
-        "host ranges a step 400 ns data | 40 ns data"),
+        "host ranges a step data 400 ns | data 40 ns"),
     "a range that is as long as noise": ("host_work", [host_range("data", 800)], [host_range("data", 790)], None),
     "ranges of phases, parts and libraries": (
         "host_work", [host_range(name, 900) for name in ("forward", "block_3", "FSDP::pre_forward")], [], None),
     "more of one product": (
         "matrix_products", MODEL, [*MODEL, product("[9, 9] × [9, 9]", (0, 80))],
-        "matrix products a step none | [9, 9] × [9, 9] bf16 40 on rank 1"),
+        "matrix products a step none | 40 [9, 9] × [9, 9] bf16 on rank 1"),
     "all products": ("matrix_products", MODEL, [row | {"calls": 12} for row in MODEL], None),
 }  # fmt: skip
 

@@ -1,13 +1,17 @@
 """What is said of communication."""
 
 import pandas as pd
+import pytest
 
 from tests import once
-from tests.simulator import scenarios
+from tests.simulator import Group, Program, scenarios
 from tests.simulator.analysed import analysed
+from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
+
+MS = 1_000_000
 
 
 def of_sample(name, *names):
@@ -22,23 +26,43 @@ def test_little_overlap_is_told_where_data_moves():
 
 
 def test_waits_are_not_low_bandwidth():
-    assert low_bandwidth(**of_sample("ddp", "collectives")) == []
+    assert low_bandwidth(**of_sample("ddp", "collectives", "replay")) == []
 
 
 def test_slow_links_are():
     # 18 MB in 150 µs are 120 GB/s of an H200's 450.
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "replay")
     (found,) = low_bandwidth(**results)
     assert found.title.startswith("Large all-reduces, data parallel (ranks 0, 1), reach ")
+    assert found.severity == "low"
+    assert "shorter" not in found.title, "compute hides them"
+
+
+def test_what_links_of_healthy_speed_would_win_is_replayed():
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        made = program.kernel("gemm", 2 * MS)
+        sent = program.collective("all_reduce", world, 10_000_000, 2 * MS, after=(made,))
+        program.kernel("adam", MS, after=(sent,))
+
+    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), "collectives", "replay")
+    (found,) = low_bandwidth(**results)
+    # 20 MB at 40 % of 450 GB/s take 0.11 ms.
+    assert found.gain_ns == pytest.approx(1.89 * MS, rel=0.03)
+    assert found.severity == "high"
+    assert found.title.endswith(
+        f"At 180 GB/s, which healthy jobs reach, a mean step is {found.gain_ns / MS:.3g} ms shorter."
+    )
 
 
 def test_groups_that_are_slow_alike_are_one_finding():
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "replay")
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     slower = table.assign(
         group="b", group_ranks="2,3", group_label="data parallel (ranks 2, 3)", transfer_ns=table["transfer_ns"] * 2
     )
-    (found,) = low_bandwidth(Collectives(pd.concat([table, slower])))
+    (found,) = low_bandwidth(Collectives(pd.concat([table, slower])), results["replay"])
     assert "all-reduces of 2 groups, slowest data parallel (ranks 2, 3), reach " in found.title
     assert {row["group"] for row in found.evidence} == {"0", "b"}
 

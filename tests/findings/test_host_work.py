@@ -9,14 +9,15 @@ from traceanalyzer.findings.host_work import cpu_work
 NAMES = ("headline", "steps", "host_work", "episodes", "places")
 
 
-def found(*ranges, ranks=1):
+def found(*ranges, ranks=1, gloo=()):
     """Findings where each of three steps of 100 ns has a product in its first 30 and these ranges."""
     steps = [(f"ProfilerStep#{i}", 100 * i, 100 * i + 100) for i in range(3)]
     own = [(name, 100 * i + start, 100 * i + end) for name, start, end in ranges for i in range(3)]
     calls = [("cudaLaunchKernel", 100 * i + 1, 100 * i + 2) for i in range(3)]
     ops = [("gemm", 100 * i + 5, 100 * i + 30, i + 1) for i in range(3)]
     parts = {
-        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own], rank=rank), NAMES) for rank in range(ranks)
+        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own, *gloo], rank=rank), NAMES)
+        for rank in range(ranks)
     }
     results = combine(parts, NAMES)
     return [finding.title for finding in cpu_work(*(results[name] for name in NAMES))]
@@ -39,3 +40,9 @@ def test_work_that_starts_nothing_while_the_gpu_idles(ranges, ranks, said):
     assert len(titles) == (said is not None)
     assert not said or titles[0].startswith("Rank 0's CPU is in Optimizer.step for 0.05 µs a step and ")
     assert not said or titles[0].endswith(said)
+
+
+def test_a_collective_on_the_cpu_is_work_that_starts_nothing():
+    gloo = [("gloo:all_gather", 100 * i + 40, 100 * i + 80, 9) for i in range(3)]
+    (title,) = found(gloo=gloo)
+    assert title.startswith("Rank 0's CPU is in gloo:all_gather for 0.04 µs a step and starts no GPU work there: ")

@@ -3,7 +3,7 @@
 from tests.snapshots.builders import STATE, History, write
 from tests.snapshots.test_snapshots import MB, leak
 from traceanalyzer.cli import run
-from traceanalyzer.snapshots import changes, compared, examine_snapshot, read_snapshot
+from traceanalyzer.snapshots import change, compared, examine_snapshot, read_snapshot
 
 
 def runs(tmp_path, *histories):
@@ -24,7 +24,7 @@ def test_changes_add_up_to_that_of_the_peak(tmp_path):
     assert table["peak", "peak"] == 24 * MB
     assert table["category"].sum() == table["site"].sum() == 24 * MB
     assert table["category"].to_dict() == {"activations": 24 * MB, "optimizer state": 0}
-    told = changes(base, other)
+    told = list(change(base, other).sentences)
     assert told[1:] == []
     assert told[0] == (
         "Rank 0's peak goes from 71.3 MB to 96.5 MB: activations +25.2 MB; model.py:7 in forward, from train.py:20 in "
@@ -37,7 +37,7 @@ def test_the_same_peak_of_other_things_is_said(tmp_path):
     other.alloc(4 * MB, STATE)
     other.alloc(64 * MB)
     base, other = runs(tmp_path, leak(steps=6), other)
-    told = changes(base, other[:1])
+    told = change(base, other[:1]).sentences
     assert told[0].startswith("Rank 0's peak is 71.3 MB, as it was: model.py:7 in forward")
     assert "model.py:9 in forward, from train.py:20 in <module> −16.8 MB" in told[0]
     assert told[1] == "Only the base run has a snapshot of rank 1."
@@ -49,5 +49,8 @@ def test_diff_of_folders_that_have_snapshots_only(tmp_path, monkeypatch, capsys)
     assert run(["diff", "run0", "run1", "--output", "out"]) == 0
     assert "Rank 0's peak goes from 71.3 MB to 96.5 MB" in capsys.readouterr().out
     lines = (tmp_path / "out" / "memory.csv").read_text().splitlines()
-    assert '0,"peak","peak",71303168,96468992,25165824,"run0","run1"' in lines
+    assert '"run1","snapshots",0,"peak","peak",71303168,96468992,25165824' in lines
+    page = (tmp_path / "out" / "memory.html").read_text()
+    assert "run1 against run0: memory" in page
+    assert 'data-v="25165824">+25.2 MB' in page.replace("\u202f", " ")
     assert run(["diff", "run0", "run1", "--fail-on", "step_ms +3%"]) == 2

@@ -225,7 +225,20 @@ def test_a_folder_of_snapshots_gives_a_memory_report(tmp_path, monkeypatch, caps
     told = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert [one["peak_bytes"] for one in told["snapshots"]] == [68 * MB, 76 * MB]
     assert "model.py:7 in forward" in (tmp_path / "out" / "memory.html").read_text()
-    assert run(["--trace-dir", str(tmp_path), "--fail-on", "idle_pct > 1"]) == 2
+
+
+def test_of_many_ranks_the_failed_one_comes_first_and_the_alike_are_one(tmp_path):
+    ranks = [
+        examined(tmp_path, leak(steps=5 + rank, oom=rank == 3), f"rank{rank}_snapshot.pickle") for rank in range(9)
+    ]
+    told = sentences(ranks)
+    assert told[0].startswith("Rank 3 ran out of memory")
+    assert told[1] == "Rank 8 decides: its peak is 130 MB, rank 0's 62.9 MB."
+    assert told[2].startswith("Rank 8's memory grows by 8.39 MB")
+    assert told[2].endswith(
+        "(Rank 7, rank 6, rank 5, rank 4, rank 3, rank 2, rank 1, rank 0: the same with other figures.)"
+    )
+    assert len(told) == 6
 
 
 def test_snapshots_beside_traces(tmp_path, monkeypatch, capsys):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,16 @@ from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
 
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Frame, N, Row
+else:
+    from typing import TypeVar
+
+    N = TypeVar("N")
+
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class Result(Generic[N]):
     """One table of figures. Subclasses state what it means; the table holds integers, ratios are derived.
 
     Attributes:
@@ -58,14 +65,14 @@ class Result:
         """The definition of a row: the first line of the class's docstring."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "Frame[N]":
         """The table with derived columns, in the order of `columns`; absent values are NA."""
         if not self._shown:
             frame = self._derived(self.table)
             self._shown.append(frame[list(self.columns)].reset_index(drop=True))
-        return self._shown[0].copy(deep=False)
+        return cast("Frame[N]", self._shown[0].copy(deep=False))
 
-    def head(self, n: int = 5) -> pd.DataFrame:
+    def head(self, n: int = 5) -> "Frame[N]":
         """The first rows of `to_frame()`."""
         return self.to_frame().head(n)
 
@@ -81,7 +88,7 @@ class Result:
         Raises:
             UsageError: a condition makes no sense, or there is no such column.
         """
-        frame = self.to_frame()
+        frame: pd.DataFrame = self.to_frame()
         rows = chosen(frame, conditions)
         for name, wanted in values.items():
             if name not in frame:
@@ -93,11 +100,12 @@ class Result:
         made._shown.append(rows.reset_index(drop=True))  # noqa: SLF001 - one of its own kind
         return made
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> "list[Row[N]]":
         """The table as plain Python rows; absent values are `None`."""
         frame = self.to_frame()
         plain = {name: plain_values(frame[name]) for name in frame}
-        return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+        rows = [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+        return cast("list[Row[N]]", rows)
 
     def __len__(self) -> int:
         return len(self.table)

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -18,11 +18,14 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankTrace
 
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.results import Results
+
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""
 
 
-def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> dict[str, Result]:
+def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: Any) -> "Results":
     """The named analyses of some ranks in this process; `options` are thresholds, by parameter name.
 
     Raises:
@@ -84,6 +87,8 @@ def reduce_rank(
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
+        if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
+            return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
             done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))
         return done[name]
@@ -96,12 +101,19 @@ def reduce_rank(
     return {name: made for name, made in done.items() if name not in SHARED}
 
 
+_NOTHING = pd.DataFrame()
+
+
+def _has_none_of(trace: RankTrace, tables: tuple[str, ...]) -> bool:
+    return bool(tables) and not any(len(trace.table(name)) for name in tables)
+
+
 def combine(
     parts: Mapping[int, Parts],
     names: Iterable[str] = ANALYSES,
     failures: list[Failure] | None = None,
     **options: Any,
-) -> dict[str, Result]:
+) -> "Results":
     """Results from all ranks' small tables; each is computed once.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
@@ -122,7 +134,7 @@ def combine(
         except _LeftOutError:
             made[name] = _without_rows(name)
     care.settle()
-    return made
+    return cast("Results", made)
 
 
 def _across(

@@ -16,7 +16,7 @@ from traceanalyzer.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from traceanalyzer.analyses import Result
+    from traceanalyzer.analyses import Results
     from traceanalyzer.failures import Failure
 
 _PACKAGES = (
@@ -46,7 +46,7 @@ class Clock:
         self._since = now
 
 
-def write(path: Path, clock: Clock, failures: "Sequence[Failure]", results: "Mapping[str, Result]") -> None:
+def write(path: Path, clock: Clock, failures: "Sequence[Failure]", results: "Results") -> None:
     """Write the file.
 
     Raises:
@@ -99,7 +99,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _ranks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _ranks(rows: "Sequence[Mapping[str, Any]]") -> list[dict[str, Any]]:
     return [{"format": row.get("format"), **{name: row.get(name) for name in _COUNTS}} for row in rows]
 
 

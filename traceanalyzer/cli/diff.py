@@ -20,7 +20,7 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
-from traceanalyzer.cli.snapshots import compare as compare_memory
+from traceanalyzer.cli.snapshots import changes as memory_changes
 from traceanalyzer.cli.snapshots import compare_alone, snapshot_sides
 from traceanalyzer.errors import InputError
 
@@ -69,9 +69,9 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
       analyze-traces diff baseline:main profile/new --fail-on 'step_ms +3%' --fail-on 'exposed_comm_pct +2pp'
 
     Writes summary.html, summary.csv, summary.json, summary.md and tables/; with gates also gate.xml (JUnit) and
-    gate.md. Folders with memory snapshots, beside traces or alone, give memory.csv: each rank's peak by category and by
-    line. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not comparable; 4 no gate failed, but
-    the repeats cannot tell one from noise (or there are none).
+    gate.md. Of traces with memory events, and of folders with memory snapshots, beside traces or alone, memory.csv has
+    each rank's peak by category and by line. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not
+    comparable; 4 no gate failed, but the repeats cannot tell one from noise (or there are none).
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
     from rich.markup import escape
@@ -85,38 +85,35 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     console = Console(quiet=options["quiet"])
     wanted = wanted_gates(options, of_comparison=True)
     sources = source_options(options)
-    memory = snapshot_sides((base, *others))
+    named = (base, *others)
+    memory = snapshot_sides(named)
     try:
-        sides = read_sides((base, *others), sources)
+        sides = read_sides(named, sources)
     except InputError:
         if not memory or wanted:
             raise
-        compare_alone(memory, (base, *others), options["output"], console, force=options["force"])
+        compare_alone(memory, named, options["output"], console, force=options["force"])
         return 0
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
+    try:
+        changed = memory_changes(memory, named) if memory else {}
+    except InputError as error:
+        changed = {}
+        console.print(f"Skipped: {error}", highlight=False, markup=False)
     report = DiffReport(
         comparison, outcomes, shlex.join(["analyze-traces", *sys.argv[1:]]),
         datetime.now(UTC).isoformat(timespec="seconds"), __version__,
+        {sides[place].label: one for place, one in changed.items()},
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
-    with folder.whole(
-        target, " and ".join((base, *others)), _content(comparison, outcomes), force=options["force"]
-    ) as draft:
+    with folder.whole(target, " and ".join(named), _content(comparison, outcomes), force=options["force"]) as draft:
         formats = dict.fromkeys(options["formats"] or FORMATS)
         files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
-        told: list[str] = []
-        if memory:
-            try:
-                more, told = compare_memory(memory, (base, *others), draft.path)
-                files += more
-            except InputError as error:
-                told = [f"Skipped: {error}"]
         if outcomes:
             files += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
         written = draft.final(files)
     terminal.show(report, console)
-    console.print(*told, sep="\n", highlight=False, markup=False)
     gates.show(outcomes, console)
     for note in draft.notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)

@@ -26,18 +26,19 @@ from traceanalyzer.cli.options import (
 )
 from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.snapshots import memory_beside, report_alone, say, snapshots_in
-from traceanalyzer.errors import InputError, TraceAnalyzerError, UsageError
+from traceanalyzer.cli.snapshots import write as write_memory
+from traceanalyzer.errors import InputError, TraceAnalyzerError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from traceanalyzer.cli.snapshots import Memory
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.doctor import Examination
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
     from traceanalyzer.loading import LoadOptions
-    from traceanalyzer.snapshots import Examined
 
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
@@ -137,12 +138,10 @@ def _hosts(path: Path | None) -> dict[str, Any]:
 
 def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
     """The report of a folder that has memory snapshots and no traces."""
-    if options["gates"]:
-        raise UsageError(f"{place} has memory snapshots and no traces: --fail-on has nothing to look at")
-    page = report_alone(snapshots, place, options["output"], console, force=options["force"])
+    page, code = report_alone(snapshots, place, options, console)
     if options["open_page"]:
         click.launch(str(page))
-    return 0
+    return code
 
 
 def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
@@ -180,7 +179,7 @@ def _one(
         console.print(*(f"wrote {escape(str(path))}" for path in written), sep="\n", highlight=False)
     page = next((path for path in written if path.suffix == ".html"), target)
     console.print(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", highlight=False, soft_wrap=True)
-    say(memory, target, console)
+    say(*memory, target, console)
     surroundings.say(examination, target, console)
     _show_failures(failures, is_verbose=options["verbose"])
     return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
@@ -201,7 +200,7 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _analysed(
     found: "Found", run: "Run", load: "LoadOptions", label: str, folder: Path, beside: Path,
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
-) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, tuple[Examined, ...]]":  # fmt: skip
+) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, Memory]":  # fmt: skip
     """Show and write the run's report: what became of gates, files, what could not be computed, doctor, snapshots."""
     from traceanalyzer import gate
     from traceanalyzer.export.events import write_rank
@@ -229,8 +228,9 @@ def _analysed(
     others = _of_other_runs(found, run, errors) if options["select"] == "latest" else ()
     notes = (*others, *info_notes, *examination_notes)
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
+    memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
-    made = replace(made, results={**made.results, "timeline": whole.results["timeline"]})
+    made = replace(made, results=made.results | {"timeline": whole.results["timeline"]}, snapshots=told)
     outcomes = gate.check_run(
         options["gates"], made.results, label,
         lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
@@ -251,8 +251,8 @@ def _analysed(
         debug.write(options["debug"], clock, failures, made.results)
     if "parquet" in formats:
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
-    memory, files = memory_beside(options["snapshots"], folder, label, made.results["steps"].table, console)
-    return outcomes, [*written, *files], failures, examination, memory
+    written += write_memory(memory, folder, label) if memory else []
+    return outcomes, written, failures, examination, (memory, told)
 
 
 def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:

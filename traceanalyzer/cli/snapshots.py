@@ -3,9 +3,12 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
+
+from traceanalyzer.cli.codes import DONE, GATE_FAILED
+from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-    from traceanalyzer.snapshots import Examined
+    from traceanalyzer.analyses import Results
+    from traceanalyzer.snapshots import Examined, MemoryChange
+    from traceanalyzer.snapshots.job import Job
+
+
+Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
+"""What memory snapshots tell, and in sentences."""
 
 
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
@@ -31,94 +40,138 @@ def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path
     return found
 
 
-def report_alone(paths: "Sequence[Path]", place: Path, output: Path | None, console: "Console", *, force: bool) -> Path:
-    """Write and print the memory report of a folder that has snapshots only; returns the page."""
-    from traceanalyzer import __version__
+def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], console: "Console") -> tuple[Path, int]:
+    """Write and print the memory report of a folder that has snapshots only; returns the page and the exit code."""
+    from traceanalyzer import __version__, gate
+    from traceanalyzer.cli.surroundings import with_model
+    from traceanalyzer.job import run_info
     from traceanalyzer.loading import label_of
     from traceanalyzer.report.snapshots import terminal
-    from traceanalyzer.report.writers import folder
-    from traceanalyzer.snapshots import examine_snapshots
+    from traceanalyzer.report.writers import folder, gates
+    from traceanalyzer.snapshots import sentences
+    from traceanalyzer.snapshots.job import job_of, ranks, run_json
 
-    label = label_of(place)
-    examined = examine_snapshots(paths)
-    target = output or Path("reports", label)
-    with folder.whole(target, str(place.resolve()), folder.fingerprint(__version__, files=paths), force=force) as draft:
-        page = draft.final(write(examined, draft.path, label))[0]
-    terminal.show(examined, console)
+    label, info_path = label_of(place), run_json(paths)
+    info, notes = run_info.read_or_note(info_path)
+    known = with_model(run_info.thresholds(info), options["model"])
+    examined, skipped = _examined(paths)
+    job = job_of(examined, info, known.get("trained_model"), skipped)
+    outcomes = []
+    if options["gates"]:
+        lack = gate.lack_of_ranks(ranks(job), None, ()) or "; ".join(skipped) or None
+        outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
+    target = options["output"] or Path("reports", label)
+    files = [*paths, *([info_path] if info_path else [])]
+    content = folder.fingerprint(__version__, options["model"], outcomes, files=files)
+    with folder.whole(target, str(place.resolve()), content, force=options["force"]) as draft:
+        made = write(examined, draft.path, label, job)
+        page = draft.final([*made, *(gates.write(outcomes, draft.path) if outcomes else [])])[0]
+    terminal.show(examined, console, [*job.sentences, *sentences(examined)])
+    gates.show(outcomes, console)
+    for note in notes:
+        console.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
-    return page
+    return page, GATE_FAILED if gate.has_failed(outcomes) else DONE
 
 
-def memory_beside(
-    paths: "Sequence[Path]", folder: Path, label: str, steps: "pd.DataFrame", console: "Console"
-) -> "tuple[tuple[Examined, ...], list[Path]]":  # fmt: skip
-    """The memory report of snapshots that lie beside traces; what cannot be read is said and leaves no file."""
-    from traceanalyzer.errors import InputError
-    from traceanalyzer.snapshots import beside_trace, examine_snapshots
+def _examined(paths: "Sequence[Path]") -> "tuple[tuple[Examined, ...], list[str]]":
+    """What the files tell that can be read, and why others cannot.
+
+    Raises:
+        InputError: none can be read.
+    """
+    from traceanalyzer.snapshots import Examined, examine_snapshots
+
+    examined, errors = list[Examined](), list[InputError]()
+    for path in paths:
+        try:
+            examined += examine_snapshots([path])
+        except InputError as error:
+            errors.append(error)
+    if errors and not examined:
+        raise errors[0]
+    ordered = sorted(examined, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0))
+    return tuple(ordered), [f"Skipped: {error}" for error in errors]
+
+
+def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
+    """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
+    from traceanalyzer.snapshots import beside_trace, sentences
 
     if not paths:
-        return (), []
+        return (), ()
     try:
-        examined = beside_trace(examine_snapshots(paths), steps)
+        examined, skipped = _examined(paths)
     except InputError as error:
-        console.print(f"Skipped: {error}", highlight=False, markup=False)
-        return (), []
-    return examined, write(examined, folder, label)
+        return (), (f"Skipped: {error}",)
+    beside = beside_trace(examined, steps)
+    return beside, (*sentences(beside), *skipped)
 
 
-def say(examined: "Sequence[Examined]", target: Path, console: "Console") -> None:
+def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:
     """Print what snapshots beside the traces tell."""
     from traceanalyzer.report.snapshots import terminal
 
     if examined:
-        terminal.show(examined, console)
+        terminal.show(examined, console, told)
         console.print(f"Memory: {target / 'memory.html'}", highlight=False, soft_wrap=True, markup=False)
+    elif told:
+        console.print(*told, sep="\n", highlight=False, soft_wrap=True, markup=False)
 
 
-def write(examined: "Sequence[Examined]", folder: Path, label: str) -> list[Path]:
+def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | None" = None) -> list[Path]:
     """The page and the JSON."""
     from traceanalyzer.report.snapshots import as_json, page
 
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
-    return page.write(examined, folder, label, command) + as_json.write(examined, folder)
+    return page.write(examined, folder, label, command, job) + as_json.write(examined, folder, job)
 
 
-def snapshot_sides(places: "Sequence[str]") -> "list[list[Path]]":
-    """Snapshots of each place that a comparison names; nothing unless each has some."""
-    found = [snapshots_in(Path(place)) for place in places]
-    return found if all(found) else []
+def snapshot_sides(sources: "Sequence[str]") -> "dict[str, list[Path]]":
+    """By source that a comparison names its snapshots; none unless the base and another have some."""
+    from traceanalyzer.diff.sources import places
+
+    found = {source: snapshots_in(*places(source)[:1]) for source in sources}
+    known = {source: paths for source, paths in found.items() if paths}
+    return known if sources[0] in known and len(known) > 1 else {}
+
+
+def changes(sides: "dict[str, list[Path]]", sources: "Sequence[str]") -> "dict[int, MemoryChange]":
+    """By place of each later source that has snapshots what they tell against the base's.
+
+    Raises:
+        InputError: a snapshot cannot be read.
+    """
+    from traceanalyzer.snapshots import change, examine_snapshots
+
+    base = examine_snapshots(sides[sources[0]])
+    return {
+        place: change(base, examine_snapshots(sides[source]))
+        for place, source in enumerate(sources)
+        if place and source in sides
+    }
 
 
 def compare_alone(
-    sides: "Sequence[Sequence[Path]]", places: "Sequence[str]", output: Path | None, console: "Console", *, force: bool
+    sides: "dict[str, list[Path]]", sources: "Sequence[str]", output: Path | None, console: "Console", *, force: bool
 ) -> None:
-    """Compare the memory of folders that have snapshots only."""
+    """Compare the memory of folders that have snapshots only: `memory.html` and `memory.csv`."""
     from traceanalyzer import __version__
     from traceanalyzer.loading import label_of
+    from traceanalyzer.report.comparison import html, memory
     from traceanalyzer.report.writers import folder
 
-    target = output or Path("reports", "_".join(["diff", *(label_of(Path(place)) for place in places)])[:200])
-    content = folder.fingerprint(__version__, files=[path for side in sides for path in side])
-    with folder.whole(target, " and ".join(places), content, force=force) as draft:
-        files, told = compare(sides, places, draft.path)
-        written = draft.final(files)
-    console.print(*told, sep="\n", highlight=False, markup=False)
-    console.print(f"Tables: {', '.join(map(str, written))}", highlight=False, soft_wrap=True, markup=False)
-
-
-def compare(sides: "Sequence[Sequence[Path]]", places: "Sequence[str]", folder: Path) -> tuple[list[Path], list[str]]:
-    """Each later side against the first: `memory.csv`, and what to print of it."""
-    import pandas as pd
-
-    from traceanalyzer.report.writers.tables import write_frame
-    from traceanalyzer.snapshots import changes, compared, examine_snapshots
-
-    base, *others = (examine_snapshots(side) for side in sides)
-    tables, told = [], []
-    for place, other in zip(places[1:], others, strict=True):
-        tables.append(compared(base, other).assign(base=places[0], other=place))
-        told.append(f"Memory of {place} against {places[0]}, by the snapshots:")
-        told += [f"• {one}" for one in changes(base, other)]
-    path = folder / "memory.csv"
-    write_frame(pd.concat(tables, ignore_index=True), path)
-    return [path], told
+    names = [label_of(Path(source)) for source in sources]
+    if len({*names}) < len(names):
+        names = list(sources)
+    held = {names[place]: {memory.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
+    target = output or Path("reports", "_".join(["diff", *(label_of(Path(source)) for source in sources)])[:200])
+    content = folder.fingerprint(__version__, files=[path for side in sides.values() for path in side])
+    with folder.whole(target, " and ".join(sources), content, force=force) as draft:
+        path = draft.path / "memory.html"
+        command = shlex.join(["analyze-traces", *sys.argv[1:]])
+        path.write_text(html.memory_page(held, names[0], command), encoding="utf-8", errors="replace")
+        page = draft.final([path, *memory.write_csv(held, draft.path)])[0]
+    for sentence in memory.sentences(held):
+        console.print(f"• {sentence}", highlight=False, markup=False)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)

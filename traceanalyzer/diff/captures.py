@@ -3,17 +3,20 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pandas as pd
 
-from traceanalyzer.analyses import ANALYSES, Result
+from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.diff import stored
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.selection import steps_text
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.results import Tables
 
 FORMAT = "traceanalyzer-capture"
 
@@ -58,8 +61,12 @@ class Capture:
         """By what sums are divided: the number of steps, 1 for a whole capture."""
         return len(self.steps) or 1
 
-    def table(self, analysis: str) -> pd.DataFrame | None:
-        """The analysis's rows; `None` when it is not there or has none."""
+    @property
+    def table(self) -> "Tables":
+        """An analysis's rows by its name; `None` when it is not there or has none."""
+        return cast("Tables", self._table)
+
+    def _table(self, analysis: str) -> pd.DataFrame | None:
         frame = self.tables.get(analysis)
         return frame if frame is not None and len(frame) else None
 
@@ -106,7 +113,7 @@ def result_class(analysis: str) -> type[Result] | None:
     return ANALYSES[analysis].result if analysis in ANALYSES else None
 
 
-def of_results(results: Mapping[str, Result]) -> dict[str, pd.DataFrame]:
+def of_results(results: Results) -> dict[str, pd.DataFrame]:
     """Frames of all Results that are not a row for each event."""
     return {name: result.to_frame() for name, result in results.items() if not result.is_detail}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.diff import surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.kinds import element_types
@@ -27,7 +28,7 @@ NAMES = (COPIES, WAITS, RANGES, PRODUCTS, SHARES)
 _EQUAL = 0.05
 """Amounts that differ by less of the larger one are the same."""
 
-_WAYS = {
+_WAYS: dict[str, tuple[CopiesColumn, str]] = {
     "HtoD": ("source_memory", "from {} memory to the GPU"),
     "DtoH": ("target_memory", "from the GPU to {} memory"),
 }
@@ -70,15 +71,21 @@ class _Amount:
         return max(self.by_rank.values(), default=0.0)
 
     def told(self, name: str) -> str:
-        """`12 waits`, `40 products on rank 1`, `6 on rank 0, 16 on rank 1`, or the range over ranks."""
+        """`12 waits`, `40 products on rank 1`, `products 6 on rank 0, 16 on rank 1`, or a range; `data 3 ms`."""
         held = {rank: value for rank, value in self.by_rank.items() if value}
         values = held.values()
         if len(held) == len(self.by_rank) and max(values) - min(values) <= _EQUAL * max(values):
-            return f"{text(sum(values) / len(held), self.unit)} {name}"
+            return self._beside(name, text(sum(values) / len(held), self.unit))
+        if len(held) == 1:
+            ((rank, value),) = held.items()
+            return f"{self._beside(name, text(value, self.unit))} on rank {rank}"
         if len(held) <= _MOST_TOLD:
             ranks = (f"{text(value, self.unit)} on rank {rank}" for rank, value in sorted(held.items()))
             return f"{name} {', '.join(ranks)}"
-        return f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)} {name}"
+        return self._beside(name, f"{text(min(self.by_rank.values()), self.unit)} to {text(self.most, self.unit)}")
+
+    def _beside(self, name: str, amount: str) -> str:
+        return f"{name} {amount}" if self.unit == Unit.NS else f"{amount} {name}"
 
 
 _Amounts = Mapping[str, _Amount]
@@ -204,8 +211,8 @@ def _flop_shares(capture: Capture) -> list[float] | None:
     """Per cent of the compared steps' model FLOPs on each rank."""
     frame = capture.table("mfu")
     own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
-    if own is None or own.empty or own["model_flops"].isna().any():
-        return None
+    if own is None or own.empty or own["model_flops"].isna().any() or own["covered_pct"].isna().all():
+        return None  # what run.json says of the whole job tells no rank's share
     sums = own.groupby("rank")["model_flops"].sum().astype("float64")
     return (100 * sums / sums.sum()).tolist() if sums.sum() else None
 

@@ -26,7 +26,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "Nsight Systems": RECORDING,
         **dict.fromkeys(
             ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
-             "activation checkpointing", MICRO_STEPS, EXCHANGING, COMMUNICATION), SETTING),
+             "activation checkpointing", "schedule of the pipeline", "blocks by stage", "streams of copies",
+             MICRO_STEPS, EXCHANGING, COMMUNICATION), SETTING),
         **dict.fromkeys(contents.NAMES, SETTING),
         **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), WORK),
     }

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from traceanalyzer.diff import contents, matrix_shapes, model_flops, surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import tokens_per_step, world_size
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import MicroStepsColumn
 
 SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
 
@@ -89,7 +93,7 @@ def _exchanging(capture: Capture) -> str | None:
     return " or ".join(map(str, numbers)) or None
 
 
-def _of_micro_steps(capture: Capture, column: str) -> list[int]:
+def _of_micro_steps(capture: Capture, column: "MicroStepsColumn") -> list[int]:
     """What the compared steps of all ranks hold in a column, each number once."""
     frame = capture.table("micro_steps")
     if frame is None:
@@ -185,6 +189,14 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
     ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
     ("strategy", NOTE, "what is compared.", _of_info("strategy")),
     ("parallel sizes", NOTE, "ranks share the work in another way.", surroundings.parallel),
+    ("schedule of the pipeline", NOTE, "stages wait for each other in another way.", surroundings.schedule),
+    ("blocks by stage", NOTE, "stages compute unequally long.", surroundings.split),
+    (
+        "streams of copies",
+        NOTE,
+        "copies on the stream of compute cannot run beside it.",
+        surroundings.streams_of_copies,
+    ),
     *(
         (name, NOTE, "versions decide which kernels run.", surroundings.version_of(name))
         for name in surroundings.PACKAGES

@@ -10,6 +10,16 @@ _AFTER_WORD = re.compile(
     r"\b(step|iteration|iter|epoch|micro_?step|micro_?batch|layer|block|stage)([ _])\d+\b", re.IGNORECASE
 )
 
+_OF_CLASS = re.compile(r"(?:(?<=/)|^)(?:FSDP(?=[A-Z]))?([A-Z]\w*)_\d+(?=/|$)")
+"""A module as PyTorch writes it, its class and number; FSDP puts its name before the class."""
+
+_IN_BRACKETS = re.compile(r"(?<=\()\d+(?=\))")
+
+_WRAPPERS = re.compile(
+    r"(?:(?<=/)|^)(?:DistributedDataParallel|FullyShardedDataParallel|OptimizedModule)(?:_\*|\.forward)/"
+)
+"""Parts of paths that wrap a model and are left out where something follows."""
+
 PATHS = ("path", "range")
 """Keys that hold ranges or modules in every table."""
 
@@ -21,8 +31,9 @@ def without_instances(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFram
 
 
 def plain(name: str) -> str:
-    """One name without the numbers of its instances."""
-    return _AFTER_WORD.sub(r"\1\2*", _AFTER_MARK.sub("*", name))
+    """One name without the numbers of its instances, and without what wraps the model."""
+    numbered = _IN_BRACKETS.sub("*", _OF_CLASS.sub(r"\1_*", name))
+    return _WRAPPERS.sub("", _AFTER_WORD.sub(r"\1\2*", _AFTER_MARK.sub("*", numbered)))
 
 
 def _known(names: pd.Series) -> dict[object, str]:

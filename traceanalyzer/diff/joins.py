@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.diff import moved, variants
+from traceanalyzer.diff import moved, renamed, variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.instance_numbers import PATHS, without_instances
 from traceanalyzer.diff.scales import MOMENT, Scale
@@ -177,6 +177,7 @@ def _joined(
 ) -> TableDiff:
     base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
     base, other = moved.brought_together(base, other, keys)
+    base, other = renamed.called_alike(base, other, keys)
     sums = [column for column in base if column not in (*keys, moved.WHY) and column in other]
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()

@@ -1,11 +1,9 @@
 """One step of each rank as a picture: where compute, transfers, waits and copies run, from the step's start."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.model.schema import NONE
@@ -19,7 +17,7 @@ RESOLUTION = 6000
 MOST_RANKS = 8
 
 
-def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.DataFrame | None:
+def of_results(results: Results, steps: tuple[int, ...]) -> pd.DataFrame | None:
     """Columns `rank`, `kind`, `start_ns`, `end_ns` (from the step's start), `step`, `window_ns`.
 
     The step is the first complete one, else each rank's first of those that were chosen, else the whole capture; at
@@ -39,7 +37,7 @@ def of_results(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.Data
     return pd.concat(frames, ignore_index=True) if frames else None
 
 
-def calls_of(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.DataFrame | None:
+def calls_of(results: Results, steps: tuple[int, ...]) -> pd.DataFrame | None:
     """The communication calls that begin in the step that is drawn: `rank`, `name`, `ordinal`, `end_ns`, `length_ns`.
 
     `ordinal` counts calls of a name on a rank, so that runs can be matched; `end_ns` is from the step's start. `None`
@@ -60,7 +58,7 @@ def calls_of(results: Mapping[str, Result], steps: tuple[int, ...]) -> pd.DataFr
     ].reset_index(drop=True)
 
 
-def _with_waits(ops: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
+def _with_waits(ops: pd.DataFrame, results: Results) -> pd.DataFrame:
     """The operations, of a communication call that waits [start, end − transfer) apart as `wait`."""
     shown = ops[["rank", "kind", "start_ns", "end_ns", "call"]].assign(kind=ops["kind"].astype("str"))
     waits = results["call_waits"].to_frame() if "call_waits" in results else pd.DataFrame()
@@ -72,11 +70,11 @@ def _with_waits(ops: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFram
     return pd.concat([own.assign(start_ns=ends), waiting], ignore_index=True)
 
 
-def _windows(results: Mapping[str, Result], steps: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+def _windows(results: Results, steps: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
     """Rank, step (or -1), start and length of the window that is drawn."""
     if steps:
         table = results["steps"].to_frame()
-        chosen = table[table["step"] == steps[0]][["rank", "step", "start_ns", "window_ns"]]
+        chosen: pd.DataFrame = table[table["step"] == steps[0]][["rank", "step", "start_ns", "window_ns"]]
     else:
         chosen = stretches(results["steps"], results["ranks"]).sort_values("window_start_ns").drop_duplicates("rank")
     return [tuple(map(int, row)) for row in chosen.sort_values("rank").itertuples(index=False)]  # type: ignore[misc]

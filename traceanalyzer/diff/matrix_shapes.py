@@ -1,9 +1,9 @@
 """Whether runs can be of one model, as far as the shapes of their matrix products can tell."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.diff.captures import Capture
 
 _MATRIX = re.compile(r"\[(\d+),\s*(\d+)\]")
@@ -11,7 +11,7 @@ _MATRIX = re.compile(r"\[(\d+),\s*(\d+)\]")
 _MOST_TOLD = 8
 
 
-def dimensions(results: Mapping[str, Result]) -> tuple[int, ...]:
+def dimensions(results: Results) -> tuple[int, ...]:
     """Lengths and widths of all two-dimensional arguments of matrix products, in order; none without shapes.
 
     Products of batches of matrices (attention) are left out: heads and their width are alike in most models.

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
 from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import HeadlineColumn, MemoryColumn, NcclColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | Non
     return read
 
 
-def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
+def _comm(column: "NcclColumn") -> Callable[[Capture], pd.Series | None]:
     """A sum over the rank's rows of communication; 0 for ranks without any."""
     _require("nccl", column)
 
@@ -181,7 +184,7 @@ def _tokens_per_s(capture: Capture) -> pd.Series | None:
     return None if known is None else pd.Series({WHOLE_RUN: known})
 
 
-def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
+def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None]:
     """Peak bytes of each rank: a `memory` Result, else run.json's counters."""
 
     def read(capture: Capture) -> pd.Series | None:
@@ -203,7 +206,7 @@ def _time(name: str, definition: str, analysis: str = "headline", column: str = 
     return Metric(name, definition, read, part=part)
 
 
-def _share(name: str, definition: str, better: int = -1) -> Metric:
+def _share(name: "HeadlineColumn", definition: str, better: int = -1) -> Metric:
     return Metric(name, definition, _column("headline", name), per_step=False, better=better)
 
 

@@ -69,9 +69,7 @@ def read_side(source: str, options: SourceOptions) -> Side:
     Raises:
         InputError: a source cannot be read.
     """
-    name, separator, rest = source.partition("=")
-    given = name if separator and not Path(source).exists() else None
-    parts = _parts(rest if given is not None else source)
+    given, parts = _named(source)
     captures = [capture for part in parts for capture in _read(part, options)]
     label = given or captures[0].label
     return Side(label, tuple(labelled(capture, label) for capture in captures))
@@ -102,6 +100,18 @@ def baseline_path(name: str, folder: Path = BASELINES) -> Path:
     if not name or name != Path(name).name or name.startswith("."):
         raise UsageError(f"{name!r}: a baseline's name is a plain file name such as main or ddp-2gpu")
     return folder / f"{name}.json"
+
+
+def places(source: str) -> list[Path]:
+    """The folders and files that a source names: none of a baseline."""
+    return [Path(part) for part in _named(source)[1] if Path(part).exists()]
+
+
+def _named(source: str) -> tuple[str | None, list[str]]:
+    """`NAME=a+b` as its name and its parts."""
+    name, separator, rest = source.partition("=")
+    given = name if separator and not Path(source).exists() else None
+    return given, _parts(rest if given is not None else source)
 
 
 def _parts(source: str) -> list[str]:

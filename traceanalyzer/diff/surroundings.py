@@ -94,6 +94,46 @@ def parallel_sizes(capture: Capture) -> dict[str, int]:
     return {key: value for key, _ in _PARALLEL if isinstance(value := stated.get(key), int)}
 
 
+def schedule(capture: Capture) -> str | None:
+    """`1F1B, 4 microbatches`: of the pipelines, as the traces show it; microbatches else by run.json."""
+    frame = capture.table("pipelines")
+    if frame is None or frame.empty:
+        return None
+    names = sorted(frame["schedule"].dropna().astype("str").unique())
+    numbers = sorted({int(number) for number in frame["microbatches"].dropna()})
+    stated = (capture.info.parallel or {}).get("microbatches") if capture.info else None
+    count = " or ".join(map(str, numbers)) or (str(stated) if isinstance(stated, int) else "")
+    told = [*names, *([f"{count} microbatches"] if count else [])]
+    return ", ".join(told) or None
+
+
+def split(capture: Capture) -> str | None:
+    """Blocks by stage of a pipeline, by run.json: `6,2,2,2`."""
+    stated = (capture.info.parallel or {}).get("split") if capture.info else None
+    return ",".join(map(str, stated)) if isinstance(stated, list) else None
+
+
+def streams_of_copies(capture: Capture) -> str | None:
+    """Whether copies between host and GPU run on the streams of compute, on streams of their own, or on both."""
+    frame = capture.table("streams")
+    if frame is None or "upload_ns" not in frame:
+        return None
+    is_copying = frame["upload_ns"].fillna(0) + frame["download_ns"].fillna(0) > 0
+    times = frame.loc[is_copying, ["upload_ns", "download_ns", "compute_ns"]].fillna(0)
+    window = capture.table("breakdown")
+    copied = times[["upload_ns", "download_ns"]].sum(axis=1)
+    if window is None or copied.sum() < _MUCH_COPYING * float(window["window_ns"].sum()):
+        return None
+    shared = copied[times["compute_ns"] > 0].sum() / copied.sum()
+    return "that of compute" if shared > 1 - _FEW else "of their own" if shared < _FEW else "that of compute and others"
+
+
+_MUCH_COPYING = 0.05
+"""Of the window: where copies take less, it does not matter on which stream they run."""
+
+_FEW = 0.05
+
+
 def communication(captures: Sequence[Capture]) -> tuple[str | None, ...]:
     """`26 all-gather bf16, 13 reduce-scatter fp32`: calls of a rank in a step, mean over ranks; `none` for none.
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.diff import fairness, metrics
 from traceanalyzer.diff.captures import Side
+from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import STEP
 from traceanalyzer.diff.sources import BASELINES, baseline_path, read_baseline
 from traceanalyzer.errors import InputError, UsageError
@@ -24,7 +25,14 @@ COLUMNS = {
     "change_pct_points": "The same of a percentage, in percentage points.",
 }
 
-FIGURES = ("step_ns", "exposed_comm_pct", "idle_pct", "overlap_pct", "tokens_per_s", "peak_reserved_bytes")
+FIGURES: tuple[MetricName, ...] = (
+    "step_ns",
+    "exposed_comm_pct",
+    "idle_pct",
+    "overlap_pct",
+    "tokens_per_s",
+    "peak_reserved_bytes",
+)
 """Those that are shown unless others are named."""
 
 

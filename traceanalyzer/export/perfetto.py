@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
+from traceanalyzer.analyses.names import CallsColumn, CallWaitsColumn
 from traceanalyzer.export import pftrace, trace_events
 from traceanalyzer.export.rows import path as path_slices
 from traceanalyzer.export.tracks import ROWS, Track, of_rank
@@ -33,7 +34,17 @@ Visit = Callable[[Callable[[RankTrace], None]], None]
 
 HOUR_NS = 3_600 * 10**9
 
-_TOLD = ("collective", "group", "dtype", "size_bytes", "peers", "wait_ns", "waits_for", "instance", "why_not_split")
+_TOLD: tuple[CallsColumn | CallWaitsColumn, ...] = (
+    "collective",
+    "group",
+    "dtype",
+    "size_bytes",
+    "peers",
+    "wait_ns",
+    "waits_for",
+    "instance",
+    "why_not_split",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class _Plan:
     clocks: Mapping[int, Mapping[str, object]]
 
 
-def write(results: Mapping[str, Result], path: Path, label: str, visit: Visit) -> int:
+def write(results: Results, path: Path, label: str, visit: Visit) -> int:
     """Write a run; returns how many bytes the file has.
 
     It is Chrome's JSON when the name ends in `.json` or `.json.gz`, else Perfetto's protobuf, compressed when the name
@@ -84,14 +95,12 @@ def in_memory(traces: Iterable[RankTrace]) -> Visit:
     return visit
 
 
-def _planned(
-    results: Mapping[str, Result], folder: Path, label: str, *, is_json: bool
-) -> tuple[_Plan, dict[str, object]]:
+def _planned(results: Results, folder: Path, label: str, *, is_json: bool) -> tuple[_Plan, dict[str, object]]:
     """What the pieces are made with, each rank's rows in files beside them, and what there is to say of the whole."""
-    clock = common_clock({name: results[name] for name in ("ranks", "steps", "clocks")})
+    clock = common_clock(cast("Results", {name: results[name] for name in ("ranks", "steps", "clocks")}))
     # Hosts may work before the first GPU operation; no viewer draws what is before 0.
     zero_ns = clock.zero_ns // HOUR_NS * HOUR_NS - HOUR_NS
-    tables = {name: results[name].to_frame() for name in ROWS if name != "calls"}
+    tables: dict[str, pd.DataFrame] = {name: results[name].to_frame() for name in ROWS if name != "calls"}
     tables["path_stretches"] = _own_clock(tables["path_stretches"], results["clocks"].to_frame())
     tables["calls"] = told_calls(results, clock)
     ranks = results["ranks"].to_frame()
@@ -110,12 +119,13 @@ def _planned(
     return plan, said
 
 
-def told_calls(results: Mapping[str, Result], clock: Clock) -> pd.DataFrame:
+def told_calls(results: Results, clock: Clock) -> pd.DataFrame:
     """Communication calls of all ranks: what they are, what is known of their waits, and which rank begins before.
 
     `comes_after` and `comes_before`: another rank of the same instance begins it earlier, or later.
     """
-    calls, waits = results["calls"].to_frame(), results["call_waits"].to_frame()
+    calls: pd.DataFrame = results["calls"].to_frame()
+    waits: pd.DataFrame = results["call_waits"].to_frame()
     keys = ["rank", "call"]
     own = [name for name in _TOLD if name in calls]
     rest = [name for name in _TOLD if name not in own]
@@ -160,9 +170,7 @@ def _encoder(plan: _Plan) -> Callable[..., Iterator[bytes]]:
     return trace_events.of_rank if plan.is_json else pftrace.of_rank
 
 
-def _put_together(
-    file: IO[bytes] | gzip.GzipFile, plan: _Plan, said: Mapping[str, object], results: Mapping[str, Result]
-) -> None:
+def _put_together(file: IO[bytes] | gzip.GzipFile, plan: _Plan, said: Mapping[str, object], results: Results) -> None:
     if plan.is_json:
         file.write(trace_events.head(said))
     else:
@@ -177,7 +185,7 @@ def _put_together(
         file.write(trace_events.TAIL)
 
 
-def _of_job(results: Mapping[str, Result], clock: Clock) -> list[Track]:
+def _of_job(results: Results, clock: Clock) -> list[Track]:
     """The critical path through all ranks, on the clock that they are drawn on."""
     stretches = results["path_stretches"].to_frame()
     if stretches.empty:

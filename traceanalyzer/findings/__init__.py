@@ -2,14 +2,15 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
+    blocking_launches,
     communication,
     contention,
     copies,
@@ -31,6 +32,7 @@ from traceanalyzer.findings import (
     redundant_exchanges,
     slow_hosts,
     uneven_steps,
+    unmatched,
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
@@ -44,12 +46,14 @@ Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     fitness.missing_straggler,
+    unmatched.unmatched_calls,
     fitness.clock_step,
     fitness.warm_up,
     fitness.silent_rank,
     fitness.no_complete_step,
     fitness.whole_graphs,
     fitness.cut_files,
+    blocking_launches.blocking_launches,
     outside_microbatches.outside_microbatches,
     pipeline.pipeline_imbalance,
     pipeline.pipeline_bubble,
@@ -87,7 +91,7 @@ RULES: tuple[Rule, ...] = (
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 
 
-def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+def find(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
     """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
 
     Distances from an ideal come after causes of the same severity that can be mended.
@@ -99,7 +103,7 @@ def find(results: Mapping[str, Result], failures: list[Failure] | None = None) -
     return tuple(sorted((_by_gain(item) for item in folded(held)), key=_impact))
 
 
-def _of_whole_files(findings: list[Finding], results: Mapping[str, Result]) -> list[Finding]:
+def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
     """Without what is said of ranks whose files are cut off: what they lack is taken for idle time, or less work."""
     if "integrity" not in results:
         return findings
@@ -137,7 +141,7 @@ def _as_bound(finding: Finding) -> Finding:
 
 def _by_gain(finding: Finding) -> Finding:
     """Nothing to gain is nothing to do first: such a finding is of low severity, with its signs as they are."""
-    if finding.gain_ns != 0 or finding.is_about_capture or finding.severity == "info":
+    if finding.expected_ns != 0 or finding.is_about_capture or finding.severity == "info":
         return finding
     return replace(finding, severity="low")
 
@@ -168,7 +172,7 @@ def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
     )
 
 
-def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] | None) -> list[Finding]:
+def _of_rule(rule: Rule, results: Results, failures: list[Failure] | None) -> list[Finding]:
     needed = _needed(rule, results)
     lost = {name for failure in failures or () for name in (failure.name, *failure.left_out)}
     if lost & set(needed):
@@ -182,6 +186,6 @@ def _of_rule(rule: Rule, results: Mapping[str, Result], failures: list[Failure] 
         return []
 
 
-def _needed(rule: Rule, results: Mapping[str, Result]) -> dict[str, Result]:
+def _needed(rule: Rule, results: Results) -> dict[str, Result]:
     parameters = inspect.signature(rule).parameters.values()
     return {parameter.name: results[parameter.name] for parameter in parameters if parameter.default is parameter.empty}

@@ -4,11 +4,17 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.instances import Instances
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
@@ -28,14 +34,14 @@ LEAST_GAIN_PCT = 1.0
 
 
 def uneven_compute(
-    headline: Result,
-    steps: Result,
+    headline: Headline,
+    steps: Steps,
     step_needs: StepNeeds,
-    episodes: Result,
-    pipeline: Result,
-    call_waits: Result,
-    instances: Result,
-    efficiency: Result,
+    episodes: Episodes,
+    pipeline: Pipeline,
+    call_waits: CallWaits,
+    instances: Instances,
+    efficiency: Efficiency,
     replay: Replay,
     *,
     imbalance_pct: float = IMBALANCE_PCT,
@@ -128,7 +134,7 @@ def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list
     ]
 
 
-def apart(instances: Result, basis: Basis) -> str:
+def apart(instances: Instances, basis: Basis) -> str:
     """A sentence on how far apart the ranks enter calls whose waits are not known; empty without a common clock."""
     frame = basis.within(instances.to_frame())
     own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
@@ -139,7 +145,7 @@ def apart(instances: Result, basis: Basis) -> str:
     return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
 
 
-def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Result, basis: Basis, rank: int) -> str:
+def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Instances, basis: Basis, rank: int) -> str:
     """Where a rank spends the time that it does not compute, if it is in calls whose waits are not known.
 
     How much of it passes before the last rank arrives is known where this rank came first on a common clock.
@@ -161,7 +167,7 @@ def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Result, basis: B
     return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 
 
-def _longest_step(calls: pd.DataFrame, steps: Result, rank: int) -> tuple[int, int] | None:
+def _longest_step(calls: pd.DataFrame, steps: Steps, rank: int) -> tuple[int, int] | None:
     """The rank's step with the longest call, or that call without steps."""
     if calls.empty:
         return None

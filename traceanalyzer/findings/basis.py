@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.headline import Headline, shared_steps
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 
@@ -31,7 +32,7 @@ class Basis:
     window_ns: pd.Series
 
     @classmethod
-    def of(cls, headline: Result, steps: Result) -> "Basis":
+    def of(cls, headline: Headline, steps: Steps) -> "Basis":
         """The basis of a headline that has at least one row."""
         windows = headline.table.set_index("rank")["window_ns"].astype("int64")
         count = headline.table["steps"].iloc[0]

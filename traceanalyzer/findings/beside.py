@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.names import EfficiencyColumn
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.operators import Operators
 
 LEAST_OWN_PCT = 10.0
 """Work of its own below this share of a rank's compute does not explain that it is late."""
@@ -23,10 +26,10 @@ _COVERED = 0.9
 """Of a host's time in operators, the part that must be in calls that all ranks make."""
 
 _MOST_ROWS = 5
-_SHOWN = ["rank", "operator", "shapes", "calls", "gpu_ns", "tflops_per_s"]
+_SHOWN: list[EfficiencyColumn] = ["rank", "operator", "shapes", "calls", "gpu_ns", "tflops_per_s"]
 
 
-def own_work(efficiency: Result, rank: int, others: Collection[int]) -> pd.DataFrame:
+def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.DataFrame:
     """Rows of the rank whose operator and shapes none of the others runs, longest first; without communication."""
     table = efficiency.to_frame()
     table = table[(table["family"] != "communication") & table["shapes"].notna()]
@@ -35,7 +38,7 @@ def own_work(efficiency: Result, rank: int, others: Collection[int]) -> pd.DataF
     return table.loc[is_own, _SHOWN].sort_values("gpu_ns", ascending=False, kind="stable")
 
 
-def own_share_pct(work: pd.DataFrame, kernels: Result, rank: int) -> float:
+def own_share_pct(work: pd.DataFrame, kernels: Kernels, rank: int) -> float:
     """Of the rank's compute kernels in the whole capture."""
     table = kernels.table
     compute = table.loc[(table["rank"] == rank) & (table["kind"] == "compute"), "total_ns"].sum()
@@ -67,7 +70,7 @@ class SlowHost:
     rows: pd.DataFrame
 
 
-def slow_host(operators: Result, rank: int) -> SlowHost | None:
+def slow_host(operators: Operators, rank: int) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer."""
     table = operators.to_frame()
     table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
@@ -112,7 +115,7 @@ class MoreCalls:
         return self.calls / self.others_calls
 
 
-def more_calls(operators: Result, rank: int) -> MoreCalls | None:
+def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
     """`None` unless the rank makes at least 1.15 times as many calls as the others' median."""
     table = operators.to_frame()
     table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})

@@ -5,11 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.wiring import taken
@@ -21,6 +23,12 @@ LITTLE_OVERLAP_PCT = 10.0
 
 LOW_PEAK_PCT = 30.0
 """Of the links' peak. Healthy captures of two GPUs, with compute beside the communication, reach 39 to 55 %."""
+
+HEALTHY_PEAK = 0.4
+"""Part of the links' peak that healthy captures reach."""
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; what gains less is not said."""
 
 SMALL_BYTES = 1 << 20
 MANY_CALLS = 50
@@ -59,16 +67,19 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Findin
     ]
 
 
-def low_bandwidth(collectives: Collectives) -> list[Finding]:
-    """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry."""
+def low_bandwidth(collectives: Collectives, replay: Replay) -> list[Finding]:
+    """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
+
+    The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %.
+    """
     frame = collectives.to_frame()
     slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
     # The best class of sizes of each group; the slowest group first.
     best = slow.sort_values("peak_pct").drop_duplicates(["group", "group_ranks", "collective"], keep="last")
-    return [_slow(groups, collectives) for _, groups in best.groupby("collective", observed=True)]
+    return [_slow(groups, collectives, replay) for _, groups in best.groupby("collective", observed=True)]
 
 
-def _slow(groups: pd.DataFrame, collectives: Collectives) -> Finding:
+def _slow(groups: pd.DataFrame, collectives: Collectives, replay: Replay) -> Finding:
     """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
     rows = groups.to_dict("records")
     slowest, fastest = rows[0], rows[-1]
@@ -78,14 +89,26 @@ def _slow(groups: pd.DataFrame, collectives: Collectives) -> Finding:
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {fastest['busbw_gbps']:.0f}"
     of = {_identity(row) for row in rows}
+    healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
+    faster = Change("collective", min(float(fastest["busbw_gbps"]) / healthy, 1.0), name=str(slowest["collective"]))
+    gain = gain_of(replay, faster)
+    share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
+    won = ""
+    if gain and share >= LEAST_GAIN_PCT:
+        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, a mean step is {milliseconds(gain.gain_ns)} shorter."
     return Finding(
         rule="low_bandwidth",
-        severity="low",
+        severity=severity(share),
         title=f"Large {slowest['collective'].replace('_', '-')}s{who} reach {rate} GB/s, "
-        f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.",
+        f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{won}",
+        gain_ns=gain.gain_ns if gain else None,
+        gain_error_ns=gain.error_ns if gain else None,
+        gain_is_bound=gain is None or gain.is_bound,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
         evidence=tuple(row for row in collectives.rows() if _identity(row) in of),
-        recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO) and what else used the "
-        f"links or the GPU's memory at that time.{taken(slowest)}",
+        recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; analyze-traces doctor "
+        "reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or the GPU's memory at that time."
+        f"{taken(slowest)}",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
     )
@@ -96,7 +119,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(row["group"]), str(row["group_ranks"]), str(row["collective"])
 
 
-def many_small_collectives(call_waits: CallWaits, headline: Result, steps: Result) -> list[Finding]:
+def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps) -> list[Finding]:
     """Fifty collectives of at most 1 MiB a step or more: their latency adds up, to 1 % of a step at least."""
     calls = call_waits.table
     if calls.empty or not len(headline):

@@ -1,8 +1,9 @@
 """Overlap is not free: kernels beside communication take longer than the same kernels alone."""
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.replay.change import ALONE, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 
@@ -10,7 +11,7 @@ LEAST_GAIN_PCT = 3.0
 """Of a step."""
 
 
-def contention(headline: Result, steps: Result, replay: Replay) -> list[Finding]:
+def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding]:
     """Compute at the speed of the same kernels without communication beside them: a step shorter by over 3 %."""
     if not len(headline):
         return []

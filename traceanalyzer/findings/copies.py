@@ -2,9 +2,13 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.streams.block_bounds import BlockBounds
+from traceanalyzer.analyses.streams.copies import Copies
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
@@ -17,7 +21,9 @@ _WHOLE_STEP = 0.8
 """Of a step's length: what takes this long is no block of it."""
 
 
-def pageable_copies(headline: Result, steps: Result, launches: Result, copies: Result, replay: Replay) -> list[Finding]:
+def pageable_copies(
+    headline: Headline, steps: Steps, launches: Launches, copies: Copies, replay: Replay
+) -> list[Finding]:
     """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks."""
     if not len(copies) or not len(headline):
         return []
@@ -32,7 +38,7 @@ def pageable_copies(headline: Result, steps: Result, launches: Result, copies: R
     return [_pageable(held, basis, len(headline), replay)] if len(held) else []
 
 
-def serial_blocks(headline: Result, steps: Result, launches: Result, block_bounds: Result) -> list[Finding]:
+def serial_blocks(headline: Headline, steps: Steps, launches: Launches, block_bounds: BlockBounds) -> list[Finding]:
     """Repeated blocks whose copies from and to the host (a tenth of them or more) and compute follow each other."""
     if not len(block_bounds) or not len(headline):
         return []

@@ -4,7 +4,11 @@ import re
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.streams.copies import Copies
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
@@ -21,7 +25,7 @@ _LINKS = ((re.compile(r"\b(?:H100|H200|H20|B200|B300)\b"), 63.0), (re.compile(r"
 _WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
 
 
-def copy_bound(headline: Result, steps: Result, breakdown: Result, copies: Result, ranks: Result) -> list[Finding]:
+def copy_bound(headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks) -> list[Finding]:
     """Ranks on which for half of the window or more nothing runs but copies: one finding for all of them."""
     if not len(breakdown) or not len(copies):
         return []

@@ -2,17 +2,20 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
-from traceanalyzer.findings.hosts import longest_name
+from traceanalyzer.findings.hosts import DRAINED, longest_name
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
@@ -21,9 +24,6 @@ from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 LEAST_PCT = 2.0
 """Of a step; what synchronising less gains below that is not worth a finding."""
 
-_OF_HOSTS = 0.5
-"""Of what hosts that take no time would gain: the queues that run dry are then what is wrong with the hosts."""
-
 _LAUNCHING = (host_names.is_launch, host_names.is_autograd_node, lambda name: "::" in name)
 
 _SURE = 3
@@ -31,10 +31,10 @@ _SURE = 3
 
 
 def drained_queues(
-    headline: Result,
-    steps: Result,
-    sync_calls: Result,
-    idle: Result,
+    headline: Headline,
+    steps: Steps,
+    sync_calls: SyncCalls,
+    idle: Idle,
     what_ran: WhatRan,
     episodes: Episodes,
     replay: Replay,
@@ -49,7 +49,7 @@ def drained_queues(
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
         return []
     share = 100.0 * gain.gain_ns / gain.before_ns
-    if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, _OF_HOSTS * ideal.gain_ns):
+    if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
         return []
     basis = Basis.of(headline, steps)
     calls = basis.within(sync_calls.to_frame())
@@ -84,7 +84,7 @@ def drained_queues(
     ]
 
 
-def _does_something_else(idle: Result, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
+def _does_something_else(idle: Idle, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
     """Whether one thing keeps the host for most of the GPU's idle time that is neither an operator nor a launch."""
     means = mean_steps(idle, basis, [HOST.column, DATA.column]).reindex([rank]).fillna(0.0).loc[rank]
     if 2 * means[DATA.column] >= idle_ns:

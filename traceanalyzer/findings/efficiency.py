@@ -4,9 +4,13 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
+from traceanalyzer.analyses.operators.categories import Categories
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.mfu import Mfu
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 
@@ -27,7 +31,9 @@ MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction", "embedding")
 _MOST_ROWS = 5
 
 
-def tensor_cores_unused(categories: Result, efficiency: Result, headline: Result, ranks: Result) -> list[Finding]:
+def tensor_cores_unused(
+    categories: Categories, efficiency: Efficiency, headline: Headline, ranks: Ranks
+) -> list[Finding]:
     """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more."""
     table = _compute(categories)
     if table.empty:
@@ -60,7 +66,7 @@ def tensor_cores_unused(categories: Result, efficiency: Result, headline: Result
     ]
 
 
-def _off_tensor_cores(share: pd.Series, headline: Result) -> pd.DataFrame:
+def _off_tensor_cores(share: pd.Series, headline: Headline) -> pd.DataFrame:
     """Each rank's matrix work without tensor cores in a mean step or the capture, where it is a large share."""
     held = headline.to_frame().set_index("rank")
     compute = held["compute_ns"].astype("float64") / held["steps"].astype("Float64").fillna(1).astype("float64")
@@ -81,7 +87,7 @@ def _by_rank(table: pd.DataFrame, per: str) -> str:
     return f"{said}, {least}" if len(table) == 2 else f"on {len(table)} ranks, {said} most, {least} least"
 
 
-def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
+def memory_bound_kernels(categories: Categories, headline: Headline) -> list[Finding]:
     """A GPU that computes 70 % of the time spends half of it in kernels that move data and compute little."""
     table = _compute(categories)
     if table.empty:
@@ -91,9 +97,8 @@ def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
     if share.empty or share.max() < MEMORY_BOUND_PCT:
         return []
     rank = share.idxmax()
-    own = categories.to_frame().loc[
-        lambda frame: frame["rank"] == rank, ["rank", "category", "gpu_ops", "gpu_ns", "share_pct"]
-    ]
+    shares = categories.to_frame()
+    own = shares.loc[shares["rank"] == rank, ["rank", "category", "gpu_ops", "gpu_ns", "share_pct"]]
     return [
         Finding(
             rule="memory_bound_kernels",
@@ -108,7 +113,7 @@ def memory_bound_kernels(categories: Result, headline: Result) -> list[Finding]:
     ]
 
 
-def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
+def low_mfu(mfu: Mfu, headline: Headline) -> list[Finding]:
     """A GPU that computes 70 % of the time does model FLOPs of less than 30 % of its peak."""
     table = mfu.to_frame()
     held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
@@ -136,7 +141,7 @@ def low_mfu(mfu: Result, headline: Result) -> list[Finding]:
     ]
 
 
-def _whose(ranks: pd.Index, headline: Result) -> str:
+def _whose(ranks: pd.Index, headline: Headline) -> str:
     """Which GPUs a figure is of: in a pipeline often those of some stages only."""
     if len(ranks) == len(headline.table):
         return "The GPUs are"
@@ -144,17 +149,17 @@ def _whose(ranks: pd.Index, headline: Result) -> str:
     return f"The GPU of rank {listed} is" if len(ranks) == 1 else f"The GPUs of ranks {listed} are"
 
 
-def _compute(categories: Result) -> pd.DataFrame:
+def _compute(categories: Categories) -> pd.DataFrame:
     table = categories.to_frame()
     return table[~table["category"].isin(["communication", "copy"])]
 
 
-def _busy(headline: Result) -> list[int]:
+def _busy(headline: Headline) -> list[int]:
     """Ranks whose GPU computes most of the time."""
     return [rank for rank, share in _compute_pct(headline).items() if share >= BUSY_PCT]
 
 
-def _compute_pct(headline: Result) -> Mapping[int, float]:
+def _compute_pct(headline: Headline) -> Mapping[int, float]:
     table = headline.to_frame()
     known = table[table["compute_pct"].notna()]
     return {int(rank): float(share) for rank, share in zip(known["rank"], known["compute_pct"], strict=True)}
@@ -165,7 +170,7 @@ def _severity(share_pct: float) -> str:
     return "high" if share_pct >= 30 else "medium" if share_pct >= 10 else "low"
 
 
-def _gain_by_tf32(efficiency: Result, off_ns: float, rank: int, peak: Peak | None) -> int | None:
+def _gain_by_tf32(efficiency: Efficiency, off_ns: float, rank: int, peak: Peak | None) -> int | None:
     """What is left of the time at TF32's rate is kept; `None` where other types than FP32 are or may be among it."""
     rates = {} if peak is None else peak.tflops
     table = efficiency.to_frame()
@@ -175,7 +180,7 @@ def _gain_by_tf32(efficiency: Result, off_ns: float, rank: int, peak: Peak | Non
     return round(off_ns * (1 - rates["fp32"] / rates["tf32"]))
 
 
-def _peak(ranks: Result, rank: int) -> Peak | None:
+def _peak(ranks: Ranks, rank: int) -> Peak | None:
     name = ranks.to_frame().set_index("rank")["device_name"].get(rank)
     return peak_of(name if isinstance(name, str) else None)
 

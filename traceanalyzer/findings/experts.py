@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.analyses.replay.even_experts import EvenExperts
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, about, milliseconds, plain, severity
 from traceanalyzer.findings.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.finding import Finding
@@ -21,10 +24,10 @@ _EVIDENCE = [
 
 
 def uneven_experts(
-    expert_layers: Result,
-    even_experts: Result,
-    headline: Result,
-    steps: Result,
+    expert_layers: ExpertLayers,
+    even_experts: EvenExperts,
+    headline: Headline,
+    steps: Steps,
     episodes: Episodes,
     *,
     least_saved_pct: float = LEAST_SAVED_PCT,

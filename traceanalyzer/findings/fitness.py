@@ -1,14 +1,24 @@
 """Whether a capture is fit for advice: what it cannot tell, and how to record it again."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
+from traceanalyzer.analyses.phases.iterations import Iterations
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, milliseconds
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.unmatched import PARTNERS
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import CallsColumn
 
 LEAST_WAIT_PCT = 5.0
 """Of a step, that all ranks wait for somebody who is not here."""
@@ -28,7 +38,7 @@ _AGAIN = "Record again with a schedule of some steps of warm-up: torch.profiler.
 
 
 def missing_straggler(
-    headline: Result, steps: Result, calls: Result, ranks: Result, integrity: Result
+    headline: Headline, steps: Steps, calls: Calls, ranks: Ranks, integrity: Integrity
 ) -> list[Finding]:
     """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step."""
     if not len(headline) or not len(calls):
@@ -43,7 +53,7 @@ def missing_straggler(
     held = basis.within(frame)
     if held.empty:
         return []
-    keys = ["collective", "size_bytes", "group_ranks"]
+    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
     duration = (frame["end_ns"] - frame["start_ns"]).astype("int64")
     shortest = duration.groupby([frame[key] for key in keys], dropna=False, observed=True).transform("min")
     beyond = (duration - shortest).reindex(held.index).groupby(held["rank"]).sum() / basis.per
@@ -71,11 +81,12 @@ def missing_straggler(
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
             is_about_capture=True,
+            about=PARTNERS,
         )
     ]
 
 
-def clock_step(step_needs: StepNeeds, calls: Result) -> list[Finding]:
+def clock_step(step_needs: StepNeeds, calls: Calls) -> list[Finding]:
     """One rank's step is longer or shorter than everybody else's by what no wait explains, and stays so.
 
     Of ranks that communicate: others may take as long as they like.
@@ -112,7 +123,7 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
     )
 
 
-def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
+def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
     """The first complete step is three times as long as the later ones, or one API call takes a third of it.
 
     And it is half as long again as any later one: a loader that is slow at every second batch makes no warm-up.
@@ -150,7 +161,7 @@ def warm_up(step_needs: StepNeeds, steps: Result) -> list[Finding]:
     ]
 
 
-def no_complete_step(headline: Result, steps: Result, iterations: Result) -> list[Finding]:
+def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -> list[Finding]:
     """There are steps, but none that is complete on any rank, and no iterations of an inference engine."""
     if not len(headline) or not len(steps) or len(iterations) or headline.table["steps"].notna().any():
         return []
@@ -170,7 +181,7 @@ def no_complete_step(headline: Result, steps: Result, iterations: Result) -> lis
     ]
 
 
-def silent_rank(calls: Result, ranks: Result) -> list[Finding]:
+def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
     """A rank of a group launches no collective while the group's others do."""
     frame = calls.to_frame()
     frame = frame[frame["group_ranks"].notna()] if len(frame) else frame
@@ -220,7 +231,7 @@ def cut_files(integrity: Integrity) -> list[Finding]:
     ]
 
 
-def whole_graphs(integrity: Result) -> list[Finding]:
+def whole_graphs(integrity: Integrity) -> list[Finding]:
     """CUDA graphs are recorded as one operation each: what is in them is unknown."""
     frame = integrity.to_frame()
     own = frame[frame["check"] == "graphs_of_unknown_content"]

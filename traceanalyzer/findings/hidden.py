@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
@@ -64,9 +66,9 @@ class Slower:
 
 
 def hidden_late(
-    headline: Result,
-    steps: Result,
-    idle: Result,
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
     step_needs: StepNeeds,
     what_ran: WhatRan,
     episodes: Episodes,
@@ -123,7 +125,7 @@ def _as_peers(one: Slower) -> Change:
     return Change(one.part, PEERS, frozenset({one.rank}))
 
 
-def _firsts(headline: Result, steps: Result, idle: Result, episodes: Episodes) -> Iterator[First]:
+def _firsts(headline: Headline, steps: Steps, idle: Idle, episodes: Episodes) -> Iterator[First]:
     for row in episodes.rows():
         if row["what_if"] and row["gain_ns"] and is_said(row):
             who = row["ranks"].replace(",", ", ")

@@ -2,11 +2,13 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.host.thread_roles import MAIN
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import named
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
@@ -23,19 +25,24 @@ _OPTIMIZER = (
     "offloading, update what is ready while backward still runs."
 )
 
+_EXCHANGE = (
+    "Exchange less and less often (every hundredth step, numbers instead of pickled objects), over the GPUs' group, or "
+    "with async_op=True and a wait where the result is used."
+)
+
 _OTHER = "Move it to another thread, or launch the next GPU work before it."
 
 
 def cpu_work(
-    headline: Result,
-    steps: Result,
-    host_work: Result,
+    headline: Headline,
+    steps: Steps,
+    host_work: HostWork,
     episodes: Episodes,
     places: Places,
     *,
     cpu_work_pct: float = CPU_WORK_PCT,
 ) -> list[Finding]:
-    """The main thread is in one range or operator that starts no GPU work while the GPU idles: over 10 % of a step.
+    """The main thread, or a collective on the CPU, starts no GPU work while the GPU idles: over 10 % of a step.
 
     Loading of data has a rule of its own.
     """
@@ -44,10 +51,15 @@ def cpu_work(
     basis = Basis.of(headline, steps)
     table = host_work.to_frame()
     is_data = table["name"].map(host_names.is_data)
-    table = table[~is_data & (table["role"] == MAIN) & (table["launches"] == 0) & table["idle_per_step_ns"].notna()]
+    table = table[
+        ~is_data
+        & (table["role"].isin((MAIN, COLLECTIVES)))
+        & (table["launches"] == 0)
+        & table["idle_per_step_ns"].notna()
+    ]
     window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
-    table = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
-    held = table[(table["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
+    shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
+    held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
     return [_finding(own, basis, episodes, places) for _, own in held.groupby("name", sort=False)]
 
 
@@ -64,10 +76,16 @@ def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes, places: Places
         f"and starts no GPU work there: the GPU idles {milliseconds(idle_ns)} of it, {row['share_pct']:.0f} % "
         f"{basis.of_a_step}{also}.",
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
-        recommendation=_OPTIMIZER if host_names.phase(name) == "optimizer" else _OTHER,
+        recommendation=_advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(idle_ns),
         is_of_hosts=True,
         table="host_work",
         part_of=late_by(episodes, rank, HOST.key) or HOSTS,
     )
+
+
+def _advice(name: str, role: str) -> str:
+    if role == COLLECTIVES:
+        return _EXCHANGE
+    return _OPTIMIZER if host_names.phase(name) == "optimizer" else _OTHER

@@ -2,14 +2,19 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.launches import Launches
+from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import Alike, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
@@ -47,7 +52,9 @@ _LAUNCH_FIGURES = (
 _SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_ns"]
 
 
-def short_kernels(headline: Result, steps: Result, idle: Result, launches: Result, episodes: Episodes) -> list[Finding]:
+def short_kernels(
+    headline: Headline, steps: Steps, idle: Idle, launches: Launches, episodes: Episodes
+) -> list[Finding]:
     """Most kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
@@ -76,7 +83,7 @@ def short_kernels(headline: Result, steps: Result, idle: Result, launches: Resul
 
 
 def synchronising_calls(
-    headline: Result, steps: Result, sync_calls: Result, episodes: Episodes, places: Places
+    headline: Headline, steps: Steps, sync_calls: SyncCalls, episodes: Episodes, places: Places
 ) -> list[Finding]:
     """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
 
@@ -99,10 +106,10 @@ def synchronising_calls(
 
 
 def data_loader(
-    headline: Result,
-    steps: Result,
-    idle: Result,
-    gaps: Result,
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    gaps: GapTable,
     step_needs: StepNeeds,
     episodes: Episodes,
     replay: Replay,

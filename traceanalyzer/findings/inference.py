@@ -1,11 +1,16 @@
 """Rules about inference: iterations that the host cannot launch fast enough."""
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.findings.basis import milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import IterationsColumn
 
 LAUNCH_BOUND_PCT = 30.0
 """An iteration whose GPU idles for more than this waits for its launches."""
@@ -15,7 +20,7 @@ GRAPH_SHARE_PCT = 50.0
 
 
 def launch_bound_iterations(
-    iterations: Result, *, launch_bound_pct: float = LAUNCH_BOUND_PCT, graph_share_pct: float = GRAPH_SHARE_PCT
+    iterations: Iterations, *, launch_bound_pct: float = LAUNCH_BOUND_PCT, graph_share_pct: float = GRAPH_SHARE_PCT
 ) -> list[Finding]:
     """Prefill or decode leaves the GPU idle for over 30 % of an iteration, and graphs replay less than half of it."""
     table = iterations.to_frame()
@@ -23,7 +28,7 @@ def launch_bound_iterations(
         return []
     complete = table[~table["is_open"].astype(bool)]
     table = complete if len(complete) else table
-    figures = ["window_ns", "idle_ns", "operations", "graph_operations"]
+    figures: list[IterationsColumn] = ["window_ns", "idle_ns", "operations", "graph_operations"]
     mean = table.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()
     mean["idle_pct"] = 100.0 * mean["idle_ns"] / mean["window_ns"]
     mean["graph_pct"] = 100.0 * mean["graph_operations"] / mean["operations"]

@@ -5,10 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.findings.basis import lower, plain, severity
 from traceanalyzer.findings.evened import Evened, evened
 from traceanalyzer.findings.finding import Finding
@@ -24,7 +25,9 @@ HOST_BEYOND = 1.1
 _MOST_FINDINGS = 5
 
 
-def late_ranks(episodes: Episodes, step_needs: StepNeeds, expert_layers: Result, even_experts: Result) -> list[Finding]:
+def late_ranks(
+    episodes: Episodes, step_needs: StepNeeds, expert_layers: ExpertLayers, even_experts: EvenExperts
+) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
     Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.

@@ -1,6 +1,7 @@
 """Rules about memory: steps that leave more than they found."""
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.memory.memory_sources import MemorySources
+from traceanalyzer.analyses.memory.memory_steps import MemorySteps
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 
@@ -13,7 +14,9 @@ FEWEST_STEPS = 3
 _MOST_ROWS = 3
 
 
-def memory_growth(memory_steps: Result, memory_sources: Result, *, least_bytes: int = LEAST_BYTES) -> list[Finding]:
+def memory_growth(
+    memory_steps: MemorySteps, memory_sources: MemorySources, *, least_bytes: int = LEAST_BYTES
+) -> list[Finding]:
     """Every recorded step of a rank leaves at least a mebibyte more than it found, over three steps or more."""
     known = memory_steps.to_frame().dropna(subset=["growth_bytes"])
     grown = known.groupby("rank")["growth_bytes"].agg(["size", "min", "mean"])

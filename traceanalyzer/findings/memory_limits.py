@@ -2,9 +2,12 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.memory.memory_fit import YES
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
+from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
@@ -26,7 +29,7 @@ _LEAST_UNEVEN_BYTES = 1 << 30
 
 
 def low_headroom(
-    memory: Result, memory_fit: Result, *, least_headroom_pct: float = LEAST_HEADROOM_PCT
+    memory: Memory, memory_fit: MemoryFit, *, least_headroom_pct: float = LEAST_HEADROOM_PCT
 ) -> list[Finding]:
     """The allocator held over 90 % of a GPU's memory at its peak; names the least strategy that should leave more."""
     known = memory.to_frame().dropna(subset=["headroom_pct"]) if len(memory) else pd.DataFrame()
@@ -53,7 +56,7 @@ def low_headroom(
     ]
 
 
-def _enough(memory_fit: Result) -> str:
+def _enough(memory_fit: MemoryFit) -> str:
     """The first strategy that should fit, where the model is known."""
     table = memory_fit.to_frame()
     found = (
@@ -71,7 +74,7 @@ def _enough(memory_fit: Result) -> str:
     )
 
 
-def allocator_retries(memory_calls: Result, headline: Result, steps: Result, episodes: Episodes) -> list[Finding]:
+def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Steps, episodes: Episodes) -> list[Finding]:
     """Calls of cudaMalloc and cudaFree take over 1 % of a step: the allocator holds no block that fits."""
     table = memory_calls.to_frame()
     if table.empty or not len(headline):
@@ -115,7 +118,7 @@ def allocator_retries(memory_calls: Result, headline: Result, steps: Result, epi
     ]
 
 
-def uneven_memory(memory: Result, *, uneven: float = UNEVEN) -> list[Finding]:
+def uneven_memory(memory: Memory, *, uneven: float = UNEVEN) -> list[Finding]:
     """One rank's peak is 15 % and a gibibyte above the mean: it decides what batch fits."""
     known = memory.to_frame().dropna(subset=["peak_allocated_bytes"]) if len(memory) else pd.DataFrame()
     if len(known) < 2:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay
@@ -41,7 +41,7 @@ class Outside:
     by_step: Mapping[int, int]
 
 
-def outside_microbatches(pipeline: Result, what_ran: WhatRan, replay: Replay) -> list[Finding]:
+def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) -> list[Finding]:
     """A stage computes over 3 % of a step before its first exchange what no microbatch repeats.
 
     It gains over 1 % of a step to be without, or would once hosts take no time: then it is part of its pipeline's

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
@@ -22,7 +24,7 @@ LEAST_BYTES = 64 << 10
 
 
 def redundant_exchanges(
-    headline: Result, steps: Result, calls: Result, micro_steps: Result, replay: Replay
+    headline: Headline, steps: Steps, calls: Calls, micro_steps: MicroSteps, replay: Replay
 ) -> list[Finding]:
     """Every micro-step of every step exchanges the same sequence of gradients: all but the last are redundant.
 

@@ -1,8 +1,11 @@
 """Why a late host is late: the calls that all make take it longer, or it makes more of them."""
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.beside import more_calls, slow_host
 from traceanalyzer.findings.finding import Finding
@@ -14,7 +17,7 @@ from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.vocabulary import HOST
 
 
-def slow_hosts(episodes: Episodes, operators: Result) -> list[Finding]:
+def slow_hosts(episodes: Episodes, operators: Operators) -> list[Finding]:
     """A rank whose host is late makes the calls that all make, and takes at least 1.2 times as long for them."""
     found = []
     ranks = operators.table["rank"].unique()
@@ -41,7 +44,7 @@ def slow_hosts(episodes: Episodes, operators: Result) -> list[Finding]:
 
 
 def busy_hosts(
-    headline: Result, steps: Result, idle: Result, episodes: Episodes, operators: Result, pipeline: Pipeline
+    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
 ) -> list[Finding]:
     """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others."""
     late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]

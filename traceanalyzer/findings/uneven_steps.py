@@ -2,13 +2,15 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import is_said
@@ -31,12 +33,12 @@ LEAST_OF_WORK_PCT = 1.0
 
 
 def uneven_steps(
-    headline: Result,
-    steps: Result,
+    headline: Headline,
+    steps: Steps,
     step_needs: StepNeeds,
     what_ran: WhatRan,
     episodes: Episodes,
-    pipeline: Result,
+    pipeline: Pipeline,
     replay: Replay,
 ) -> list[Finding]:
     """Ranks compute unevenly, each longest in other steps, and even compute gains over 3 % of a step.

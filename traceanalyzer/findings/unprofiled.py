@@ -19,7 +19,8 @@ def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
     apart = abs(gain_ns - unprofiled_ns)
     if apart <= _OTHER * max(gain_ns, unprofiled_ns) or 100 * apart < _WORTH_PCT * step_ns:
         return ""
-    return f" (an estimated {milliseconds(unprofiled_ns)} without the profiler)"
+    shorter = "" if gain_ns else " shorter"
+    return f" (an estimated {milliseconds(unprofiled_ns)}{shorter} without the profiler)"
 
 
 def of_hosts(

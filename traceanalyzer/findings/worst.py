@@ -4,7 +4,10 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
 
 _LARGE = 0.5
@@ -14,7 +17,7 @@ _NEARLY_ALL = 0.8
 
 
 def worst_rank(
-    headline: Result, steps: Result, idle: Result, column: str, least_pct: float
+    headline: Headline, steps: Steps, idle: Idle, column: str, least_pct: float
 ) -> tuple[int, float, float, Basis] | None:
     """The rank with most of `column` in a mean step: rank, time, share; `None` when it is below `least_pct`."""
     if not len(headline) or not len(idle):
@@ -29,7 +32,7 @@ def worst_rank(
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
 
 
-def few_steps(step_needs: Result, basis: Basis, rank: int, column: str) -> tuple[int, ...]:
+def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> tuple[int, ...]:
     """The steps that hold nearly all of the rank's `column`, where these are less than half of all; else none.
 
     Of `step_needs`: time in which the GPU has nothing to do belongs to the step that the host is in.

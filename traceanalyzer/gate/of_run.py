@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.gate.figures import check_names, find
 from traceanalyzer.gate.grammar import Gate
@@ -28,7 +28,7 @@ _NO_DOUBTS: Mapping[str, str] = MappingProxyType({})
 
 def check_run(
     gates: Sequence[Gate],
-    results: Mapping[str, Result],
+    results: Results,
     run: str,
     *,
     lack: str | None = None,
@@ -59,7 +59,7 @@ def check_run(
     return made
 
 
-def _check(gate: Gate, results: Mapping[str, Result], analysis: str, column: str, run: str) -> list[Outcome]:
+def _check(gate: Gate, results: Results, analysis: str, column: str, run: str) -> list[Outcome]:
     if analysis not in results:
         return [not_available(gate, run, f"{analysis} could not be computed")]
     result = results[analysis]
@@ -78,7 +78,7 @@ def qualified(gate: Gate, outcome: Outcome, lack: str | None, doubt: str | None 
     return replace(outcome, message="; ".join(text for text in (outcome.message, lack, doubt) if text))
 
 
-def of_steps(frame: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
+def of_steps(frame: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Rows of the headline's steps where a table has steps; without such steps the rows of no step."""
     if "step" not in frame:
         return frame

@@ -87,7 +87,8 @@ def _is_sum(gate: Gate) -> bool:
 def _of_table(gate: Gate, capture: Capture, scale: Scale) -> pd.DataFrame | None:
     """Ranks × cases of a column of a table: sums per step, anything else as it is; `None` where it is not told."""
     analysis, column = find(gate, of_comparison=True)
-    frame, known = capture.table(analysis), ANALYSES[analysis].result
+    frame: pd.DataFrame | None = capture.table(analysis)
+    known = ANALYSES[analysis].result
     if frame is None or column not in frame or (not capture.is_exact and "step" not in frame):
         return None  # an empty table too: whether there is nothing, or nothing was recorded, it does not say
     frame = with_rank(frame)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     world_size: int | None = None
     format_version: int | None = None
     status: str | None = None
+    error: str | None = None
     model: dict[str, Any] | None = None
     batch: Batch | None = None
     dtype: str | None = None
@@ -72,6 +74,19 @@ class RunInfo(msgspec.Struct, frozen=True):
     def unprofiled(self) -> StepTime | None:
         """Step time without a profiler."""
         return self.step_time_ns.unprofiled if self.step_time_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class StatedWork:
+    """What a run says of its own work.
+
+    Attributes:
+        flops_of_rank: model FLOPs of a step, divided by the ranks.
+        dtype: element type of its matrix products, as `bf16`.
+    """
+
+    flops_of_rank: float
+    dtype: str | None
 
 
 def read(path: Path) -> RunInfo:
@@ -123,6 +138,8 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
         found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
     if trained := trained_model(info):
         found["trained_model"] = trained
+    if info.model_flops_per_step and info.world_size:
+        found["stated_work"] = StatedWork(info.model_flops_per_step / info.world_size, info.dtype)
     return found
 
 
@@ -135,6 +152,10 @@ _SHARING = (
 """What a strategy's name says of how state is shared; of others nothing is expected."""
 
 
+_CUT = re.compile(r"(?:tp|pp)(?:_|$)", re.IGNORECASE)
+"""Strategies that cut the model itself."""
+
+
 def trained_model(info: RunInfo) -> Model | None:
     """What is known of the model and its training; `None` without parameters, or for a strategy that trains otherwise.
 
@@ -143,6 +164,8 @@ def trained_model(info: RunInfo) -> Model | None:
     facts, parallel, batch = _integers(info.model), _integers(info.parallel), info.batch
     strategy = next((name for name, pattern in _SHARING if pattern.search(info.strategy or "")), None)
     if "parameters" not in facts or strategy is None:
+        return None
+    if _CUT.match(info.strategy or "") and not parallel:  # of a run that failed: by how many it is cut is not known
         return None
     tp, pp = parallel.get("tp", 1), parallel.get("pp", 1)
     return Model(

@@ -37,7 +37,10 @@ MOST_BYTES = 4 << 30
 """Of all entries together; those that nobody asked for longest go first."""
 
 _UNSETTLED_NS = 2 * 10**9
-"""A file that changed so shortly ago may change again within one tick of its clock: it is not kept."""
+"""A file that changed so shortly ago may change again within one tick of its clock: it is not kept.
+
+That is of clocks of whole seconds, or of two; where a time has parts of a second, a twentieth of it will do.
+"""
 
 _FORGOTTEN_S = 86_400
 """Age of drafts whose process must have been ended."""
@@ -136,7 +139,8 @@ def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | N
     except OSError:
         return None
     changed_ns = max(state.st_mtime_ns, state.st_ctime_ns)
-    if not path.is_file() or state.st_size < least_bytes or time.time_ns() - changed_ns < _UNSETTLED_NS:
+    unsettled_ns = _UNSETTLED_NS // 20 if changed_ns % 10**9 else _UNSETTLED_NS
+    if not path.is_file() or state.st_size < least_bytes or time.time_ns() - changed_ns < unsettled_ns:
         return None
     identity = (str(place), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev)
     text = repr((identity, options))

@@ -1,10 +1,9 @@
 """From Results to a Report: findings, what was skipped, and how to make it again."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from traceanalyzer import __version__
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.job.run_info import RunInfo
@@ -35,7 +34,7 @@ def build(
     warn(failures[len(summary.failures) :])
     return Report(
         label=label,
-        results=summary.results if run_info is None else {**summary.results, "run_info": run_facts(run_info)},
+        results=summary.results if run_info is None else summary.results | {"run_info": run_facts(run_info)},
         findings=findings,
         skipped=summary.skipped,
         notes=(*sentences(failures), *notes, *summary.notes),
@@ -47,7 +46,7 @@ def build(
     )
 
 
-def findings_of(results: Mapping[str, Result], failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+def findings_of(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
     """All findings, most to gain first; those that rest on doubted Results say so in their caveat.
 
     With a list for failures the rules that need what failed are left out, and those that fail are added to it.

@@ -1,9 +1,8 @@
 """What a report holds: all that a writer sees."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import Finding
 from traceanalyzer.job.run_info import RunInfo
@@ -27,10 +26,11 @@ class Report:
         created: when it was made, ISO 8601.
         version: of traceanalyzer.
         failures: what could not be computed; its Results are empty.
+        snapshots: what memory snapshots beside the traces tell, the gravest first; `memory.html` has more.
     """
 
     label: str
-    results: Mapping[str, Result]
+    results: Results
     findings: tuple[Finding, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
@@ -39,6 +39,7 @@ class Report:
     created: str | None = None
     version: str | None = None
     failures: tuple[Failure, ...] = ()
+    snapshots: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Report({self.label!r}, {len(self.results)} results, {len(self.findings)} findings)"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from traceanalyzer.analyses import ANALYSES, Result, combine, reduce_rank
+from traceanalyzer.analyses import ANALYSES, Results, combine, reduce_rank
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.discovery import Found
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Summary:
     """All Results of one run, what was left out, and what could not be computed: its Results are empty."""
 
-    results: dict[str, Result]
+    results: Results
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
     claims: Claims
@@ -128,7 +128,7 @@ def with_timelines(
     for found in each(work, wanted.captures, jobs, None):
         parts |= found
     made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
-    return replace(summary, results={**summary.results, "timeline": made})
+    return replace(summary, results=summary.results | {"timeline": made})
 
 
 def _timelines(capture: Capture, options: LoadOptions, claims: Claims) -> dict[int, pd.DataFrame]:

@@ -7,7 +7,7 @@ for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))
 print(sentence)
 """
 
-from traceanalyzer.snapshots.comparison import changes, compared
+from traceanalyzer.snapshots.comparison import MemoryChange, change, compared
 from traceanalyzer.snapshots.examination import (
     Examined,
     OutOfMemory,
@@ -22,10 +22,11 @@ from traceanalyzer.snapshots.words import sentences
 __all__ = [
     "Examined",
     "Growth",
+    "MemoryChange",
     "OutOfMemory",
     "Snapshot",
     "beside_trace",
-    "changes",
+    "change",
     "compared",
     "examine_snapshot",
     "examine_snapshots",

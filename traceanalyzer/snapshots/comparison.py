@@ -1,6 +1,7 @@
 """Two runs' snapshots beside each other: what of each rank's peak is more or less, by category and by site."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -11,6 +12,22 @@ PEAK, CATEGORY, SITE = "peak", "category", "site"
 
 _LEAST_SHARE = 0.01
 """Of the larger peak, from which a change is named in a sentence."""
+
+
+COLUMNS = ("rank", "of", "name", "base_bytes", "other_bytes", "change_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChange:
+    """A run's memory against the base's.
+
+    Attributes:
+        table: as `compared` gives it.
+        sentences: what it tells.
+    """
+
+    table: pd.DataFrame
+    sentences: tuple[str, ...]
 
 
 def compared(base: Sequence[Examined], other: Sequence[Examined]) -> pd.DataFrame:
@@ -25,10 +42,9 @@ def compared(base: Sequence[Examined], other: Sequence[Examined]) -> pd.DataFram
         _joined(*(side[rank] for side in sides)).assign(rank=rank)
         for rank in sorted(sides[0].keys() & sides[1].keys(), key=lambda rank: (rank is None, rank or 0))
     ]
-    columns = ["rank", "of", "name", "base_bytes", "other_bytes", "change_bytes"]
     if not parts:
-        return pd.DataFrame(columns=columns)
-    return pd.concat(parts, ignore_index=True)[columns].astype({"rank": "Int64"})
+        return pd.DataFrame(columns=list(COLUMNS))
+    return pd.concat(parts, ignore_index=True)[list(COLUMNS)].astype({"rank": "Int64"})
 
 
 def _joined(base: Examined, other: Examined) -> pd.DataFrame:
@@ -49,15 +65,10 @@ def _part(one: Examined, of: str) -> pd.Series:
     return table.groupby("category" if of == CATEGORY else SITE)["size_bytes"].sum()
 
 
-def changes(base: Sequence[Examined], other: Sequence[Examined]) -> list[str]:
-    """What `compared` tells, in sentences; and which ranks only one of the runs has."""
+def change(base: Sequence[Examined], other: Sequence[Examined]) -> MemoryChange:
+    """What of each rank's peak is more or less, by the snapshots; and which ranks only one of the runs has."""
     table = compared(base, other)
-    alike: dict[str, list[tuple[str, str]]] = {}
-    for rank, own in table.groupby("rank", dropna=False):
-        label = "the snapshot" if pd.isna(rank) else f"rank {rank}"
-        told = _change(capital(label), own)
-        alike.setdefault(told.replace(capital(label), "", 1), []).append((told, label))
-    made = [folded(*said) for said in alike.values()]
+    made = said(table)
     ranks = [{one.snapshot.label for one in side} for side in (base, other)]
     for here, others, where in ((ranks[0], ranks[1], "base"), (ranks[1], ranks[0], "other")):
         alone = sorted(here - others)
@@ -65,7 +76,17 @@ def changes(base: Sequence[Examined], other: Sequence[Examined]) -> list[str]:
             made.append(
                 f"Only the {where} run has a snapshot of {', '.join(alone[:8])}{' and more' * (len(alone) > 8)}."
             )
-    return made
+    return MemoryChange(table, tuple(made))
+
+
+def said(table: pd.DataFrame) -> list[str]:
+    """What a table as of `compared` tells, in sentences; ranks of which the same can be said are one."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for rank, own in table.groupby("rank", dropna=False):
+        label = "the snapshot" if pd.isna(rank) else f"rank {rank}"
+        told = _change(capital(label), own)
+        alike.setdefault(told.replace(capital(label), "", 1), []).append((told, label))
+    return [folded(*told) for told in alike.values()]
 
 
 def _change(who: str, own: pd.DataFrame) -> str:

@@ -43,7 +43,7 @@ class Examined:
         snapshot: as it was read.
         levels: as `traceanalyzer.snapshots.levels.levels` gives them.
         end: the levels at the time of the snapshot, as `traceanalyzer.snapshots.levels.at_end` gives them.
-        peak_bytes: the most that tensors had requested at once in the history.
+        peak_bytes: the most that tensors had requested at once in the history; without one what they held at the end.
         peak_at: position in the history of the event that reached it; -1 without a history.
         peak_allocated_bytes: the most that `torch.cuda.memory_allocated` said in the history: what was asked for,
             as the allocator rounds it.
@@ -81,6 +81,11 @@ class Examined:
     free_blocks: int
     largest_free_bytes: int
     trace_steps: TraceSteps | None = None
+
+    @property
+    def has_history(self) -> bool:
+        """Whether events were recorded: without them the peak is what was held at the end, and not a peak."""
+        return self.peak_at >= 0
 
 
 def examine_snapshot(snapshot: Snapshot) -> Examined:

@@ -1,48 +1,59 @@
 """What snapshots tell, in sentences; the costliest first."""
 
+import re
 from collections.abc import Sequence
 
 from traceanalyzer.snapshots.examination import Examined, OutOfMemory
 from traceanalyzer.snapshots.growth import Growth
 from traceanalyzer.snapshots.sites import BEFORE, UNKNOWN
 
+_FIGURES = re.compile(r"(?<![:\w])\d[\d.,]*(?: [kMG]?B)?")
+"""Amounts: neither numbers of lines nor parts of names."""
+
 
 def sentences(examined: Sequence[Examined]) -> list[str]:
-    """Failed requests, growth, who decides, peak and fragmentation."""
-    alike: dict[str, list[tuple[str, str]]] = {}
-    for one in examined:
-        for sentence in _of_one(one):
-            key = sentence.replace(capital(one.snapshot.label), "", 1).replace(one.snapshot.label, "", 1)
-            alike.setdefault(key, []).append((sentence, one.snapshot.label))
-    made = [folded(*said) for said in alike.values()]
-    if len(examined) > 1:
-        most, least = (pick(examined, key=lambda one: one.peak_bytes) for pick in (max, min))
-        if most.peak_bytes > 1.05 * least.peak_bytes:
-            made.append(
-                f"{capital(most.snapshot.label)} decides: its peak is {size(most.peak_bytes)}, "
-                f"{least.snapshot.label}'s {size(least.peak_bytes)}."
-            )
-    return made
+    """Failed requests first, then who decides, growth, peaks and fragmentation; of each the rank with most first."""
+    by_peak = sorted(examined, key=lambda one: -one.peak_bytes)
+    told = [(kind, text, one.snapshot.label) for one in by_peak for kind, text in _of_one(one)]
+    alike: dict[tuple[int, str], list[tuple[str, str]]] = {}
+    for kind, text, label in told:
+        key = text.replace(capital(label), "", 1).replace(label, "", 1)
+        alike.setdefault((kind, _FIGURES.sub("", key)), []).append((text, label))
+    made = [(kind, folded(*said)) for (kind, _), said in alike.items()]
+    most, least = (by_peak[0], by_peak[-1]) if by_peak else (None, None)
+    if most and least and most.peak_bytes > 1.05 * least.peak_bytes:
+        peaks = f"its peak is {size(most.peak_bytes)}, {least.snapshot.label}'s {size(least.peak_bytes)}"
+        made.append((_DECIDES, f"{capital(most.snapshot.label)} decides: {peaks}."))
+    return [text for _, text in sorted(made, key=lambda one: one[0])]
 
 
 def folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
-    """What one rank's snapshot tells, and which others tell the same."""
-    labels = [label for _, label in others]
-    if not labels:
-        return first[0]
-    named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    return f"{first[0]} ({capital(named)}: the same.)"
+    """What one rank's snapshot tells, and which others tell the same, or the same with other figures."""
+    said, label = first
+    plain = said.replace(capital(label), "", 1).replace(label, "", 1)
+    ranks: dict[str, list[str]] = {"the same": [], "the same with other figures": []}
+    for text, other in others:
+        is_equal = text.replace(capital(other), "", 1).replace(other, "", 1) == plain
+        ranks["the same" if is_equal else "the same with other figures"].append(other)
+    for how, labels in ranks.items():
+        if labels:
+            named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+            said = f"{said} ({capital(named)}: {how}.)"
+    return said
 
 
-def _of_one(one: Examined) -> list[str]:
-    made = [_failed(one.snapshot.label, one.oom)] if one.oom else []
-    made += [_grows(one.snapshot.label, growth) for growth in one.growths[:3]]
+_FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED = range(7)
+
+
+def _of_one(one: Examined) -> list[tuple[int, str]]:
+    made = [(_FAILED, _failed(one.snapshot.label, one.oom))] if one.oom else []
+    made += [(_GROWS, _grows(one.snapshot.label, growth)) for growth in one.growths[:3]]
     if one.oom is None and one.growths:
-        made.append(_not_failed(one))
-    made.append(_peak(one))
-    made += _beside_trace(one)
+        made.append((_NOT_FAILED, _not_failed(one)))
+    made.append((_PEAK, _peak(one)))
+    made += [(_BESIDE, text) for text in _beside_trace(one)]
     if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
-        made.append(_fragmented(one))
+        made.append((_FRAGMENTED, _fragmented(one)))
     return made
 
 
@@ -116,6 +127,12 @@ def _peak(one: Examined) -> str:
     named = zip(largest["category"], largest["size_bytes"], strict=True)
     parts = ", ".join(f"{category} {size(total)}" for category, total in named)
     told = f"{capital(one.snapshot.label)} peaks at {size(one.peak_bytes)} in use: {parts}."
+    if not one.has_history:
+        told = (
+            f"{capital(one.snapshot.label)} held {size(one.peak_bytes)} when its snapshot was written, by whom is not "
+            "known: no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
+            "allocation (the runners' --memory-snapshot)."
+        )
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if known.empty:
         return told

@@ -41,6 +41,16 @@ def test_short_kernels(durations, under_5, under_10):
     assert row["queue_max"] is row["delay_median_ns"] is row["host_bound_pct"] is None
 
 
+@pytest.mark.parametrize(("returns_us", "awaited"), [(101, 1), (99, 0)], ids=["waits for it", "returns before"])
+def test_a_launch_that_returns_when_its_kernel_has_ended_waited_for_it(returns_us, awaited):
+    trace = host_trace(
+        [("gemm", 10_000, 100_000, 1), ("short", 110_000, 112_000, 2), ("nccl", 120_000, 190_000)],
+        [("cudaLaunchKernel", 0, returns_us * 1000), ("cudaLaunchKernel", 105_000, 113_000)],
+    )
+    (row,) = run([trace], ["launches"])["launches"].rows()
+    assert (row["awaitable_kernels"], row["awaited_kernels"], row["awaited_pct"]) == (1, awaited, 100.0 * awaited)
+
+
 def test_copies_are_no_kernels():
     assert one("launches", host_trace([("gemm", 0, 10), ("HtoD", 10, 12)], []))["kernels"] == 1
 

@@ -1,12 +1,15 @@
 """Achieved rates beside the device's peak; MFU a step; time by category."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests import once
+from tests.builders import rank_trace
 from tests.programs import program
 from traceanalyzer.analyses import run
+from traceanalyzer.job.run_info import StatedWork
 
 BF16 = '["c10::BFloat16","c10::BFloat16"]'
 MM = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": BF16}
@@ -191,3 +194,16 @@ def test_categories_tell_tensor_cores():
     assert {name: row["gpu_ns"] for name, row in found.items()} == {"gemm": 15, "element-wise": 10, "communication": 2}
     assert (found["gemm"]["tensor_core_ns"], found["gemm"]["no_tensor_core_ns"]) == (10, 4)
     assert found["element-wise"]["tensor_core_ns"] is None
+
+
+@pytest.mark.parametrize("has_run_json", [True, False])
+def test_mfu_of_a_trace_without_operators_is_that_of_what_the_run_says(has_run_json):
+    ops = [("compute", 0, 900, 1), ("compute", 1_000, 1_900, 101), ("compute", 2_000, 2_500, 201)]
+    steps = [(0, 100), (100, 200), (200, 300)]
+    bare = [rank_trace(ops, rank=rank, steps=steps, world_size=2) for rank in (0, 1)]
+    traces = [replace(trace, meta=replace(trace.meta, device_name="NVIDIA H200")) for trace in bare]
+    stated = {"stated_work": StatedWork(494.7e6, "bf16"), "unprofiled_step_ns": 1_000} if has_run_json else {}
+    rows = run(traces, ["mfu"], **stated)["mfu"].rows()
+    assert [row["rank"] for row in rows] == ([0, 0, 0, 1, 1, 1] if has_run_json else [])
+    for row in rows:
+        assert (row["mfu_pct"], row["element_type"], row["covered_pct"]) == (pytest.approx(50), "bf16", None)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import picked
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
 from traceanalyzer.analyses.communication.waits import cut_by_calls, overlapping
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -57,15 +58,16 @@ def awaited(
 
 def _idle_in_calls(exposed: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     """Stretches in which the rank computes nothing and waits, or may: `waits_for` is `NONE` where that is not known."""
-    is_unknown = calls["wait_ns"].isna()
-    length = (calls["end_ns"] - calls["start_ns"]).astype("Int64")
-    calls = calls.assign(
-        wait_ns=calls["wait_ns"].fillna(length), waits_for=calls["waits_for"].mask(is_unknown, NONE).astype("Int64")
-    )
-    held = calls[(calls["wait_ns"] > 0).to_numpy(dtype=bool)]
-    starts = held["start_ns"].to_numpy()
-    waiting = Intervals.of(starts, starts + held["wait_ns"].to_numpy(dtype=np.int64))
-    return cut_by_calls(waiting & exposed, held).dropna(subset="waits_for")
+    starts, ends = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+    is_unknown, has_none = (calls[name].isna().to_numpy() for name in ("wait_ns", "waits_for"))
+    wait_ns, waits_for = (calls[name].to_numpy(np.int64, na_value=NONE) for name in ("wait_ns", "waits_for"))
+    wait_ns = np.where(is_unknown, ends - starts, wait_ns)
+    whom = pd.arrays.IntegerArray(np.where(is_unknown, NONE, waits_for), has_none & ~is_unknown)
+    rows = np.flatnonzero(wait_ns > 0)
+    waiting = Intervals.of(starts[rows], (starts + wait_ns)[rows])
+    held = picked(calls, rows, ["start_ns", "call", "instance"])
+    cut = cut_by_calls(waiting & exposed, held.assign(wait_ns=wait_ns[rows], waits_for=whom[rows]))
+    return picked(cut, cut["waits_for"].notna().to_numpy())
 
 
 def _on_one_clock(own: pd.DataFrame, offset_ns: int) -> pd.DataFrame:

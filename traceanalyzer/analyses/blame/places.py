@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.rank_sets import Place
 from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.communication.groups import Groups
+from traceanalyzer.analyses.names import PlacesColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
@@ -17,7 +18,7 @@ BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""
 
 
-class Places(Result):
+class Places(Result[PlacesColumn]):
     """One row for each set of ranks that findings may name: neither a single rank nor the whole job."""
 
     title: ClassVar[str] = "Hosts, racks and groups"

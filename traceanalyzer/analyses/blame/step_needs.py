@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, picked, stack, typed
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.exposed_comm import exposed_of
+from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.meaning.columns import Column
@@ -21,7 +21,7 @@ PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
 
 
-class StepNeeds(Result):
+class StepNeeds(Result[StepNeedsColumn]):
     """One row for each rank and step (absent without steps); they follow each other without a gap."""
 
     title: ClassVar[str] = "What each rank's steps need"
@@ -74,9 +74,8 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: P
 
 def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
     is_step = part["is_step"].to_numpy(dtype=bool)
-    steps = typed(part.loc[is_step, list(COLUMNS)], _TYPES).reset_index(drop=True)
-    stretches = part.loc[~is_step, ["begin_ns", "end_ns"]].astype("int64")
-    exposed = exposed_of(stretches.rename(columns={"begin_ns": "start_ns"}).reset_index(drop=True))
+    steps = typed(picked(part, is_step, COLUMNS), _TYPES)
+    exposed = Intervals(*(part[name].to_numpy(dtype=np.int64)[~is_step] for name in ("begin_ns", "end_ns")))
     begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()
     transfer, wait = (EMPTY, EMPTY) if calls is None else _transfer_wait(calls)
     own_wait = wait & exposed
@@ -96,10 +95,10 @@ def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _transfer_wait(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
-    held = calls[calls["transfer_ns"].notna()]
-    ends = held["end_ns"].to_numpy()
-    turns = ends - held["transfer_ns"].to_numpy(dtype=np.int64)
-    return Intervals.of(turns, ends), Intervals.of(held["start_ns"].to_numpy(), turns)
+    held = calls["transfer_ns"].notna().to_numpy()
+    starts, ends = (calls[name].to_numpy()[held] for name in ("start_ns", "end_ns"))
+    turns = ends - calls["transfer_ns"].to_numpy(dtype=np.int64, na_value=0)[held]
+    return Intervals.of(turns, ends), Intervals.of(starts, turns)
 
 
 _TYPES = {

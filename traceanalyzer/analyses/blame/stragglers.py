@@ -13,6 +13,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.waits import Waits
+from traceanalyzer.analyses.names import StragglersColumn
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.time.stretches import stretches
@@ -22,7 +23,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class Stragglers(Result):
+class Stragglers(Result[StragglersColumn]):
     """One row for each rank that others wait for, costliest first; each moment of a wait counts for its root.
 
     Whom a rank waits for while the awaited one is in a call of unknown partners is not known, and counts for nobody.

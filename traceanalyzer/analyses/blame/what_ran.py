@@ -14,6 +14,7 @@ from traceanalyzer.analyses.blame.step_parts import step_gaps
 from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
+from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
@@ -34,7 +35,7 @@ _SUMS = ["total_ns", "calls", "blocks"]
 _MOST_NAMES = 30
 
 
-class WhatRan(Result):
+class WhatRan(Result[WhatRanColumn]):
     """One row for each rank, step, part of its time and name; the longest of each."""
 
     title: ClassVar[str] = "What steps consist of, by name"

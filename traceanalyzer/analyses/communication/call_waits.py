@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.names import CallWaitsColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 
 AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
@@ -20,7 +21,7 @@ ONE_SIDED = "one-sided: its ranks do not wait alike"
 UNKNOWN = "the trace does not say which collective it is"
 
 
-class CallWaits(Result):
+class CallWaits(Result[CallWaitsColumn]):
     """One row for each communication call. The wait comes first: [start, end − transfer)."""
 
     title: ClassVar[str] = "Transfer and wait of each call"

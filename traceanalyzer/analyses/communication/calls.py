@@ -13,12 +13,13 @@ from traceanalyzer.analyses.communication.merged_arguments import merged
 from traceanalyzer.analyses.communication.operator_arguments import with_operators
 from traceanalyzer.analyses.communication.owners import owners
 from traceanalyzer.analyses.grouping import by_category
+from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class Calls(Result):
+class Calls(Result[CallsColumn]):
     """One row for each communication kernel or peer-to-peer copy, in order of start within a rank."""
 
     title: ClassVar[str] = "Communication calls"

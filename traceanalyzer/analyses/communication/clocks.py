@@ -10,11 +10,12 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.names import ClocksColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
 
 
-class Clocks(Result):
+class Clocks(Result[ClocksColumn]):
     """One row for each rank. A collective that synchronises ends at one moment on all its ranks."""
 
     title: ClassVar[str] = "Clock offsets"

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, l
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps, one_nvlink_gbps
+from traceanalyzer.analyses.names import CollectivesColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import nvlinks
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -24,7 +25,7 @@ SIZE_CLASSES = ("≤ 64 KiB", "≤ 1 MiB", "≤ 16 MiB", "≤ 256 MiB", "> 256 M
 _RANKS_OF_ONE_HOST = 8
 
 
-class Collectives(Result):
+class Collectives(Result[CollectivesColumn]):
     """One row for each process group, collective, size class and rank. Rates are of transfer, not of duration."""
 
     title: ClassVar[str] = "Collectives: transfer, wait and bandwidth"

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.results import Results
 
 ENOUGH_OVERLAP = 0.5
 """Share of the shorter one's time that ranks whose clocks nothing ties together must share for these to be believed."""
@@ -40,7 +43,7 @@ class Clock:
         return int(time_ns) - self.shift_ns(rank) - self.zero_ns
 
 
-def common_clock(results: Mapping[str, Result]) -> Clock:
+def common_clock(results: "Results") -> Clock:
     """The clock of the ranks of a timeline.
 
     Offsets that shared collectives tell, and that are larger than their uncertainty, are taken from the ranks' times.
@@ -75,13 +78,13 @@ def _windows(ranks: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"first": first, "last": first + length})
 
 
-def _clocks(results: Mapping[str, Result], spans: pd.DataFrame) -> pd.DataFrame:
+def _clocks(results: "Results", spans: pd.DataFrame) -> pd.DataFrame:
     names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
     known = results["clocks"].to_frame() if "clocks" in results else pd.DataFrame(columns=["rank", *names])
     return known.set_index("rank").reindex(index=spans.index, columns=names)
 
 
-def _moved(spans: pd.DataFrame, reference: pd.Series, results: Mapping[str, Result]) -> tuple[pd.Series, str]:
+def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tuple[pd.Series, str]:
     """What is further taken from the times of ranks that nothing ties to the most, and where they meet those."""
     moved = pd.Series(0, index=spans.index, dtype="int64")
     groups = _tied(reference)
@@ -111,7 +114,7 @@ def _overlap(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return bool(shared >= ENOUGH_OVERLAP * shorter)
 
 
-def _first_steps(results: Mapping[str, Result], spans: pd.DataFrame, ranks: pd.Index) -> tuple[pd.Series, str]:
+def _first_steps(results: "Results", spans: pd.DataFrame, ranks: pd.Index) -> tuple[pd.Series, str]:
     """Start of the first step that all ranks have; without one of each rank's first operation."""
     steps = results["steps"].table if "steps" in results else pd.DataFrame()
     held = steps[steps["start_ns"].notna() & steps["step"].notna()] if len(steps) else steps
@@ -149,7 +152,7 @@ def _said_of_moved(ranks: Iterable[int], where: str) -> list[str]:
     return [said]
 
 
-def _as_recorded(results: Mapping[str, Result]) -> str:
+def _as_recorded(results: "Results") -> str:
     hosts = int(results["ranks"].to_frame()["host"].nunique()) if "ranks" in results else 0
     if hosts > 1:
         return f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."

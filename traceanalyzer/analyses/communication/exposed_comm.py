@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.names import ExposedCommColumn
 from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.analyses.time.steps import Steps
@@ -19,7 +20,7 @@ PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 """Columns that add up to `exposed_comm_ns`."""
 
 
-class ExposedComm(Result):
+class ExposedComm(Result[ExposedCommColumn]):
     """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
 
     title: ClassVar[str] = "Exposed communication: transfer and wait"

@@ -18,6 +18,7 @@ from traceanalyzer.analyses.communication.group_names import (
     role_of_description,
 )
 from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
+from traceanalyzer.analyses.names import GroupsColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import Wiring
 from traceanalyzer.meaning.columns import Adds, Column
@@ -27,7 +28,7 @@ SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
 
 
-class Groups(Result):
+class Groups(Result[GroupsColumn]):
     """One row for each process group that communicates: widest strides last."""
 
     title: ClassVar[str] = "Process groups"

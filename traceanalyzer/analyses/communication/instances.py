@@ -10,10 +10,11 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.names import InstancesColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 
 
-class Instances(Result):
+class Instances(Result[InstancesColumn]):
     """One row for each collective, or exchange of messages between two ranks, in order of start."""
 
     title: ClassVar[str] = "Collectives seen on all their ranks"

@@ -9,12 +9,13 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.names import MatchesColumn
 from traceanalyzer.meaning.columns import Column
 
 KEYS = ("rank", "group", "group_ranks")
 
 
-class Matches(Result):
+class Matches(Result[MatchesColumn]):
     """One row for each rank and process group; calls whose group is unknown have a row without one."""
 
     title: ClassVar[str] = "Calls matched over ranks"

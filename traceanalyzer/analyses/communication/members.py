@@ -13,6 +13,7 @@ from traceanalyzer.analyses.communication import calls as all_calls
 from traceanalyzer.analyses.communication.call_lists import synchronises, waits_of
 from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.communication.several_peers import with_several_peers
+from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 
@@ -22,7 +23,7 @@ _KEPT = (
 )  # fmt: skip
 
 
-class Members(Result):
+class Members(Result[MembersColumn]):
     """One row for each call in each instance that it is part of; a call in none has one row without an instance.
 
     Only calls that exchange messages with several peers are part of several instances.

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.names import NcclColumn
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
@@ -16,7 +17,7 @@ from traceanalyzer.model import RankTrace, whole_capture
 KEYS = ("group", "collective", "dtype")
 
 
-class Nccl(Result):
+class Nccl(Result[NcclColumn]):
     """One row for each rank, process group, collective and dtype; longest total first within a rank."""
 
     title: ClassVar[str] = "Communication"

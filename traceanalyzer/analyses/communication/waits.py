@@ -9,12 +9,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, transfer_and_wait
+from traceanalyzer.analyses.names import WaitsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 
-class Waits(Result):
+class Waits(Result[WaitsColumn]):
     """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
 
     title: ClassVar[str] = "Stretches of exposed wait"
@@ -48,9 +49,11 @@ def _of_rank(exposed: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
 
 def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     """Stretches of a rank's waiting, cut by the calls that wait; of several at once by the one that began first."""
-    waiting = calls[calls["wait_ns"].fillna(0) > 0].sort_values("start_ns")
-    starts = waiting["start_ns"].to_numpy()
-    ends = starts + waiting["wait_ns"].to_numpy(dtype=np.int64)
+    begins, lengths = calls["start_ns"].to_numpy(), calls["wait_ns"].to_numpy(dtype=np.int64, na_value=0)
+    waiting = np.flatnonzero(lengths > 0)
+    waiting = waiting[np.argsort(begins[waiting], kind="stable")]
+    starts = begins[waiting]
+    ends = starts + lengths[waiting]
     reach = np.maximum.accumulate(np.concatenate([starts[:1], ends]))[:-1] if len(starts) else starts
     starts, ends = np.maximum(starts, reach), np.maximum(ends, reach)
     call, piece = overlapping(starts, ends, wait)
@@ -58,7 +61,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
         {
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),
-            **{name: waiting[name].array[call] for name in ("call", "instance", "waits_for")},
+            **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
 

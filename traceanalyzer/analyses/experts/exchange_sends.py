@@ -8,13 +8,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.experts import split_sizes
+from traceanalyzer.analyses.names import ExchangeSendsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 KEYS = ("group", "group_ranks", "direction", "rank", "peer")
 
 
-class ExchangeSends(Result):
+class ExchangeSends(Result[ExchangeSendsColumn]):
     """One row for each group, direction, sender and receiver."""
 
     title: ClassVar[str] = "All-to-alls: who sends to whom"

@@ -11,12 +11,13 @@ from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.experts import split_sizes
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
+from traceanalyzer.analyses.names import ExchangesColumn
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class Exchanges(Result):
+class Exchanges(Result[ExchangesColumn]):
     """One row for each rank and all-to-all whose split sizes the trace has.
 
     Ranks of an uneven all-to-all do not wait alike, so that no call's duration is another one's transfer. What is sure:

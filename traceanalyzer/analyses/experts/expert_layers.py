@@ -9,14 +9,15 @@ from traceanalyzer.analyses.base import Result, ratio
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.analyses.names import ExchangesColumn, ExpertLayersColumn
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 
-_KEYS = ["group", "group_ranks", "place"]
+_KEYS: list[ExchangesColumn] = ["group", "group_ranks", "place"]
 
 
-class ExpertLayers(Result):
+class ExpertLayers(Result[ExpertLayersColumn]):
     """One row for each group and all-to-all of a step, in order: means over the steps."""
 
     title: ClassVar[str] = "All-to-alls of a step, one by one"

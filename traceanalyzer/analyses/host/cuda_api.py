@@ -6,12 +6,13 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, picked, stack
+from traceanalyzer.analyses.names import CudaApiColumn
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class CudaApi(Result):
+class CudaApi(Result[CudaApiColumn]):
     """One row for each rank and function, longest total first within a rank.
 
     The columns mean what those of `nsys stats --report cuda_api_sum` mean.

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
+from traceanalyzer.analyses.names import GapTableColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
@@ -19,7 +20,7 @@ from traceanalyzer.model.schema import NONE
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
 
-class GapTable(Result):
+class GapTable(Result[GapTableColumn]):
     """One row for each stretch of 5 µs or more in which the rank's GPU runs nothing; its causes add up to it."""
 
     title: ClassVar[str] = "Gaps"

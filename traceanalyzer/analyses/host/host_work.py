@@ -11,6 +11,7 @@ from traceanalyzer.analyses.base import Result, percent, picked, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
+from traceanalyzer.analyses.names import HostWorkColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -23,7 +24,7 @@ _WRAPPER_SHARE = 0.5
 """A range that takes this much of a step and holds other ranges says no more than the step does."""
 
 
-class HostWork(Result):
+class HostWork(Result[HostWorkColumn]):
     """One row for each rank, role of a thread, and range or operator at the top of its stack; longest first."""
 
     title: ClassVar[str] = "Work on the CPU"

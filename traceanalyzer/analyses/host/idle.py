@@ -9,12 +9,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
+from traceanalyzer.analyses.names import IdleColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace, Window
 
 
-class Idle(Result):
+class Idle(Result[IdleColumn]):
     """One row for each rank's window (`step` absent) and for each step's GPU window; the parts add up to idle."""
 
     title: ClassVar[str] = "Why the GPU is idle"

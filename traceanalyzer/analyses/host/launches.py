@@ -8,12 +8,16 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
+_LONG_NS = 20_000
+"""A kernel of this length outlives the call that launches it, unless that waits for it."""
 
-class Launches(Result):
+
+class Launches(Result[LaunchesColumn]):
     """One row for each rank."""
 
     title: ClassVar[str] = "Launches"
@@ -32,6 +36,15 @@ class Launches(Result):
         ),
         "delay_p95_ns": Column.time("Its 95th percentile.", adds=Adds.DERIVED, is_secondary=True),
         "delay_max_ns": Column.time("Its maximum.", adds=Adds.EXTREME),
+        "awaitable_kernels": Column.count(
+            "Kernels of over 20 µs with a launching call of their own.", is_compared=False, is_secondary=True
+        ),
+        "awaited_kernels": Column.count(
+            "Those that had ended when that call returned: with CUDA_LAUNCH_BLOCKING=1 all of them.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "awaited_pct": Column.share("100 · awaited / awaitable kernels.", is_secondary=True),
         "window_ns": Column.time("Length of the window.", better=Better.LESS),
         "queue_mean": Column.number("Launched operations that wait to start: mean over time.", is_secondary=True),
         "queue_median": Column.number("Median over time."),
@@ -53,6 +66,7 @@ class Launches(Result):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(
             queue_mean=ratio(table["waiting_ns"], table["window_ns"]),
+            awaited_pct=percent(table["awaited_kernels"], table["awaitable_kernels"]),
             host_bound_pct=percent(table["empty_queue_ns"], table["window_ns"]),
             kernels_under_5us_pct=percent(table["kernels_under_5us"], table["kernels"]),
             kernels_under_10us_pct=percent(table["kernels_under_10us"], table["kernels"]),
@@ -74,6 +88,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "graph_operations": int(ops["graph_node"].notna().sum()),
         "window_ns": trace.window.length_ns,
         **_delays(trace, ops),
+        **_awaited(trace, ops),
         **_queue(trace),
         **_kernels(ops),
     }
@@ -93,6 +108,13 @@ def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
     delay = held["start_ns"].to_numpy() - launched
     median, p95 = (round(float(value)) for value in np.percentile(delay, (50, 95)))
     return {"delay_median_ns": median, "delay_p95_ns": p95, "delay_max_ns": int(delay.max())}
+
+
+def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
+    length = ops["end_ns"] - ops["start_ns"]
+    held = ops[(ops["activity"] == "kernel") & (ops["launch"] != NONE) & ops["graph_node"].isna() & (length > _LONG_NS)]
+    returned = trace.api_calls["end_ns"].to_numpy()[held["launch"].to_numpy()]
+    return {"awaitable_kernels": len(held), "awaited_kernels": int((returned >= held["end_ns"].to_numpy()).sum())}
 
 
 def _queue(trace: RankTrace) -> dict[str, int | None]:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, picked, stack
 from traceanalyzer.analyses.grouping import Groups, by_letters
+from traceanalyzer.analyses.names import NvtxProjectionColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
@@ -15,7 +16,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class NvtxProjection(Result):
+class NvtxProjection(Result[NvtxProjectionColumn]):
     """One row for each rank, domain and name of a range, longest total projection first within a rank."""
 
     title: ClassVar[str] = "Ranges on the GPU"

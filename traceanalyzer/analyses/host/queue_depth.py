@@ -8,13 +8,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.analyses.names import QueueDepthColumn
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class QueueDepth(Result):
+class QueueDepth(Result[QueueDepthColumn]):
     """One row for each rank and bin of its window."""
 
     title: ClassVar[str] = "Launch queue over time"

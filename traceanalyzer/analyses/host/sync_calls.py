@@ -11,12 +11,13 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.gaps import step_of_time
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle_causes import Gaps
+from traceanalyzer.analyses.names import SyncCallsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class SyncCalls(Result):
+class SyncCalls(Result[SyncCallsColumn]):
     """One row for each rank, step, synchronising call, operator and range around it; costliest first within a rank."""
 
     title: ClassVar[str] = "Synchronising calls"

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect
+from traceanalyzer.analyses.names import IntegrityColumn
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -30,7 +31,7 @@ LEFT_OUT = "ranks_left_out"
 """The check that says that ranks were not asked for."""
 
 
-class Integrity(Result):
+class Integrity(Result[IntegrityColumn]):
     """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
 
     title: ClassVar[str] = "Integrity"

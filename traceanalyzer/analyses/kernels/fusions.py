@@ -7,11 +7,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.kernels.kernel_names import fusion
+from traceanalyzer.analyses.names import FusionsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class Fusions(Result):
+class Fusions(Result[FusionsColumn]):
     """One row for each rank and kernel that Inductor made, most time first."""
 
     title: ClassVar[str] = "Kernels made by the compiler"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.grouping import by_category
+from traceanalyzer.analyses.names import GraphsColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column
@@ -19,7 +20,7 @@ _LAUNCH = re.compile(r"GraphLaunch")
 _PARTS = ("window_ns", *breakdown.PARTS)
 
 
-class Graphs(Result):
+class Graphs(Result[GraphsColumn]):
     """One row for each rank and graph, most time first. Graphs that launch the same operations are one."""
 
     title: ClassVar[str] = "CUDA graphs"

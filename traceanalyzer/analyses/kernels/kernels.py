@@ -8,11 +8,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
+from traceanalyzer.analyses.names import KernelsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class Kernels(Result):
+class Kernels(Result[KernelsColumn]):
     """One row for each rank and name, longest total first within a rank."""
 
     title: ClassVar[str] = "Kernels and copies"

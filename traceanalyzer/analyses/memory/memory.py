@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.names import MemoryColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
@@ -17,7 +18,7 @@ PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes")
 _LEVELS = {"memory_allocated_bytes": "allocated_bytes", "memory_reserved_bytes": "reserved_bytes"}
 
 
-class Memory(Result):
+class Memory(Result[MemoryColumn]):
     """One row for each rank whose trace has the allocator's events, or whose run.json has its peak."""
 
     title: ClassVar[str] = "Memory"

@@ -9,11 +9,12 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.memory.levels import step_of
+from traceanalyzer.analyses.names import MemoryCallsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class MemoryCalls(Result):
+class MemoryCalls(Result[MemoryCallsColumn]):
     """One row for each rank, step and function; `step` is absent for calls outside any."""
 
     title: ClassVar[str] = "Calls for GPU memory"

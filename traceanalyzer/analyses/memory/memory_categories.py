@@ -8,11 +8,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.memory.held import CATEGORIES, Held
+from traceanalyzer.analyses.names import MemoryCategoriesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 
 
-class MemoryCategories(Result):
+class MemoryCategories(Result[MemoryCategoriesColumn]):
     """One row for each rank and category, where the trace has the allocator's events with their addresses.
 
     A block is `temporaries` when it is taken back in the phase that it was given in; else `activations` when it was

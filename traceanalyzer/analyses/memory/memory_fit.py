@@ -9,8 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_steps import MemorySteps
+from traceanalyzer.analyses.names import MemoryFitColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices
+from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
 from traceanalyzer.meaning.columns import Adds, Column
 
 SAFE_PCT = 90.0
@@ -24,7 +25,7 @@ _SIZES = (
 )  # fmt: skip
 
 
-class MemoryFit(Result):
+class MemoryFit(Result[MemoryFitColumn]):
     """One row for each strategy, with and without activation checkpointing, and for smaller micro-batches; an estimate.
 
     Rows are in the order of what they cost: by strategy first. No rows unless run.json or `--model` tells the
@@ -91,19 +92,48 @@ def across(
     """
     if trained_model is None:
         return MemoryFit(pd.DataFrame(columns=list(MemoryFit.columns)))
-    model = replace(
-        trained_model,
-        gpu=trained_model.gpu or _smallest(ranks),
-        dp=trained_model.dp or max(_world(ranks) // (trained_model.tp * trained_model.pp), 1),
-    )
-    rows = [_row(one, needed, trained_model) for one, needed in choices(model)]
+    return estimate(trained_model, _smallest(ranks), _world(ranks), _peak(memory, run_memory), _state(memory_steps))
+
+
+def estimate(
+    own: Model, device_bytes: int | None, world: int | None, peak_bytes: int | None, state_bytes: int | None = None
+) -> MemoryFit:
+    """The needs of a job's model under every strategy.
+
+    Args:
+        own: the model as the job trains it.
+        device_bytes: memory of the smallest GPU, where the model does not tell it.
+        world: ranks of the job, where the model does not tell how many share its state.
+        peak_bytes: largest peak of the ranks' allocated memory, measured.
+        state_bytes: the least that tensors held between two steps, measured.
+    """
+    model = placed(own, device_bytes, world)
+    rows = [_row(one, needed, own) for one, needed in choices(model)]
     table = typed(pd.DataFrame(rows), {"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
     is_own = table["is_own"]
-    table.loc[is_own, "measured_peak_bytes"] = _peak(memory, run_memory)
-    table.loc[is_own, "measured_state_bytes"] = _state(memory_steps)
+    table.loc[is_own, "measured_peak_bytes"] = peak_bytes
+    table.loc[is_own, "measured_state_bytes"] = state_bytes
     fits = table["fits"] == YES
     first = fits & ~fits.groupby(table["micro_batch"], dropna=False).cumsum().gt(1)
     return MemoryFit(table.assign(is_enough=first, assumptions=assumptions(model)))
+
+
+def placed(own: Model, device_bytes: int | None, world: int | None) -> Model:
+    """The model with its GPU and the ranks that share its state, where it does not tell them itself."""
+    return replace(own, gpu=own.gpu or device_bytes, dp=own.dp or max((world or 1) // (own.tp * own.pp), 1))
+
+
+def largest_batch(model: Model) -> tuple[int, int] | None:
+    """The largest micro-batch, by halves, with which the model fits as it is trained, and what it takes then."""
+    batch = model.batch or 0
+    while model.gpu and batch:
+        total = needs(replace(model, batch=batch)).total_bytes
+        if total is None:
+            return None
+        if 100 * total <= SAFE_PCT * model.gpu:
+            return batch, total
+        batch //= 2
+    return None
 
 
 def _row(one: Model, needed: Needs, own: Model) -> dict[str, object]:

@@ -1,21 +1,22 @@
 """The memory of each rank's GPU over time by category, thinned to what a picture shows."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.memory.held import CATEGORIES, Held
+from traceanalyzer.analyses.names import MemoryLevelsColumn
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 
-COLUMN = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
+COLUMN = {name: cast("MemoryLevelsColumn", f"{name.replace(' ', '_')}_bytes") for name in CATEGORIES}
 """Category → column."""
 
 
-class MemoryLevels(Result):
+class MemoryLevels(Result[MemoryLevelsColumn]):
     """One row for each rank and moment: of each of several hundred equal stretches its highest moment, and its last.
 
     What lies between is lower than the one or follows from the next; the categories add up to `allocated_bytes`.

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host.host_activity import names_around
 from traceanalyzer.analyses.memory.levels import moments, step_of
+from traceanalyzer.analyses.names import MemoryPeaksColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -16,7 +17,7 @@ from traceanalyzer.model import RankTrace
 _MODULE = "nn.Module: "
 
 
-class MemoryPeaks(Result):
+class MemoryPeaks(Result[MemoryPeaksColumn]):
     """One row for each rank whose trace has the allocator's events."""
 
     title: ClassVar[str] = "Peak of memory"

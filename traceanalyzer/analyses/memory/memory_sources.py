@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host.host_activity import names_around
 from traceanalyzer.analyses.memory.levels import moments
+from traceanalyzer.analyses.names import MemorySourcesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
@@ -16,7 +17,7 @@ from traceanalyzer.model import RankTrace
 UNKNOWN = "unknown"
 
 
-class MemorySources(Result):
+class MemorySources(Result[MemorySourcesColumn]):
     """One row for each rank, phase and operator; what stays adds up to the change over the capture."""
 
     title: ClassVar[str] = "Memory by phase and operator"

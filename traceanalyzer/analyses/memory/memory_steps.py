@@ -8,13 +8,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.memory.levels import RESERVED, moments, step_of
+from traceanalyzer.analyses.names import MemoryStepsColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 
 _SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
 
 
-class MemorySteps(Result):
+class MemorySteps(Result[MemoryStepsColumn]):
     """One row for each rank and step in which its allocator was at work."""
 
     title: ClassVar[str] = "Memory by step"

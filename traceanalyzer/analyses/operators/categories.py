@@ -9,12 +9,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
+from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
 
-class Categories(Result):
+class Categories(Result[CategoriesColumn]):
     """One row for each rank and category, most time first; the times add up to all GPU operations' durations."""
 
     title: ClassVar[str] = "GPU time by category"

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
+from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
@@ -19,7 +20,7 @@ from traceanalyzer.model import RankTrace
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
 
 
-class Efficiency(Result):
+class Efficiency(Result[EfficiencyColumn]):
     """One row for each rank, operator, autograd pass, shapes and dtypes with known work; most GPU time first."""
 
     title: ClassVar[str] = "Efficiency of operators"

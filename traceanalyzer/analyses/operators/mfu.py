@@ -13,17 +13,21 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
+from traceanalyzer.analyses.kernels.peaks import Peak, element_type, peak_of
+from traceanalyzer.analyses.names import MfuColumn
 from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class Mfu(Result):
+class Mfu(Result[MfuColumn]):
     """One row for each rank and step."""
 
     title: ClassVar[str] = "Model FLOPs utilisation"
@@ -36,7 +40,8 @@ class Mfu(Result):
             "FLOPs of the matrix products, attention and convolutions that the rank launched in the step: "
             "two a multiply-add, causal masks counted in full, recomputation left out (activation checkpointing, and "
             "the scores that flash attention computes again). A compiled backward pass does not say what it repeats: "
-            "left out is what exceeds twice its forward pass's, where covered_pct is 100."
+            "left out is what exceeds twice its forward pass's, where covered_pct is 100. Where no rank's operators "
+            "tell, an equal share of run.json's `model_flops_per_step`; covered_pct is then absent."
         ),
         "recompute_flops": Column.flops("What was left out."),
         "masked_flops": Column.flops(
@@ -88,12 +93,38 @@ def per_rank(
     return typed(table.assign(step_source="profiled", **_peak(trace, known)), {"step": "Int64"})
 
 
-def across(parts: Mapping[int, pd.DataFrame], *, unprofiled_step_ns: int | None = None) -> Mfu:
-    """The ranks' rows under each other, over the step time that the run recorded without the profiler, if it did."""
+def across(
+    parts: Mapping[int, pd.DataFrame], steps: Steps, ranks: Ranks, *,
+    unprofiled_step_ns: int | None = None, stated_work: StatedWork | None = None,
+) -> Mfu:  # fmt: skip
+    """The ranks' rows under each other, over the step time that the run recorded without the profiler, if it did.
+
+    Where no rank's operators tell FLOPs (Nsight Systems has none, or no shapes were recorded), what the run itself
+    says of them.
+    """
     table = stack(parts, (*Mfu.columns, "covered_ns", "matrix_ns"))
+    if table.empty and stated_work is not None:
+        table = _as_stated(steps.table, ranks.table, stated_work)
     if unprofiled_step_ns is not None:
         table = table.assign(step_ns=np.int64(unprofiled_step_ns), step_source="un-profiled")
     return Mfu(table)
+
+
+def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> pd.DataFrame:
+    """A row for each rank and step; the job's MFU is the mean of the ranks', whoever does how much of the work."""
+    held = steps[steps["step"].notna()][["rank", "step", "is_complete", "window_ns"]].reset_index(drop=True)
+    peaks = {
+        rank: _rate(peak_of(None if pd.isna(name) else str(name)), stated.dtype)
+        for rank, name in zip(ranks["rank"], ranks["device_name"], strict=True)
+    }
+    rates = pd.DataFrame([peaks[rank] for rank in held["rank"]], index=held.index, columns=list(_rate(None, None)))
+    table = held.rename(columns={"window_ns": "step_ns"}).join(rates)
+    names = ("recompute_flops", "masked_flops", "covered_ns", "matrix_ns")
+    absent = {name: pd.array([pd.NA] * len(table), dtype="Int64") for name in names}
+    flops = np.int64(round(stated.flops_of_rank))
+    return typed(table.assign(model_flops=flops, step_source="profiled", **absent), {
+        "step": "Int64", "peak_tflops_per_s": "Float64",
+    })  # fmt: skip
 
 
 def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.DataFrame:
@@ -154,7 +185,10 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     ]
     weights = known["model_flops"].groupby(pd.Series(kinds, index=known.index, dtype="object")).sum()
     kind = str(weights.astype("int64").idxmax()) if len(weights) else None
-    peak = peak_of(trace.meta.device_name)
+    return _rate(peak_of(trace.meta.device_name), kind)
+
+
+def _rate(peak: Peak | None, kind: str | None) -> dict[str, object]:
     rate = peak.tflops.get(kind) if peak and kind else None
     return {
         "gpu": peak.gpu if peak else None,

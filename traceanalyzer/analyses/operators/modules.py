@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import ModulesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes, is_backward
 from traceanalyzer.analyses.time import breakdown
@@ -22,7 +23,7 @@ OUTSIDE = "(outside any module or range)"
 _LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
 
 
-class Modules(Result):
+class Modules(Result[ModulesColumn]):
     """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
     title: ClassVar[str] = "Modules and ranges"

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, taken
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import OperatorKernelsColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
@@ -19,7 +20,7 @@ from traceanalyzer.model.schema import NONE
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
 
 
-class OperatorKernels(Result):
+class OperatorKernels(Result[OperatorKernelsColumn]):
     """One row for each rank, path, operator, autograd pass and kernel; the times add up to all GPU operations'."""
 
     title: ClassVar[str] = "Kernels by module and operator"

@@ -9,13 +9,14 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.full_queue import into_full_queue
+from traceanalyzer.analyses.names import OperatorLaunchesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_OPERATOR, OperatorTree
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class OperatorLaunches(Result):
+class OperatorLaunches(Result[OperatorLaunchesColumn]):
     """One row for each rank and operator that launched GPU operations itself, most launches first."""
 
     title: ClassVar[str] = "Launches by operator"

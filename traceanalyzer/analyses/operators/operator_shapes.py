@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -35,7 +36,7 @@ COSTS: Mapping[str, Column] = {
 """Columns that add up over rows."""
 
 
-class OperatorShapes(Result):
+class OperatorShapes(Result[OperatorShapesColumn]):
     """One row for each rank, operator, autograd pass, shapes, strides and dtypes; most GPU time of its own first."""
 
     title: ClassVar[str] = "Operators by shape"

@@ -6,11 +6,12 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import OperatorsColumn
 from traceanalyzer.analyses.operators.operator_shapes import COSTS, OperatorShapes, summed
 from traceanalyzer.meaning.columns import Column
 
 
-class Operators(Result):
+class Operators(Result[OperatorsColumn]):
     """One row for each rank, operator and autograd pass; most GPU time of its own first."""
 
     title: ClassVar[str] = "Operators"

@@ -8,13 +8,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
+from traceanalyzer.analyses.names import CallPhasesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class CallPhases(Result):
+class CallPhases(Result[CallPhasesColumn]):
     """One row for each communication call, by the number that `calls` gives it."""
 
     title: ClassVar[str] = "Phases of communication calls"

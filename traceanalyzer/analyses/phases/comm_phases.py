@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.names import CommPhasesColumn
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -15,7 +16,7 @@ from traceanalyzer.meaning.columns import Better, Column, Written
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
 
-class CommPhases(Result):
+class CommPhases(Result[CommPhasesColumn]):
     """One row for each rank, phase, range, process group and collective."""
 
     title: ClassVar[str] = "Communication by phase"

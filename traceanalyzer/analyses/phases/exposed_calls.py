@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import transfer_and_wait
+from traceanalyzer.analyses.names import ExposedCallsColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -20,7 +21,7 @@ PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
 
 
-class ExposedCalls(Result):
+class ExposedCalls(Result[ExposedCallsColumn]):
     """One row for each stretch in which communication but no compute runs, cut by call and at the steps' limits."""
 
     title: ClassVar[str] = "Exposed communication by call"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.names import IterationsColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -33,7 +34,7 @@ _NAMED = (
 _COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
 
 
-class Iterations(Result):
+class Iterations(Result[IterationsColumn]):
     """One row for each rank and iteration of an inference engine (vLLM's and SGLang's annotations)."""
 
     title: ClassVar[str] = "Inference iterations"

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, picked, ratio, stack
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import MatrixProductsColumn
 from traceanalyzer.analyses.operators.operator_call import Call, Shape
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import work as work_of_call
@@ -17,7 +18,7 @@ from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class MatrixProducts(Result):
+class MatrixProducts(Result[MatrixProductsColumn]):
     """One row for each rank, phase, product and element type; longest first."""
 
     title: ClassVar[str] = "Matrix products"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -22,7 +23,7 @@ _BACKWARD = re.compile(r"[\W_]*backward(?:[\W_]+pass)?[\W_]*", re.IGNORECASE)
 _FORWARD = re.compile(r"[\W_]*forward(?:[\W_]+pass)?[\W_]*|DistributedDataParallel\.forward", re.IGNORECASE)
 
 
-class MicroSteps(Result):
+class MicroSteps(Result[MicroStepsColumn]):
     """One row for each rank and step of the selection."""
 
     title: ClassVar[str] = "Micro-steps and gradient exchange"

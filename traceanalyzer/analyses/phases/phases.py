@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, picked, stack, typed
+from traceanalyzer.analyses.names import PhasesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
@@ -15,7 +16,7 @@ from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace, Window
 
 
-class Phases(Result):
+class Phases(Result[PhasesColumn]):
     """One row for each rank, window (`step` absent: the whole) and phase; the rows of a window add up to it."""
 
     title: ClassVar[str] = "Phases"

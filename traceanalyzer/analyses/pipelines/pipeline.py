@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, typed
+from traceanalyzer.analyses.names import PipelineColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.pipelines import pipeline_shape
 from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages
@@ -17,7 +18,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Better, Column
 
 
-class Pipeline(Result):
+class Pipeline(Result[PipelineColumn]):
     """One row for each rank that is a stage of a pipeline; none without send and receive calls that name peers."""
 
     title: ClassVar[str] = "Pipeline stages"

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.group_names import CONTEXT
 from traceanalyzer.analyses.communication.group_roles import role_of_messages
+from traceanalyzer.analyses.names import PipelineMessagesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines import pipeline_shape
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
@@ -17,7 +18,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class PipelineMessages(Result):
+class PipelineMessages(Result[PipelineMessagesColumn]):
     """One row for each message that a rank of a pipeline sends or receives, in order of its calls."""
 
     title: ClassVar[str] = "Messages between pipeline stages"

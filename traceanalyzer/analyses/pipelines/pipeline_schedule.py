@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.names import PipelineScheduleColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_launch_order
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
@@ -15,7 +16,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class PipelineSchedule(Result):
+class PipelineSchedule(Result[PipelineScheduleColumn]):
     """One row for each rank and stretch of forward or backward compute of one microbatch, in order of launch."""
 
     title: ClassVar[str] = "Pipeline schedule"

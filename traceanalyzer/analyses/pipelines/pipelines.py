@@ -6,11 +6,12 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.meaning.columns import Adds, Better, Column
 
 
-class Pipelines(Result):
+class Pipelines(Result[PipelinesColumn]):
     """One row for each pipeline."""
 
     title: ClassVar[str] = "Pipelines"

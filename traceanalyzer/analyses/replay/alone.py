@@ -1,10 +1,9 @@
 """What kernels take without communication beside them."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import Intervals
 
 LEAST_ALONE = 3
@@ -16,58 +15,57 @@ BESIDE = 0.5
 _NEVER = np.iinfo(np.int64).max // 2
 
 
-def alone_ns(ops: pd.DataFrame, medians: pd.Series | None = None) -> np.ndarray:
-    """For each operation the median time of the same kernel and grid when no communication runs beside it.
+class Alone:
+    """One rank's operations by kernel and grid.
 
-    Without limit for operations that do not run beside communication, or of which too few runs are alone. `medians` are
-    those of the rank itself, unless given.
+    Attributes:
+        kernels: name and grid of each kernel; texts are empty where they are absent.
+        code: of each operation the position of its kernel.
+        medians: of each kernel the median of its runs without communication beside them; NaN of fewer than three.
     """
-    known = alone_medians(ops) if medians is None else medians
-    starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
-    is_beside = (_beside(ops) >= BESIDE * lengths) & ~(ops["kind"] == "comm").to_numpy() & (lengths > 0)
-    code, distinct = _kernels(ops)
-    typical = known.reindex(distinct).fillna(_NEVER).to_numpy(dtype=np.float64)
-    found: np.ndarray = np.where(is_beside, typical[code] if len(typical) else np.empty(len(starts)), _NEVER)
-    return np.round(found).astype(np.int64)
+
+    def __init__(self, ops: pd.DataFrame) -> None:
+        starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
+        comm = (ops["kind"] == "comm").to_numpy()
+        beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
+        self._is_beside = (beside >= BESIDE * lengths) & ~comm & (lengths > 0)
+        self.code, self.kernels = _kernels(ops)
+        runs = np.flatnonzero((beside == 0) & ~comm)
+        groups = Groups.of_numbers(self.code[runs])
+        is_told = groups.counts() >= LEAST_ALONE
+        self.medians = np.full(len(self.kernels), np.nan)
+        self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
+
+    def lengths_ns(self, medians: np.ndarray | None = None) -> np.ndarray:
+        """For each operation the median time of its kernel when no communication runs beside it.
+
+        Without limit for operations that do not run beside communication, or of which too few runs are alone.
+        `medians`, one for each kernel, are those of the rank itself, unless given.
+        """
+        typical = self.medians if medians is None else medians
+        of_op = np.where(np.isnan(typical), _NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
+        found: np.ndarray = np.round(np.where(self._is_beside, of_op, _NEVER)).astype(np.int64)
+        return found
 
 
-def alone_medians(ops: pd.DataFrame) -> pd.Series:
-    """By kernel and grid the median of its runs without communication beside them, where there are three or more."""
-    is_alone = (_beside(ops) == 0) & ~(ops["kind"] == "comm").to_numpy()
-    code, distinct = _kernels(ops)
-    runs = ops["duration_ns"][is_alone].groupby(code[is_alone])
-    medians = runs.median()[runs.size() >= LEAST_ALONE]
-    return medians.set_axis(distinct[medians.index])
-
-
-def of_peers(own: pd.Series, others: Mapping[int, pd.Series]) -> pd.Series:
-    """A rank's medians, with its peers' for kernels that it never runs alone.
+def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """A rank's medians, by kernel, with its peers' (a row each) for kernels that it never runs alone.
 
     Those are scaled by what kernels that both run alone take longer on the rank: GPUs are not equally fast.
     """
-    scaled = []
-    for theirs in others.values():
-        ratio = (own / theirs).dropna()
-        if len(ratio):
-            scaled.append(theirs * float(ratio.median()))
-    if not scaled:
-        return own
-    beside = pd.concat(scaled, axis=1).median(axis=1)
-    return own.combine_first(beside)
+    ratio = np.divide(own, others, out=np.full(others.shape, np.nan), where=others != 0)
+    is_known = ~np.isnan(ratio).all(axis=1)
+    scaled = others[is_known] * np.nanmedian(ratio[is_known], axis=1)[:, None]
+    wanted = np.isnan(own) & ~np.isnan(scaled).all(axis=0)
+    found = own.copy()
+    found[wanted] = np.nanmedian(scaled[:, wanted], axis=0)
+    return found
 
 
-def _beside(ops: pd.DataFrame) -> np.ndarray:
-    """Of each operation the time in which communication runs beside it."""
-    starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
-    comm = (ops["kind"] == "comm").to_numpy()
-    return Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
-
-
-def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, pd.MultiIndex]:
+def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, str]]]:
     """Number of each operation's kernel and grid, and what they are."""
     name, grid = ops["name"].cat, ops["grid"].cat
     width = len(grid.categories) + 1
     code, keys = pd.factorize(name.codes.to_numpy(dtype=np.int64) * width + grid.codes.to_numpy() + 1)
-    names = np.append(name.categories.to_numpy(dtype=object), "")
-    grids = np.append(grid.categories.to_numpy(dtype=object), "")
-    return code, pd.MultiIndex.from_arrays([names[keys // width], grids[keys % width - 1]])
+    names, grids = ([*values.categories.tolist(), ""] for values in (name, grid))
+    return code, [(names[key // width], grids[key % width - 1]) for key in keys.tolist()]

@@ -11,16 +11,17 @@ from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.analyses.names import EvenExpertsColumn, ExchangesColumn
 from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine
 from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
 
-_GROUP = ["group", "group_ranks"]
+_GROUP: list[ExchangesColumn] = ["group", "group_ranks"]
 _PLACE = [*_GROUP, "step", "place"]
 
 
-class EvenExperts(Result):
+class EvenExperts(Result[EvenExpertsColumn]):
     """One row for each group with dispatches in steps."""
 
     title: ClassVar[str] = "Experts: load, and what an even one gains"
@@ -76,8 +77,8 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Gro
     ]
     table = pd.DataFrame(rows, columns=list(_STORED)).astype(dict.fromkeys(_TIMES, "Int64"))
     first = held.drop_duplicates(_GROUP).sort_values(_GROUP)[["rank", *_GROUP]]
-    first = first.merge(table[_GROUP], on=_GROUP)
-    return EvenExperts(table.assign(group_label=labels(groups, first)) if len(table) else table)
+    replayed = first.merge(table[_GROUP], on=_GROUP)
+    return EvenExperts(table.assign(group_label=labels(groups, replayed)) if len(table) else table)
 
 
 def _row(dispatches: pd.DataFrame, exchanges: pd.DataFrame, engine: Engine | None) -> dict[str, object]:

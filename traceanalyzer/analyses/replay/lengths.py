@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.replay.alone import alone_ns
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
@@ -96,12 +95,12 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     elif change.part == "collective":
         chosen = (ops["collective"] == change.name).to_numpy(dtype=bool)
     elif change.part == "links":
-        chosen = (ops["kind"] == "comm").to_numpy(dtype=bool)
+        chosen = job.nodes[rank].is_comm
     elif change.part == "rank":
-        chosen = (ops["kind"] != "comm").to_numpy(dtype=bool)
+        chosen = ~job.nodes[rank].is_comm
     else:
-        chosen = (ops["kind"] == change.part).to_numpy(dtype=bool)
-    mask: np.ndarray = chosen & _in_steps(ops["step"].to_numpy(), change)
+        chosen = job.nodes[rank].is_of(change.part)
+    mask: np.ndarray = chosen if change.steps is None else chosen & _in_steps(ops["step"].to_numpy(), change)
     return mask
 
 
@@ -152,26 +151,28 @@ def _durations(job: Job, peers: Peers, timing: Timing, rank: int, change: Change
     if change.to in (PEERS, EVEN):
         after = peers.durations(rank, _changed_ranks(job, change))
     elif change.to == ALONE:
-        after = np.minimum(before, alone_ns(job.nodes[rank].piece.ops))
+        after = np.minimum(before, job.nodes[rank].alone.lengths_ns())
     else:
         after = np.round(before * float(change.to)).astype(np.int64)
     return np.where(_chosen_ops(job, rank, change), after, before)
 
 
 def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> np.ndarray:
-    host, before = job.nodes[rank].piece.host, timing.host_ns
+    nodes, before = job.nodes[rank], timing.host_ns
     if change.to in (PEERS, EVEN):
         after = peers.host(rank, _changed_ranks(job, change))
     elif change.to == FASTEST:
         after = peers.fastest_host(rank)
     elif change.part == "profiler":
-        after = np.maximum(before - host["recorded"].to_numpy() * COST_NS[str(change.to)], 0)
+        after = np.maximum(before - nodes.column("host", "recorded") * COST_NS[str(change.to)], 0)
     elif change.part == "data":
-        spent = host[DATA.column].to_numpy()
+        spent = nodes.column("host", DATA.column)
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
     else:
         after = np.round(before * float(change.to)).astype(np.int64)
-    return np.where(_in_steps(host["step"].to_numpy(), change), after, before)
+    if change.steps is None:
+        return np.asarray(after)
+    return np.where(_in_steps(nodes.column("host", "step"), change), after, before)
 
 
 def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
@@ -220,10 +221,11 @@ def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Chang
     after = transfers_after(job, (change,))
     rows = job.joins_of(rank)
     rows = rows[job.joins["waits"].to_numpy(dtype=bool)[rows]]
-    longest = pd.Series(after[rows]).groupby(job.joins["op"].to_numpy()[rows]).max()
     durations = timing.duration_ns.copy()
-    op = longest.index.to_numpy(dtype=np.int64)
-    durations[op] = np.minimum(durations[op], np.maximum(longest.to_numpy(), 0))
+    op = job.joins["op"].to_numpy()[rows]
+    longest = np.zeros_like(durations)
+    np.maximum.at(longest, op, after[rows])
+    durations[op] = np.minimum(durations[op], longest[op])
     return durations
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.replay.alone import Alone
 from traceanalyzer.analyses.replay.explained import Explained, explained, offsets
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.model.schema import NONE
@@ -75,7 +76,9 @@ class Nodes:
             ops["duration_ns"].to_numpy(), piece.host["ns"].to_numpy(), np.ones(len(piece.segments), dtype=bool)
         )
         self.is_single = (ops["call"] != NONE).to_numpy() | self.begins_step
-        self.is_comm = (ops["kind"] == "comm").to_numpy()
+        self._is_of: dict[str, np.ndarray] = {}
+        self._columns: dict[tuple[str, str], np.ndarray] = {}
+        self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
         self.first = np.flatnonzero(self.begins_run)
         self.last = np.append(self.first[1:], len(ops))[: len(self.first)] - 1
@@ -87,6 +90,23 @@ class Nodes:
         self.start_node[self.singles] = 1 + len(self.first) + np.arange(len(self.singles))
         self.segment_node = 1 + len(self.first) + len(self.singles) + np.arange(len(piece.segments))
         self._link()
+
+    @cached_property
+    def alone(self) -> Alone:
+        """How long its kernels take without communication beside them."""
+        return Alone(self.piece.ops)
+
+    def column(self, table: str, name: str) -> np.ndarray:
+        """Values of a column of one of the piece's tables: replays ask for some of them again and again."""
+        if (table, name) not in self._columns:
+            self._columns[table, name] = getattr(self.piece, table)[name].to_numpy()
+        return self._columns[table, name]
+
+    def is_of(self, kind: str) -> np.ndarray:
+        """Mask of the operations of a kind."""
+        if kind not in self._is_of:
+            self._is_of[kind] = (self.piece.ops["kind"] == kind).to_numpy(dtype=bool)
+        return self._is_of[kind]
 
     @cached_property
     def main_stream(self) -> int:
@@ -157,8 +177,8 @@ class Nodes:
         total = np.append(0, np.cumsum(duration + np.append(known.turnaround_ns[1:] + lag[1:], 0)))
         until = (total[self.last] + duration[self.last])[self.run_of_op] - total[:-1]
         until = np.where(self.is_single, 0, until) + lag
-        host = offsets(self.piece.host["segment"].to_numpy(), timing.host_ns)
-        launch = self.piece.ops["launch"].to_numpy()
+        host = offsets(self.column("host", "segment"), timing.host_ns)
+        launch = self.column("ops", "launch")
         by_launch = np.where(launch == NONE, NEVER, np.append(host, 0)[launch] + known.latency_ns + until)
         return Sums(lag, until, host, by_launch)
 
@@ -166,7 +186,7 @@ class Nodes:
         """Length of each edge, in the order of `parts`."""
         known, first, duration = self.known, self.first, timing.duration_ns
         sums = self.sums(timing)
-        source, target = self.piece.waits["source"].to_numpy(), self.piece.waits["target"].to_numpy()
+        source, target = self.column("waits", "source"), self.column("waits", "target")
         hidden = np.where(timing.is_hidden & self.is_comm[source], duration[source], 0)
         return np.concatenate(
             [
@@ -181,15 +201,14 @@ class Nodes:
 
     def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of edges into segments: from the segment before, from nothing, from operations."""
-        segments, blocks = self.piece.segments, self.piece.blocks
         cut = self.cut_of_segment[self._chained]
-        own = segments["own_ns"].to_numpy()[self._chained]
+        own = self.column("segments", "own_ns")[self._chained]
         known, lag = self.returns
         kept = lag if timing.has_lag else np.zeros_like(lag)
-        segment = blocks["segment"].to_numpy()
+        segment = self.column("blocks", "segment")
         into = np.where(timing.is_blocking[segment], known + kept[segment], NEVER)
         kept = np.where(timing.is_blocking, kept, 0)
-        return tail[cut] + own + kept[self._chained], segments["begin_ns"].to_numpy()[self._anchors], into
+        return tail[cut] + own + kept[self._chained], self.column("segments", "begin_ns")[self._anchors], into
 
     @cached_property
     def cut_of_segment(self) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.names import CriticalPathColumn, PathStretchesColumn
 from traceanalyzer.analyses.replay.critical_path import CATEGORIES, critical_path
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.replay import Replay
@@ -17,7 +18,7 @@ _WORK = ("compute", "comm", "copy", "host", "data")
 """Categories that are summed up by name; the others are one row a rank."""
 
 
-class PathStretches(Result):
+class PathStretches(Result[PathStretchesColumn]):
     """One row for each stretch of the critical path, in order of time; they tile the window."""
 
     title: ClassVar[str] = "Critical path, stretch by stretch"
@@ -44,7 +45,7 @@ class PathStretches(Result):
     }
 
 
-class CriticalPath(Result):
+class CriticalPath(Result[CriticalPathColumn]):
     """One row for each rank, category and name on the critical path, longest first; they add up to the window."""
 
     title: ClassVar[str] = "Critical path"

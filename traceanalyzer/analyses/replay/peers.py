@@ -47,7 +47,7 @@ class Peers:
 
         Its own where that cannot be said, 0 where they run none.
         """
-        own = self.job.nodes[rank].piece.ops["duration_ns"].to_numpy()
+        own = self.job.nodes[rank].column("ops", "duration_ns")
         if changed is None and self._is_stage(rank):
             is_own = self._op_keys[rank] != NONE
             evened: np.ndarray = np.where(is_own, np.round(own * self._evened(rank, self._work_ns)), own)
@@ -66,7 +66,7 @@ class Peers:
         What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
         Where the host is slower throughout, as a whole, all its stretches are scaled.
         """
-        own = self.job.nodes[rank].piece.host["ns"].to_numpy()
+        own = self.job.nodes[rank].column("host", "ns")
         if changed is None and self._is_stage(rank):
             return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)
         columns, put_together = self._compared(rank, changed)
@@ -111,7 +111,7 @@ class Peers:
 
     def fastest_host(self, rank: int) -> np.ndarray:
         """The same when each step takes what it takes on the fastest rank that does the same."""
-        own = self.job.nodes[rank].piece.host["ns"].to_numpy()
+        own = self.job.nodes[rank].column("host", "ns")
         columns = np.flatnonzero(self.alike[self.place[rank]])
         return self._scaled(own, rank, self._step_keys, "_step_table", columns, np.min)
 
@@ -253,7 +253,7 @@ class Peers:
         """The median stretch of host work by span and rank."""
         table = np.zeros_like(self._host_table)
         for rank, key in self._host_keys.items():
-            own = pd.Series(self.job.nodes[rank].piece.host["ns"].to_numpy())[key != NONE]
+            own = pd.Series(self.job.nodes[rank].column("host", "ns"))[key != NONE]
             middle = own.groupby(key[key != NONE]).median()
             table[middle.index, self.place[rank]] = middle
         return table

@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
-from traceanalyzer.analyses.replay.alone import alone_medians, alone_ns, of_peers
+from traceanalyzer.analyses.replay.alone import of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths
 
 MOST_PEERS = 8
@@ -48,13 +47,31 @@ class Relief:
         return {rank: own for rank, own in found.items() if len(own.op)}
 
     @cached_property
-    def _alone(self) -> dict[int, pd.Series]:
-        return {rank: alone_medians(nodes.piece.ops) for rank, nodes in self.job.nodes.items()}
+    def _places(self) -> dict[tuple[str, str], int]:
+        """Of each kernel of the job its column in `_medians`."""
+        kernels = (kernel for nodes in self.job.nodes.values() for kernel in nodes.alone.kernels)
+        return {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}
 
-    def _peers(self, rank: int) -> dict[int, pd.Series]:
-        """Medians of some other ranks."""
-        others = [other for other in self._alone if other != rank][:MOST_PEERS]
-        return {other: self._alone[other] for other in others}
+    @cached_property
+    def _columns(self) -> dict[int, list[int]]:
+        """Of each rank's kernels their columns."""
+        nodes = self.job.nodes.items()
+        return {rank: [self._places[kernel] for kernel in own.alone.kernels] for rank, own in nodes}
+
+    @cached_property
+    def _medians(self) -> np.ndarray:
+        """What each rank's (rows) kernels take alone; NaN where too few of its runs tell."""
+        found = np.full((len(self.job.nodes), len(self._places)), np.nan)
+        for row, (rank, nodes) in enumerate(self.job.nodes.items()):
+            found[row, self._columns[rank]] = nodes.alone.medians
+        return found
+
+    def _typical(self, rank: int) -> np.ndarray:
+        """Of each of the rank's kernels what it takes alone, here or on some other ranks."""
+        place = list(self.job.nodes).index(rank)
+        others = [row for row in range(min(len(self._medians), MOST_PEERS + 1)) if row != place][:MOST_PEERS]
+        columns = self._columns[rank]
+        return of_peers(self._medians[place], self._medians[others])[columns]
 
     @property
     def slower_ns(self) -> dict[int, np.ndarray]:
@@ -79,7 +96,7 @@ class Relief:
         begins, ends = (joins[name].to_numpy()[rows] for name in ("start_ns", "ready_ns"))
         shift = job.origin_ns + job.offset_ns[rank]
         starts, lengths = ops["start_ns"].to_numpy() - shift, ops["duration_ns"].to_numpy()
-        least = alone_ns(ops, of_peers(self._alone[rank], self._peers(rank)))
+        least = nodes.alone.lengths_ns(self._typical(rank))
         slower = np.where((ops["kind"] == "compute").to_numpy(), np.maximum(lengths - least, 0), 0)
         held = np.flatnonzero(slower)
         join, op = _shared(begins, ends, starts[held], (starts + lengths)[held])

@@ -10,6 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.names import ReplayColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import Change
@@ -32,7 +33,7 @@ CIRCULAR = "by its launches and events an operation would wait for itself: such 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Replay(Result):
+class Replay(Result[ReplayColumn]):
     """One row for each rank and step that is complete on all ranks; of a capture without any, one for each rank."""
 
     engine: Engine | None = field(default=None, compare=False)

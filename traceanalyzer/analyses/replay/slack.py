@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, typed
+from traceanalyzer.analyses.names import SlackColumn
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
@@ -15,7 +16,7 @@ from traceanalyzer.model.schema import NONE
 _NEVER = 1 << 60
 
 
-class Slack(Result):
+class Slack(Result[SlackColumn]):
     """One row for each name and kind of operation of the complete steps, those with least slack and most time first."""
 
     title: ClassVar[str] = "Slack"

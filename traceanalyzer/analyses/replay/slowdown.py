@@ -9,6 +9,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, typed
+from traceanalyzer.analyses.names import SlowdownColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay
@@ -20,7 +21,7 @@ MOST_RANKS = 64
 TYPES = ("compute", "copy", "host", "comm")
 
 
-class Slowdown(Result):
+class Slowdown(Result[SlowdownColumn]):
     """One row for the job, each type of operation, rank and stage, in the mean step; job and ranks in each step too."""
 
     title: ClassVar[str] = "Slowdown against the ideal job"

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, typed
+from traceanalyzer.analyses.names import BlockBoundsColumn
 from traceanalyzer.analyses.streams.blocks import Blocks
 from traceanalyzer.meaning.columns import Adds, Column
 
@@ -14,7 +15,7 @@ _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange
             "idle_ns", "upload_bytes", "exchange_bytes", "download_bytes")  # fmt: skip
 
 
-class BlockBounds(Result):
+class BlockBounds(Result[BlockBoundsColumn]):
     """One row for each rank that has repeated blocks."""
 
     title: ClassVar[str] = "What bounds the repeated blocks"

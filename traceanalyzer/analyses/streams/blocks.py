@@ -10,6 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
+from traceanalyzer.analyses.names import BlocksColumn
 from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
@@ -29,7 +30,7 @@ _BLOCK_RANGE = re.compile(
 )
 
 
-class Blocks(Result):
+class Blocks(Result[BlocksColumn]):
     """One row for each block: a numbered range (`block_3`), else a repetition of the same sequence of kernels."""
 
     title: ClassVar[str] = "Repeated blocks"

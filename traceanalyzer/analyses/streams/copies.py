@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, union
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace, whole_capture
@@ -14,7 +15,7 @@ from traceanalyzer.model import RankTrace, whole_capture
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
 
-class Copies(Result):
+class Copies(Result[CopiesColumn]):
     """One row for each rank, direction, pair of memories and peer; most time first within a rank."""
 
     title: ClassVar[str] = "Copies"

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, picked, ratio, stack
+from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
 
-class MemoryOps(Result):
+class MemoryOps(Result[MemoryOpsColumn]):
     """One row for each rank and operation, longest total first within a rank.
 
     The columns mean what those of `nsys stats --report cuda_gpu_mem_time_sum` and `…_mem_size_sum` mean.

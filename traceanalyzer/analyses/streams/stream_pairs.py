@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import StreamPairsColumn
 from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.time.intervals import of_rows
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 
 
-class StreamPairs(Result):
+class StreamPairs(Result[StreamPairsColumn]):
     """One row for each rank and pair of streams (`of` stream), and pair of classes of work (`of` class)."""
 
     title: ClassVar[str] = "What runs at the same time"

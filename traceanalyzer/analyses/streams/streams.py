@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.names import StreamsColumn
 from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
 from traceanalyzer.analyses.streams.traffic import CLASSES
@@ -20,7 +21,7 @@ _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 _UNKNOWN_NS = _NS[-1]
 
 
-class Streams(Result):
+class Streams(Result[StreamsColumn]):
     """One row for each rank and stream that ran something in the window, busiest first within a rank."""
 
     title: ClassVar[str] = "Streams"

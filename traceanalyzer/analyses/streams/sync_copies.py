@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, picked, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.names import SyncCopiesColumn
 from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -17,7 +18,7 @@ from traceanalyzer.model.schema import NONE
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 
 
-class SyncCopies(Result):
+class SyncCopies(Result[SyncCopiesColumn]):
     """One row for each rank, problem, API call and kind of copy, longest host time first within a rank."""
 
     title: ClassVar[str] = "Copies that block the host"

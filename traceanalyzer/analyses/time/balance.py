@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, stack, typed
+from traceanalyzer.analyses.names import BalanceColumn
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
@@ -24,7 +25,7 @@ PEAKS: Mapping[str, str] = {
 OF_RUN, OF_EVENTS = "run.json: whole run", "[memory] events of the capture"
 
 
-class Balance(Result):
+class Balance(Result[BalanceColumn]):
     """One row for each of the headline's times, and for peak memory where it is known of every rank."""
 
     title: ClassVar[str] = "Balance across ranks"

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
 from traceanalyzer.meaning.columns import Better, Column
@@ -51,7 +52,7 @@ DEFINITIONS: Mapping[str, Column] = {
 }
 
 
-class Breakdown(Result):
+class Breakdown(Result[BreakdownColumn]):
     """One row for each rank; compute, exposed communication, exposed copy, unknown and idle add up to the window."""
 
     title: ClassVar[str] = "GPU time of each rank's window by kind"

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import GpuGapsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -16,7 +17,7 @@ SHORTEST_NS = 100_000
 MOST = 50
 
 
-class GpuGaps(Result):
+class GpuGaps(Result[GpuGapsColumn]):
     """One row for each gap, longest first within a rank; `min_gap_ns` and `most_gaps` limit how many."""
 
     title: ClassVar[str] = "Longest GPU gaps"

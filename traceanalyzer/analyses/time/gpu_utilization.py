@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import GpuUtilizationColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Column
@@ -15,7 +16,7 @@ from traceanalyzer.model import RankTrace
 BINS = 60
 
 
-class GpuUtilization(Result):
+class GpuUtilization(Result[GpuUtilizationColumn]):
     """One row for each rank and stretch, in order of time; the parts add up to the stretch."""
 
     title: ClassVar[str] = "GPU utilisation over time"

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, typed
+from traceanalyzer.analyses.names import HeadlineColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps
@@ -16,7 +17,7 @@ from traceanalyzer.selection import steps_text
 _SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")
 
 
-class Headline(Result):
+class Headline(Result[HeadlineColumn]):
     """One row for each rank, over the steps that are complete on every rank that has steps."""
 
     title: ClassVar[str] = "Headline figures"

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.names import OverlapColumn
 from traceanalyzer.analyses.time.breakdown import fused, known_only
 from traceanalyzer.analyses.time.intervals import union
 from traceanalyzer.kinds import KINDS
@@ -15,7 +16,7 @@ from traceanalyzer.model import RankTrace
 _DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
 
 
-class Overlap(Result):
+class Overlap(Result[OverlapColumn]):
     """One row for each rank."""
 
     title: ClassVar[str] = "Overlap"

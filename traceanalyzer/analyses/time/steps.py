@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.names import StepsColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -14,7 +15,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
 
-class Steps(Result):
+class Steps(Result[StepsColumn]):
     """One row for each rank and step, and one for the operations of no step (`step` absent)."""
 
     title: ClassVar[str] = "Steps"

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.names import CounterSeriesColumn
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
@@ -34,7 +35,7 @@ METRICS = (
 """GPU metrics that are drawn, by Nsight's names or CUPTI's, in this order: of several that fit the first by name."""
 
 
-class CounterSeries(Result):
+class CounterSeries(Result[CounterSeriesColumn]):
     """One row for each rank, counter and bin of its window in which the counter has a value."""
 
     title: ClassVar[str] = "Counters over time"

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
+from traceanalyzer.analyses.names import HostEventsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 
@@ -26,7 +27,7 @@ _ROLES = (MAIN, AUTOGRAD, DATA)
 _EMPTY = pd.DataFrame(columns=["start_ns", "end_ns", "name", "what"])
 
 
-class HostEvents(Result):
+class HostEvents(Result[HostEventsColumn]):
     """One row for each of the longest host events of a rank, thread by thread in order of start."""
 
     title: ClassVar[str] = "Host threads on the timeline"

@@ -8,6 +8,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import Result, taken
+from traceanalyzer.analyses.names import TimelineColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
@@ -20,7 +21,7 @@ MOST_OPERATIONS = 600_000
 _NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
 
 
-class Timeline(Result):
+class Timeline(Result[TimelineColumn]):
     """One row for each GPU operation of the selected steps (all operations without a selection), by start."""
 
     title: ClassVar[str] = "Timeline"

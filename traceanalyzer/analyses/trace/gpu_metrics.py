@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.names import GpuMetricsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 
@@ -13,7 +14,7 @@ from traceanalyzer.model import RankTrace
 _LEVELS = ("memory_allocated_bytes", "memory_reserved_bytes")
 
 
-class GpuMetrics(Result):
+class GpuMetrics(Result[GpuMetricsColumn]):
     """One row for each rank and counter, in order of name."""
 
     title: ClassVar[str] = "GPU and network metrics"

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -18,7 +19,7 @@ DEEPEST = 1
 _OF_THE_TOOLS = re.compile(r"^nccl:|^## Call |^ProfilerStep#|^record_param_comms|^Optimizer\.zero_grad")
 
 
-class GpuRanges(Result):
+class GpuRanges(Result[GpuRangesColumn]):
     """One row for each range that launched GPU work and is at most one deep in others, steps not counted."""
 
     title: ClassVar[str] = "Ranges on the timeline"

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.names import RanksColumn
 from traceanalyzer.job.hosts import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -16,7 +17,7 @@ _OF_ONE_PROCESS = ("kineto", "xplane")
 """Formats whose files hold one process each."""
 
 
-class Ranks(Result):
+class Ranks(Result[RanksColumn]):
     """One row for each rank."""
 
     title: ClassVar[str] = "Ranks"

@@ -1,12 +1,13 @@
 """A comparison of runs in every form in which it can be written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from traceanalyzer.diff import Comparison
 from traceanalyzer.gate import Outcome
+from traceanalyzer.snapshots.comparison import MemoryChange
 
 FORMAT_VERSION = 1
 """Of the comparison's `summary.json`; rises when a reader of it must change."""
@@ -22,6 +23,7 @@ class DiffReport:
         command: the command line that makes this report again.
         created: when it was made, ISO 8601.
         version: of traceanalyzer.
+        snapshots: by other run what its memory snapshots tell against the base's.
     """
 
     comparison: Comparison
@@ -29,6 +31,7 @@ class DiffReport:
     command: str | None = None
     created: str | None = None
     version: str | None = None
+    snapshots: Mapping[str, MemoryChange] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

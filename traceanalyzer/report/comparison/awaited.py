@@ -5,13 +5,17 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.diff import Comparison, Side
+from traceanalyzer.kinds import EXPERTS, ROOTED
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
-from traceanalyzer.meaning.vocabulary import WAIT
+from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT
 from traceanalyzer.report.comparison.bound import parts_by_rank
 
 UNEVEN = 0.05
 """Of the window: where ranks' exposed waits differ by less, nobody in particular is waited for."""
+
+NEITHER = (*ROOTED, *EXPERTS, "all_to_all", "peer_copy")
+"""Communication whose ranks do not wait alike: its time is told as transfer plus wait."""
 
 LEAST_AGAINST = 0.05
 """Of the change: a part that goes the other way by less is not worth a word."""
@@ -37,11 +41,23 @@ def sentence(comparison: Comparison, run: str, change: float, unit: str) -> str 
     sign = 1 if change >= 0 else -1
     changes = (sign * (after - before)).sort_values(ascending=False, kind="stable")
     main, against = str(changes.index[0]), str(changes.index[-1])
-    where = _where(pair, before[main], after[main])
-    made = f"Most of it is {main}: {_signed(sign * changes[main])} {unit} {where}"
+    where, words = _where(pair, before[main], after[main]), names_of_unsplit(comparison, run)
+    made = f"Most of it is {words.get(main, main)}: {_signed(sign * changes[main])} {unit} {where}"
     if -changes[against] > LEAST_AGAINST * abs(change):
-        made += f"; against it {against}, {_signed(sign * changes[against])}"
+        made += f"; against it {words.get(against, against)}, {_signed(sign * changes[against])}"
     return f"{made}."
+
+
+def names_of_unsplit(comparison: Comparison, run: str) -> dict[str, str]:
+    """`exposed broadcast` in place of the label of what is neither transfer nor wait, where such calls are there."""
+    table = next((table for table in comparison.tables[run] if table.analysis == "nccl"), None)
+    if table is None:
+        return {}
+    own = table.frame[table.frame["collective"].isin(NEITHER)]
+    time_ns = own[["base_total_ns", "other_total_ns"]].astype("float64").max(axis=1)
+    longest = own.loc[time_ns.sort_values(ascending=False).index, "collective"].astype("str").unique()
+    words = f"exposed {', '.join(name.replace('_', '-') for name in longest)}"
+    return dict.fromkeys((UNSPLIT.label, UNMATCHED.label, INSEPARABLE.label), words) if len(longest) else {}
 
 
 def _ranks(comparison: Comparison, base: Side, other: Side) -> tuple[_Rank, _Rank] | None:

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from traceanalyzer import __version__
 from traceanalyzer.diff import Comparison, fairness
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
-from traceanalyzer.report.comparison import DiffReport, figures, step_pictures, verdict, waterfall
+from traceanalyzer.report.comparison import DiffReport, figures, memory, step_pictures, verdict, waterfall
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
 
@@ -20,6 +21,17 @@ def write(report: DiffReport, folder: Path) -> list[Path]:
     path = folder / "summary.html"
     path.write_text(page(report), encoding="utf-8")
     return [path]
+
+
+def memory_page(held: memory.Memory, base: str, command: str | None) -> str:
+    """The page of runs of which only memory snapshots are known."""
+    context: dict[str, Any] = {
+        "title": f"{', '.join(held)} against {base}: memory",
+        "memory": memory_views(held),
+        "command": command,
+        "version": __version__,
+    }
+    return assets.render("memory_diff.html", context, entry="plain.js", styles=("diff.css",))
 
 
 def page(report: DiffReport) -> str:
@@ -40,10 +52,26 @@ def page(report: DiffReport) -> str:
         "figures": figures.rows(comparison),
         "is_of_single_captures": figures.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
+        "memory": memory_views(memory.of(report)),
         "steps": step_pictures.of(comparison),
         "DIFFERS": fairness.DIFFERS,
     }
     return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
+
+
+def memory_views(held: memory.Memory) -> list[dict[str, Any]]:
+    """For each run and source what is said, and the rows that are shown with bars as wide as their changes."""
+    made = []
+    for run, sources in held.items():
+        for source, change in sources.items():
+            rows = memory.shown(change).to_dict("records")
+            widest = max((abs(row["change_bytes"]) for row in rows), default=0) or 1
+            bars = [{**row, "width": 50 * abs(row["change_bytes"]) / widest} for row in rows]
+            is_whole = len(rows) == len(change.table)
+            made.append(
+                {"run": run, "source": source, "sentences": change.sentences, "rows": bars, "is_whole": is_whole}
+            )
+    return made
 
 
 def _bars(comparison: Comparison, run: str, parts: list[waterfall.Part]) -> list[dict[str, Any]]:
@@ -78,5 +106,6 @@ def _bars(comparison: Comparison, run: str, parts: list[waterfall.Part]) -> list
 def _views(comparison: Comparison, run: str) -> list[View]:
     """Communication first, then operators and kernels, then what else there is."""
     order = {"collectives": 0, "comm_phases": 1, "nccl": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
-    tables = sorted(comparison.tables[run], key=lambda table: order.get(table.analysis, 9))
+    own = [table for table in comparison.tables[run] if table.analysis != memory.CATEGORIES]
+    tables = sorted(own, key=lambda table: order.get(table.analysis, 9))
     return [table_view(table, MOST_ROWS) for table in tables if len(table.frame)]

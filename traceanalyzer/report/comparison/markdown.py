@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from traceanalyzer.diff import TableDiff, joins
-from traceanalyzer.report.comparison import DiffReport, figures, verdict
+from traceanalyzer.report.comparison import DiffReport, figures, memory, verdict
 from traceanalyzer.report.comparison.rows import table_view
 from traceanalyzer.report.writers import gates
 from traceanalyzer.report.writers.gates import cell
@@ -30,6 +30,7 @@ def as_markdown(report: DiffReport) -> str:
     lines += [f"> **NOT COMPARABLE, forced:** {cell(reason)}" for reason in judged.refusals]
     lines.append("")
     lines += [f"- {cell(sentence)}" for sentence in verdict.sentences(comparison)]
+    lines += [f"- {cell(sentence)}" for sentence in memory.sentences(memory.of(report))]
     lines += ["", *(f"*{cell(note)}*  " for note in judged.notes), ""]
     if report.outcomes:
         lines += [gates.as_markdown(report.outcomes)]

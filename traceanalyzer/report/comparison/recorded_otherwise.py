@@ -20,15 +20,21 @@ def sentences(comparison: Comparison, run: str, unit: str) -> list[str]:
         for name, place in ((run, number), (base, 0))
     ]
     made = [f"{run} takes {times[0]}, {base} {times[1]}: that says nothing of the runs, only of what recorded them."]
-    for metric, what in (
-        ("unprofiled_step_ns", "Without a profiler"),
-        ("compute_ns", "Compute, whose kernels a profiler hardly changes"),
-    ):
-        before, after = (metrics.value(comparison.metrics, metric, name) for name in (base, run))
-        if before and after:
-            change = 100 * (float(after) / float(before) - 1)
-            made.append(f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} a step ({_plus(change)} %).")
-    return made
+    compute = _change(comparison, run, "compute_ns", "Compute, whose kernels a profiler hardly changes")
+    return [*made, *unprofiled(comparison, run), *compute]
+
+
+def unprofiled(comparison: Comparison, run: str) -> list[str]:
+    """The two step times that run.json has without a profiler, where both runs have one."""
+    return _change(comparison, run, "unprofiled_step_ns", "Without a profiler")
+
+
+def _change(comparison: Comparison, run: str, metric: str, what: str) -> list[str]:
+    before, after = (metrics.value(comparison.metrics, metric, name) for name in (comparison.base.label, run))
+    if not before or not after:
+        return []
+    change = 100 * (float(after) / float(before) - 1)
+    return [f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} a step ({_plus(change)} %)."]
 
 
 def _differs(fact: Fact, number: int) -> bool:

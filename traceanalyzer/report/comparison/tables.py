@@ -9,18 +9,18 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.diff import fairness
-from traceanalyzer.report.comparison import FORMAT_VERSION, DiffReport, verdict
+from traceanalyzer.report.comparison import FORMAT_VERSION, DiffReport, memory, verdict
 from traceanalyzer.report.writers.tables import write_frame
 
 
 def write_csv(report: DiffReport, folder: Path) -> list[Path]:
-    """`summary.csv` (a row for each figure and run), and for each other run and table `tables/…csv`."""
+    """`summary.csv` (a row for each figure and run), `memory.csv`, and for each other run and table `tables/…csv`."""
     comparison = report.comparison
     summary = folder / "summary.csv"
     write_frame(comparison.metrics.assign(**_watermark(report)), summary)
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
-    paths = [summary]
+    paths = [summary, *memory.write_csv(memory.of(report), folder)]
     for prefix, of_runs in (("", comparison.tables), ("by_rank_", comparison.by_rank)):
         for run, own in of_runs.items():
             for table in own:
@@ -39,7 +39,7 @@ def write_json(report: DiffReport, folder: Path) -> list[Path]:
 def as_json(report: DiffReport) -> dict[str, Any]:
     """The content of `summary.json`; absent values are null."""
     comparison = report.comparison
-    judged = comparison.fairness
+    judged, held = comparison.fairness, memory.of(report)
     return {
         "format": "traceanalyzer-diff",
         "format_version": FORMAT_VERSION,
@@ -59,6 +59,7 @@ def as_json(report: DiffReport) -> dict[str, Any]:
         "facts": rows(fairness.as_frame(judged.facts, comparison.runs)),
         "metrics": rows(comparison.metrics),
         "tables": {run: {table.analysis: rows(table.frame) for table in own} for run, own in comparison.tables.items()},
+        "memory": {"verdict": memory.sentences(held), "rows": rows(memory.frame(held))},
         "gates": [
             {"gate": one.gate, "run": one.run, "status": one.status, "message": one.message, "rows": _plain(one.rows)}
             for one in report.outcomes

@@ -5,10 +5,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from traceanalyzer.report.comparison import DiffReport, figures, verdict
+from traceanalyzer.diff.names import MetricName
+from traceanalyzer.report.comparison import DiffReport, figures, memory, verdict
 from traceanalyzer.report.comparison.tables import capture_notes
 
-_SHOWN = (
+_SHOWN: tuple[MetricName, ...] = (
     "step_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns", "exposed_comm_ns",
     "exposed_copy_ns", "idle_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct", "comm_calls",
     "comm_bytes", "tokens_per_s",
@@ -22,7 +23,7 @@ def show(report: DiffReport, console: Console) -> None:
     for reason in comparison.fairness.refusals:
         console.print(f"[bold red]NOT COMPARABLE, forced:[/] {escape(reason)}", highlight=False)
     console.print(_table(report))
-    for sentence in verdict.sentences(comparison):
+    for sentence in [*verdict.sentences(comparison), *memory.sentences(memory.of(report))]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)
     for note in [*comparison.fairness.notes, *capture_notes(report)]:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False)

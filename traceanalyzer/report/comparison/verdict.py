@@ -1,11 +1,12 @@
 """What a comparison says, in sentences: which run is faster, what explains it, and what contradicts it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics, welch
+from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
@@ -82,7 +83,8 @@ def _ranking(comparison: Comparison) -> str:
 def _of_run(comparison: Comparison, run: str) -> OfRun | None:
     row = _row(comparison, "step_ns", run)
     if row is None or pd.isna(row["change"]):
-        return OfRun(run, f"{run}: its time cannot be compared with {comparison.base.label}'s.", None, ())
+        said = f"{run}: its time cannot be compared with {comparison.base.label}'s."
+        return OfRun(run, said, None, tuple(recorded_otherwise.unprofiled(comparison, run)))
     if row["change"] == 0 and comparison.is_empty:
         return None
     recorded = recorded_otherwise.sentences(comparison, run, per(comparison))
@@ -102,7 +104,9 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
 
 def _work(comparison: Comparison, run: str, row: pd.Series) -> Iterator[str]:
     yield from _communication(comparison, run)
-    yield from work_sentences.products(_table(comparison, run, "matrix_products"), float(row["value"]))
+    each = next((table for table in comparison.by_rank[run] if table.analysis == "matrix_products"), None)
+    table = _table(comparison, run, "matrix_products")
+    yield from work_sentences.products(table, each, float(row["value"]))
 
 
 def _table(comparison: Comparison, run: str, analysis: str) -> TableDiff | None:
@@ -127,10 +131,8 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     numbers = [len(side.captures) for side in comparison.sides if side.label in (comparison.base.label, run)]
     counts = " and ".join(map(str, numbers))
     if says == welch.CANNOT_TELL:
-        spread = _value(comparison, "step_std_ns", run)
-        inside = f" (steps inside its capture vary by ± {text(spread, Unit.NS)})" if spread is not None else ""
         who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
-        return f"{who} cannot tell a difference from noise{inside}."
+        return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
     p = row["p_value"]
     tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")
     return (
@@ -138,6 +140,16 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
         if says == welch.NOISE
         else f"More than noise ({tested})."
     )
+
+
+def _inside(comparison: Comparison, run: str, change: float) -> str:
+    """How much steps vary inside the captures, of the two the one where they vary more; and whether that is as much."""
+    known = [_value(comparison, "step_std_ns", one) for one in (comparison.base.label, run)]
+    spreads = [float(spread) for spread in known if spread is not None]  # type: ignore[arg-type]  # a number
+    if not spreads:
+        return ""
+    steps = f"steps inside a capture vary by ± {text(max(spreads), Unit.NS)}"
+    return f", and {steps}, which is as much" if abs(change) <= max(spreads) else f" ({steps})"
 
 
 def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]:
@@ -150,18 +162,18 @@ def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]
     if said:
         yield said
     if found:
-        yield _of_means(found, change, per(comparison))
+        yield _of_means(found, change, per(comparison), awaited.names_of_unsplit(comparison, run))
 
 
-def _of_means(found: list[Part], change: float, unit: str) -> str:
+def _of_means(found: list[Part], change: float, unit: str, names: Mapping[str, str]) -> str:
     sign = 1 if change >= 0 else -1
     ordered = sorted(found, key=lambda part: -sign * part.change_ns)
     main = ordered[0]
     against = ordered[-1]
     both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
-    made = f"Most of it is {main.label}: {_signed(main.change_ns)} {unit} ({both})"
+    made = f"Most of it is {names.get(main.label, main.label)}: {_signed(main.change_ns)} {unit} ({both})"
     if -sign * against.change_ns > awaited.LEAST_AGAINST * abs(change) and against is not main:
-        made += f"; against it {against.label}, {_signed(against.change_ns)}"
+        made += f"; against it {names.get(against.label, against.label)}, {_signed(against.change_ns)}"
     return made + " (means over ranks)."
 
 
@@ -242,7 +254,7 @@ def _over_ranks(row: pd.Series) -> str:
     return f"{digits(float(row['value']))} % ({digits(float(low))} to {digits(float(high))} over ranks)"
 
 
-_SHARES = (
+_SHARES: tuple[tuple[MetricName, str], ...] = (
     ("compute_pct", "compute share"),
     ("overlap_pct", "overlap"),
     ("exposed_comm_pct", "exposed communication"),
@@ -285,11 +297,11 @@ def _signed(value_ns: float) -> str:
     return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)
 
 
-def _row(comparison: Comparison, metric: str, run: str) -> pd.Series | None:
+def _row(comparison: Comparison, metric: MetricName, run: str) -> pd.Series | None:
     table = comparison.metrics
     found = table[(table["metric"] == metric) & (table["run"] == run)]
     return None if found.empty else found.iloc[0]
 
 
-def _value(comparison: Comparison, metric: str, run: str) -> object:
+def _value(comparison: Comparison, metric: MetricName, run: str) -> object:
     return metrics.value(comparison.metrics, metric, run)

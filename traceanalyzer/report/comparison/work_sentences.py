@@ -41,16 +41,21 @@ def phases(table: TableDiff | None, unit: str) -> Iterator[str]:
         yield f"By phase, {unit}: {', '.join(sorted(told, key=_place))} (waits and idle time within them included)."
 
 
-def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
-    """The matrix products that move the step most, each with its mean, its calls, and contention told apart."""
+def products(table: TableDiff | None, by_rank: TableDiff | None, step_ns: float | None) -> Iterator[str]:
+    """The matrix products that move the step most, by their mean or their number, with contention told apart."""
     if table is None or table.frame.empty:
         return
-    yield from _of_one_run(table.frame, LEAST_ALONE * (step_ns or 0))
+    each = None if by_rank is None else by_rank.frame
+    yield from _of_one_run(table.frame, each, LEAST_ALONE * (step_ns or 0))
     rows = table.frame[table.frame["status"] == joins.CHANGED]
     rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
     means = [rows[f"{side}_gpu_ns"] / rows[f"{side}_calls"] for side in ("base", "other")]
-    change = (means[1] - means[0]) * rows["other_calls"]
-    is_told = ((means[1] / means[0] - 1).abs() >= LEAST_PCT / 100) & (change.abs() >= LEAST_SHARE * (step_ns or 0))
+    slower = (means[1] - means[0]) * rows["other_calls"]
+    more = (rows["other_calls"] - rows["base_calls"]) * means[0]
+    least = LEAST_SHARE * (step_ns or 0)
+    is_slower = ((means[1] / means[0] - 1).abs() >= LEAST_PCT / 100) & (slower.abs() >= least)
+    is_told = is_slower | (more.abs() >= LEAST_ALONE * (step_ns or 0))
+    change = slower + more
     order = change[is_told.fillna(value=False)].abs().sort_values(ascending=False, kind="stable").index
     for row in rows.loc[order[:MOST_PRODUCTS]].to_dict("records"):
         yield _product(row)
@@ -59,13 +64,26 @@ def products(table: TableDiff | None, step_ns: float | None) -> Iterator[str]:
         yield f"{len(order) - MOST_PRODUCTS} other matrix products: {_signed(rest)} together."
 
 
-def _of_one_run(frame: pd.DataFrame, least_ns: float) -> Iterator[str]:
-    """Products that only one run has, and that take much of a step."""
+def _of_one_run(frame: pd.DataFrame, by_rank: pd.DataFrame | None, least_ns: float) -> Iterator[str]:
+    """Products that only one run has, and that take much of a step; where one rank alone has them, that rank's."""
     for status, side in ((joins.NEW, "other"), (joins.REMOVED, "base")):
         own = frame[(frame["status"] == status) & (frame[f"{side}_gpu_ns"] >= least_ns)]
         for row in own.head(MOST_PRODUCTS - 1).to_dict("records"):
-            time, mean = text(row[f"{side}_gpu_ns"], Unit.NS), text(_mean(row, side, "gpu_ns", "calls"), Unit.NS)
-            yield f"{_what(row)} is {status}: {_number(row, side)} calls, {time} ({mean} a call; means over ranks)."
+            alone = _on_one_rank(by_rank, row, side)
+            held, of_ranks = (row, "; means over ranks") if alone is None else (alone, "")
+            time, mean = text(held[f"{side}_gpu_ns"], Unit.NS), text(_mean(held, side, "gpu_ns", "calls"), Unit.NS)
+            on = "" if alone is None else f" on rank {int(alone['rank'])}"
+            yield f"{_what(row)} is {status}: {_number(held, side)} calls{on}, {time} ({mean} a call{of_ranks})."
+
+
+def _on_one_rank(by_rank: pd.DataFrame | None, row: dict[str, Any], side: str) -> dict[str, Any] | None:
+    """The row of the only rank that runs a product; `None` where several do."""
+    if by_rank is None or "rank" not in by_rank:
+        return None
+    is_it = (by_rank["product"] == row["product"]) & (by_rank["phase"] == row["phase"])
+    own = by_rank[is_it & (by_rank[f"{side}_calls"] > 0)]
+    own = own[own["dtype"] == row["dtype"]] if isinstance(row["dtype"], str) else own
+    return own.to_dict("records")[0] if len(own) == 1 else None
 
 
 def _what(row: dict[str, Any]) -> str:

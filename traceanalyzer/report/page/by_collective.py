@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.base import percent, ratio
 from traceanalyzer.analyses.communication.call_waits import listed, looked_at
 from traceanalyzer.analyses.communication.collectives import summed
@@ -42,7 +42,7 @@ DEFINITIONS: Mapping[str, Column] = {
 _KEYS = ["collective", "group_label"]
 
 
-def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
+def by_collective(results: Results) -> pd.DataFrame:
     """One row for each collective and group, most exposed first: of a mean step of the headline, or the capture."""
     steps = headline_steps(results)
     calls = looked_at(results["call_waits"], results["calls"])
@@ -80,7 +80,7 @@ def by_collective(results: Mapping[str, Result]) -> pd.DataFrame:
     return table[[name for name in DEFINITIONS if name in table and not _is_empty(table[name])]]
 
 
-def _exposed(results: Mapping[str, Result], steps: list[int], calls: pd.DataFrame) -> pd.DataFrame:
+def _exposed(results: Results, steps: list[int], calls: pd.DataFrame) -> pd.DataFrame:
     """Exposed time by collective, group and rank, and its parts."""
     stretches = results["exposed_calls"].table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
@@ -97,11 +97,11 @@ def _exposed(results: Mapping[str, Result], steps: list[int], calls: pd.DataFram
     return parts.groupby([*_KEYS, "rank"], dropna=False)[columns].sum().astype("float64")
 
 
-def _rates(calls: pd.DataFrame, results: Mapping[str, Result]) -> pd.DataFrame:
+def _rates(calls: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Bus bandwidth and its share of the peak; rates of ranks and size classes count by their transfer."""
-    rows = summed(calls, results["ranks"], results["groups"]).to_frame()
-    rows = rows[rows["busbw_gbps"].notna()]
-    rows = rows.assign(bus_bytes=rows["busbw_gbps"] * rows["transfer_ns"])
+    known = summed(calls, results["ranks"], results["groups"]).to_frame()
+    known = known[known["busbw_gbps"].notna()]
+    rows = known.assign(bus_bytes=known["busbw_gbps"] * known["transfer_ns"])
     groups = rows.groupby(_KEYS, dropna=False)
     busbw = ratio(groups["bus_bytes"].sum(), groups["transfer_ns"].sum())
     is_one_way = groups["peak_pct"].count() > 0

@@ -1,11 +1,10 @@
 """What each rank's host and GPU need for a step by themselves, beside what the step takes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, Results
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, TRANSFER
 from traceanalyzer.report.words.parts import Split, headline_steps
 
@@ -23,7 +22,7 @@ class Floor:
     gpu_ns: float | None
 
 
-def floors(results: Mapping[str, Result], split: Split | None) -> dict[int, Floor]:
+def floors(results: Results, split: Split | None) -> dict[int, Floor]:
     """By rank; none of a capture without complete steps."""
     steps = headline_steps(results)
     if split is None or not split.steps or not steps:

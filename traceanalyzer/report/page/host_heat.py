@@ -1,11 +1,10 @@
 """Hosts by steps at a glance: how much longer than the median host each one's ranks need for what is their own."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
 
 MOST_STEPS = 40
@@ -46,7 +45,7 @@ class HostHeat:
     left_out: int
 
 
-def host_heat(results: Mapping[str, Result]) -> HostHeat | None:
+def host_heat(results: Results) -> HostHeat | None:
     """The map of a job with several hosts and steps; `None` without.
 
     A host's time in a step is its ranks' median of compute, copies, idle time and exposed transfers: waits for others
@@ -62,7 +61,7 @@ def host_heat(results: Mapping[str, Result]) -> HostHeat | None:
     return HostHeat(tuple(map(str, longer.columns)), rows, len(longer) - len(held))
 
 
-def _longer_pct(results: Mapping[str, Result]) -> pd.DataFrame | None:
+def _longer_pct(results: Results) -> pd.DataFrame | None:
     """Per cent beyond the median host: steps by hosts; `None` where hosts or steps are not known."""
     if not {"step_needs", "ranks"} <= set(results):
         return None

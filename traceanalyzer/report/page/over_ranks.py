@@ -1,12 +1,18 @@
 """Rows of several ranks as one: mean over ranks, and who is lowest and highest."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import percent
+from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import OperatorsColumn
 
 DEFINITIONS: Mapping[str, Column] = {
     "name": Column.text("Name of the kernel or copy; hover for the full one.", written=Written.KERNEL),
@@ -43,7 +49,7 @@ DEFINITIONS: Mapping[str, Column] = {
 }
 
 
-def kernels(result: Result) -> pd.DataFrame:
+def kernels(result: Kernels) -> pd.DataFrame:
     """Kernels and copies by name, largest total first, with the ranks of least and largest total.
 
     A rank that ran none of a name counts as 0: that only one rank runs a kernel is what a reader should see.
@@ -69,12 +75,12 @@ def kernels(result: Result) -> pd.DataFrame:
     return table[[*columns, *_spread_columns(frame, "total")]]
 
 
-def busy_operators(result: Result) -> pd.DataFrame:
+def busy_operators(result: Operators) -> pd.DataFrame:
     """Operators by name, most host time of their own first, with the ranks of least and most."""
-    frame = result.to_frame()
-    frame = frame[frame["calls"].notna()].astype({"operator": "str"})
-    columns = ["calls", "host_self_ns", "gpu_own_ns"]
-    frame = frame.groupby(["operator", "rank"], sort=False)[columns].sum().reset_index()
+    called = result.to_frame()
+    called = called[called["calls"].notna()].astype({"operator": "str"})
+    columns: list[OperatorsColumn] = ["calls", "host_self_ns", "gpu_own_ns"]
+    frame = called.groupby(["operator", "rank"], sort=False)[columns].sum().reset_index()
     groups = frame.groupby("operator", sort=False)
     sums, means = groups[columns].sum(), groups[columns].mean()
     table = pd.DataFrame(
@@ -92,7 +98,7 @@ def busy_operators(result: Result) -> pd.DataFrame:
     return table[[*shown, *_spread_columns(frame, "host_self")]]
 
 
-def wait_matrix(result: Result) -> pd.DataFrame | None:
+def wait_matrix(result: Collectives) -> pd.DataFrame | None:
     """Time that each rank waits inside each collective, most first; `None` where no wait is known."""
     frame = result.to_frame()
     known = frame[frame["wait_ns"].notna()]

@@ -1,11 +1,10 @@
 """A pipeline's schedule as a picture: when each stage computes which microbatch, forward and backward."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
@@ -55,7 +54,7 @@ class Schedule:
     rows: tuple[Row, ...]
 
 
-def schedule(results: Mapping[str, Result], clock: Clock | None) -> Schedule | None:
+def schedule(results: Results, clock: Clock | None) -> Schedule | None:
     """The last complete step of the pipeline that waits most; `None` where there is none, or too much to draw."""
     stages = results["pipeline"].to_frame() if "pipeline" in results else pd.DataFrame()
     stretches = results["pipeline_schedule"].to_frame()
@@ -68,10 +67,10 @@ def schedule(results: Mapping[str, Result], clock: Clock | None) -> Schedule | N
     if held.empty or len(held) > MOST_BLOCKS:
         return None
     shifts = held["rank"].map(clock.shift_ns)
-    held = held.assign(start_ns=held["start_ns"] - shifts, end_ns=held["end_ns"] - shifts)
-    first, length = int(held["start_ns"].min()), int(held["end_ns"].max() - held["start_ns"].min())
+    drawn = held.assign(start_ns=held["start_ns"] - shifts, end_ns=held["end_ns"] - shifts)
+    first, length = int(drawn["start_ns"].min()), int(drawn["end_ns"].max() - drawn["start_ns"].min())
     rows = tuple(
-        Row(int(rank), int(stage), _blocks(held[held["rank"] == rank], first, max(length, 1)),
+        Row(int(rank), int(stage), _blocks(drawn[drawn["rank"] == rank], first, max(length, 1)),
             None if pd.isna(bubble) else float(bubble))
         for rank, stage, bubble in own[["rank", "stage", "bubble_pct"]].itertuples(index=False)
     )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, Results
 from traceanalyzer.report import assets
 
 PARTS: Mapping[str, str] = MappingProxyType(
@@ -107,7 +107,7 @@ class Section:
     is_folded: bool
 
 
-def sections(results: Mapping[str, Result]) -> list[Section]:
+def sections(results: Results) -> list[Section]:
     """A section for each Result with rows; one with a row for each event only where it is given a place."""
     placed = {name: part for part, names in PLACES.items() for name in names}
     order = [*placed, *(name for name in results if name not in placed)]

@@ -1,11 +1,10 @@
 """Who sends how much to whom in all-to-alls, as a square of cells."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.groups import labels
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.meaning.columns import Unit
@@ -58,16 +57,16 @@ class Sends:
     rows: tuple[Sender, ...]
 
 
-def sends(results: Mapping[str, Result]) -> Sends | None:
+def sends(results: Results) -> Sends | None:
     """The group that sends most, dispatches where there are any; `None` without split sizes or of too many ranks."""
     frame = results["exchange_sends"].to_frame()
     if frame.empty:
         return None
     frame = frame[frame["direction"] == DISPATCH] if (frame["direction"] == DISPATCH).any() else frame
-    frame = frame.assign(label=labels(results["groups"], frame))
-    totals = frame.groupby(["label", "direction"])["size_bytes"].sum()
+    told_groups = frame.assign(label=labels(results["groups"], frame))
+    totals = told_groups.groupby(["label", "direction"])["size_bytes"].sum()
     label, direction = totals.idxmax()
-    own = frame[(frame["label"] == label) & (frame["direction"] == direction)]
+    own = told_groups[(told_groups["label"] == label) & (told_groups["direction"] == direction)]
     ranks = tuple(sorted(int(rank) for rank in own["peer"].unique()))
     if len(ranks) > MOST_RANKS:
         return None

@@ -1,11 +1,11 @@
 """Every step as a column of its parts: what the page's script draws, of the mean over ranks or of one of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said
@@ -18,9 +18,7 @@ MOST_CELLS = 4_000
 _MOST_EPISODES = 4
 
 
-def step_chart(
-    results: Mapping[str, Result], on_top: Sequence[int] = (), run_info: RunInfo | None = None
-) -> dict[str, Any] | None:
+def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo | None = None) -> dict[str, Any] | None:
     """Steps, parts, times in ns, and who was late when; `None` with fewer than two steps.
 
     `mean` has each step's parts as means over the ranks, `least` and `most` are the shortest and longest rank's step.

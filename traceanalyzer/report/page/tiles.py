@@ -1,16 +1,20 @@
 """The tiles below the verdict: one figure each, with its spread over ranks and its definition."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import ABSENT, text
-from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, IDLE
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
 from traceanalyzer.report.words.parts import Split
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Frame
+    from traceanalyzer.analyses.names import HeadlineColumn
 
 APART = 0.2
 """Ranks whose work differs by this share do not do the same."""
@@ -51,15 +55,15 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in _made(report, frame, split)]
 
 
-def _made(report: Report, frame: pd.DataFrame, split: Split) -> list[Tile]:
+def _made(report: Report, frame: "Frame[HeadlineColumn]", split: Split) -> list[Tile]:
     return [
         _length(frame, split, report.run_info),
-        _share(frame, COMPUTE.share, "Compute", "compute", "Share of the time in which a compute kernel runs.",
+        _share(frame["compute_pct"], "Compute", "compute", "Share of the time in which a compute kernel runs.",
                _fused(frame)),
-        replace(_share(frame, COMM.share, "Exposed communication", _larger_part(split),
+        replace(_share(frame["exposed_comm_pct"], "Exposed communication", _larger_part(split),
                        "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
                 sources=("headline", "exposed_comm")),
-        _share(frame, IDLE.share, "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
+        _share(frame["idle_pct"], "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
         _overlap(frame),
         *_speed(report.run_info),
         *_mfu(report),
@@ -73,7 +77,7 @@ def _larger_part(split: Split) -> str:
     return "wait" if is_wait else "transfer"
 
 
-def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
+def _length(frame: "Frame[HeadlineColumn]", split: Split, info: RunInfo | None) -> Tile:
     each = frame["window_ns"] / split.per
     deviation = frame["step_std_ns"].dropna()
     detail = f"± {text(deviation.mean(), Unit.NS)} between steps" if len(deviation) else split.basis
@@ -88,26 +92,25 @@ def _length(frame: pd.DataFrame, split: Split, info: RunInfo | None) -> Tile:
     return Tile(name, "plain", text(each.mean(), Unit.NS), detail, _spread(each, Unit.NS), (), definition)
 
 
-def _share(frame: pd.DataFrame, column: str, name: str, kind: str, definition: str, detail: str = "") -> Tile:
-    share = frame[column]
+def _share(share: pd.Series, name: str, kind: str, definition: str, detail: str = "") -> Tile:
     if share.isna().all():
         return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
     marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
     return Tile(name, kind, text(share.mean(), Unit.PCT), detail, _spread(share, Unit.PCT), marks, definition)
 
 
-def _fused(frame: pd.DataFrame) -> str:
+def _fused(frame: "Frame[HeadlineColumn]") -> str:
     """Mean share of kernels that compute and communicate at once; empty without any."""
     share = frame["fused_pct"].fillna(0)
     return f"{text(share.mean(), Unit.PCT)} in kernels that communicate too" if share.any() else ""
 
 
-def _overlap(frame: pd.DataFrame) -> Tile:
+def _overlap(frame: "Frame[HeadlineColumn]") -> Tile:
     definition = "Share of the communication time that runs under compute; higher is better."
     if frame["overlap_pct"].isna().all():
         why = _IN_GRAPHS if frame["comm_ns"].isna().any() else "no communication"
         return Tile("Overlap", "plain", ABSENT, why, (), (), definition)
-    return _share(frame, "overlap_pct", "Overlap", "plain", definition)
+    return _share(frame["overlap_pct"], "Overlap", "plain", definition)
 
 
 def _speed(info: RunInfo | None) -> list[Tile]:

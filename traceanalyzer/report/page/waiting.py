@@ -1,10 +1,9 @@
 """Who makes the others wait, and which waits cannot be measured."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.meaning.columns import Unit
@@ -21,13 +20,13 @@ COLUMNS = (
 """Of a straggler's row those that a page shows."""
 
 
-def costly(stragglers: Result) -> pd.DataFrame:
+def costly(stragglers: Stragglers) -> pd.DataFrame:
     """Stragglers for which a rank waits at least as long as a finding asks for."""
     frame = stragglers.to_frame()
     return frame[(frame["cost_pct"] >= LEAST_COST_PCT).fillna(value=False)]
 
 
-def too_cheap(stragglers: Result) -> str:
+def too_cheap(stragglers: Stragglers) -> str:
     """A sentence about the rows that `costly` leaves out; empty without any."""
     rest = len(stragglers) - len(costly(stragglers))
     if not rest:
@@ -40,7 +39,7 @@ def too_cheap(stragglers: Result) -> str:
     return f"{who} for {LEAST_COST_PCT:.0f} % of a step; tables/stragglers.csv has all."
 
 
-def not_measured(results: Mapping[str, Result], split: Split | None) -> str:
+def not_measured(results: Results, split: Split | None) -> str:
     """Which calls of the headline's steps wait in a way that cannot be measured, and how much time that is."""
     calls = unsplit_calls(results, headline_steps(results))
     if split is None or calls.empty or "exposed_unmatched_ns" not in split.table:

@@ -8,16 +8,18 @@ from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.snapshots import Examined, sentences
+from traceanalyzer.snapshots.job import Job
 
 FORMAT_VERSION = 1
 
 
-def write(examined: Sequence[Examined], folder: Path) -> list[Path]:
+def write(examined: Sequence[Examined], folder: Path, job: Job | None = None) -> list[Path]:
     """`memory.json`."""
     content = {
         "format_version": FORMAT_VERSION,
         "version": __version__,
-        "verdict": sentences(examined),
+        "verdict": [*(job.sentences if job else ()), *sentences(examined)],
+        "fit": [] if job is None or job.fit is None else job.fit.rows(),
         "snapshots": [_one(one) for one in examined],
     }
     path = folder / "memory.json"
@@ -36,8 +38,8 @@ def _one(one: Examined) -> dict[str, Any]:
         "events": len(snapshot.history),
         "settings": snapshot.settings,
         "end_bytes": one.end,
-        "peak_bytes": one.peak_bytes,
-        "peak_allocated_bytes": one.peak_allocated_bytes,
+        "peak_bytes": one.peak_bytes if one.has_history else None,
+        "peak_allocated_bytes": one.peak_allocated_bytes if one.has_history else None,
         "peak_allocated_is_exact": one.is_exact,
         "peak_ns": int(one.levels["time_ns"].iloc[one.peak_at]) if one.peak_at >= 0 else None,
         "peak_categories": one.peak_categories.to_dict("records"),

@@ -11,28 +11,40 @@ from traceanalyzer import __version__
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
+from traceanalyzer.report.page import table_view
 from traceanalyzer.report.snapshots.flame import flame
 from traceanalyzer.snapshots import Examined, sentences
+from traceanalyzer.snapshots.job import Job
 
 MOST_SITES = 40
 POINTS = 1200
 """Places across the picture; of the events in each the most is drawn, so that no peak is lost."""
+_FIT = (
+    "strategy", "tp", "pp", "checkpointing", "micro_batch", "fits", "is_enough", "state_bytes", "activation_bytes",
+    "total_bytes", "headroom_bytes", "measured_peak_bytes",
+)  # fmt: skip
 _WIDTH, _HEIGHT = 1200, 180
 
 
-def write(examined: Sequence[Examined], folder: Path, label: str, command: str | None = None) -> list[Path]:
+def write(
+    examined: Sequence[Examined], folder: Path, label: str, command: str | None = None, job: Job | None = None
+) -> list[Path]:
     """`memory.html`."""
     path = folder / "memory.html"
-    path.write_text(page(examined, label, command), encoding="utf-8", errors="replace")
+    path.write_text(page(examined, label, command, job), encoding="utf-8", errors="replace")
     return [path]
 
 
-def page(examined: Sequence[Examined], label: str, command: str | None = None) -> str:
+def page(examined: Sequence[Examined], label: str, command: str | None = None, job: Job | None = None) -> str:
     """The page's text."""
+    fit = job.fit if job else None
     context: dict[str, Any] = {
         "label": label,
         "examined": examined,
-        "verdict": sentences(examined),
+        "verdict": [*(job.sentences if job else ()), *sentences(examined)],
+        "fit": None if fit is None else table_view.view(fit, _FIT),
+        "assumptions": None if fit is None or not len(fit) else fit.table["assumptions"].iloc[0],
+        "plain_rows": table_view.PLAIN_ROWS,
         "pictures": [_picture(one) for one in examined],
         "flames": [flame(one) for one in examined],
         "most_sites": MOST_SITES,

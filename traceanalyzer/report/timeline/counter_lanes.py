@@ -5,13 +5,13 @@ thousandths of the largest; of memory by category, instead of the value, a colum
 the allocator's units of 512 bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.analyses.memory.memory_levels import COLUMN
 from traceanalyzer.analyses.timeline.counter_series import LEVELS
@@ -26,9 +26,7 @@ UNIT_BYTES = 512
 """What PyTorch's allocator gives is a multiple of this; the page's script has the same."""
 
 
-def counter_lanes(
-    results: Mapping[str, Result], order: Sequence[int], clock: Clock
-) -> tuple[list[dict[str, Any]], bytes]:
+def counter_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[list[dict[str, Any]], bytes]:
     """What each counter is, and the columns, of the first ranks of `order`."""
     entries, columns = [], []
     for rank in order[:MOST_RANKS]:
@@ -49,12 +47,12 @@ def counter_lanes(
     return entries, b"".join(map(varints, columns))
 
 
-def _of_rank(results: Mapping[str, Result], rank: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
+def _of_rank(results: Results, rank: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
     if "queue_depth" in results and len(results["queue_depth"]):
-        frame = results["queue_depth"].to_frame()
-        own = frame[frame["rank"] == rank]
-        if len(own):
-            yield QUEUE, "", own.assign(value=own["mean_depth"].astype("Float64").fillna(0))
+        depths = results["queue_depth"].to_frame()
+        depths = depths[depths["rank"] == rank]
+        if len(depths):
+            yield QUEUE, "", depths.assign(value=depths["mean_depth"].astype("Float64").fillna(0))
     if "counter_series" in results and len(results["counter_series"]):
         frame = results["counter_series"].to_frame()
         own = frame[frame["rank"] == rank]
@@ -62,9 +60,7 @@ def _of_rank(results: Mapping[str, Result], rank: int) -> Iterator[tuple[str, st
             yield str(name), _unit(str(name), str(rows["source"].iloc[0])), rows
 
 
-def _by_category(
-    results: Mapping[str, Result], rank: int, clock: Clock
-) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
+def _by_category(results: Results, rank: int, clock: Clock) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
     """The rank's memory over time, stacked; nothing where the trace does not tell."""
     if "memory_levels" not in results or not len(results["memory_levels"]):
         return [], []

@@ -1,11 +1,11 @@
 """What a timeline shows first: which ranks stand on top, in what groups the others lie, which stretch is in view."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, WAIT
@@ -59,7 +59,7 @@ def _waits_most(split: Split | None, ranks: set[int]) -> int | None:
     return int(share.idxmax()) if len(share) and share.max() >= _LEAST_WAIT_PCT else None
 
 
-def rank_groups(results: Mapping[str, Result], kept: Sequence[int]) -> list[dict[str, Any]]:
+def rank_groups(results: Results, kept: Sequence[int]) -> list[dict[str, Any]]:
     """`name` and `ranks` of each group, by host where captures name several, else blocks of 8; none of few ranks."""
     if len(kept) <= MANY_RANKS:
         return []
@@ -73,7 +73,7 @@ def rank_groups(results: Mapping[str, Result], kept: Sequence[int]) -> list[dict
     return [{"name": name, "ranks": ranks} for name, ranks in named]
 
 
-def opening(results: Mapping[str, Result], clock: Clock, kept: Sequence[int]) -> list[int] | None:
+def opening(results: Results, clock: Clock, kept: Sequence[int]) -> list[int] | None:
     """Begin and end of the complete steps that all ranks have, on the page's clock; `None` without any."""
     steps = headline_steps(results) if "headline" in results else []
     if not steps:

@@ -4,13 +4,13 @@ For each lane (a thread's ranges, operators and calls; or its Python frames) com
 after the previous start, length; then the name and the depth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
@@ -30,7 +30,7 @@ KINDS = {RANGE: "range", OPERATOR: "operator", API_CALL: "call", FRAME: "frame"}
 
 
 def host_lanes(
-    results: Mapping[str, Result], order: Sequence[int], clock: Clock, most: int = MOST_EVENTS
+    results: Results, order: Sequence[int], clock: Clock, most: int = MOST_EVENTS
 ) -> tuple[dict[str, Any], bytes]:
     """Names and lanes, and their columns, of the first `MOST_RANKS` ranks of `order`."""
     frame = results["host_events"].to_frame() if "host_events" in results else pd.DataFrame()

@@ -5,18 +5,17 @@ that was awaited (0: none, else one more); of all its operations the thread of t
 (0: none, else one more), and the slack in µs (0: not known, else one more).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.replay.slack import slack_of_ops
 from traceanalyzer.report.timeline.columns import or_zero, rows_of_ranks, varints
 
 
-def links(table: pd.DataFrame, kept: list[int], results: Mapping[str, Result]) -> tuple[dict[str, Any], bytes]:
+def links(table: pd.DataFrame, kept: list[int], results: Results) -> tuple[dict[str, Any], bytes]:
     """Of the timeline's rows of the ranks `kept`: what the columns mean, and the columns."""
     waits = results["call_waits"].table if "call_waits" in results else pd.DataFrame()
     by_call = waits.set_index(["rank", "call"])[["instance", "waits_for"]] if len(waits) else None
@@ -47,7 +46,7 @@ def _of_calls(calls: pd.DataFrame, waits: pd.DataFrame | None) -> list[np.ndarra
     return [or_zero(rows["instance"]), or_zero(rows["waits_for"])]
 
 
-def _slacks(results: Mapping[str, Result]) -> dict[int, pd.Series]:
+def _slacks(results: Results) -> dict[int, pd.Series]:
     """By rank each operation's slack in ns, by its position; none where the job was not replayed."""
     engine = getattr(results.get("replay"), "engine", None)
     if engine is None:

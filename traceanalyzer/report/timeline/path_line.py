@@ -4,13 +4,12 @@ Columns: start less the previous start (signed), length, place of the rank among
 else one more), lane, and what it is, each a number. Stretches that follow each other in one lane of one rank are one.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, KINDS
 from traceanalyzer.report.timeline.columns import signed, steps_of, varints
@@ -22,7 +21,7 @@ LANES = ("host", *(kind.key for kind in KINDS), "idle")
 """Where the line runs: on the host, in a lane of operations, or on a GPU on which nothing runs."""
 
 
-def path_line(results: Mapping[str, Result], kept: list[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
+def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
     """What the line says, and its columns; without a path only why there is none."""
     stretches = results["path_stretches"].to_frame() if "path_stretches" in results else pd.DataFrame()
     if stretches.empty:
@@ -49,13 +48,13 @@ def path_line(results: Mapping[str, Result], kept: list[int], clock: Clock) -> t
     return meta, b"".join(map(varints, columns))
 
 
-def _why_not(results: Mapping[str, Result]) -> str:
+def _why_not(results: Results) -> str:
     if "replay" not in results:
         return "the job was not replayed"
     return str(getattr(results["replay"], "why_not", "")) or "the capture has no complete step to follow"
 
 
-def _base(table: pd.DataFrame, results: Mapping[str, Result], clock: Clock) -> np.ndarray:
+def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
     """What is taken from each row's times, to lie on its rank's operations as the page draws them.
 
     The path's clock takes every known offset from a rank's times, the page's only what is larger than its uncertainty.

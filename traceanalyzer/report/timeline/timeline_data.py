@@ -9,16 +9,17 @@ The ranks lie one after the other.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
 from traceanalyzer.analyses.communication.groups import labels as group_labels
+from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
@@ -63,7 +64,7 @@ class TimelineData:
 
 
 def timeline_data(
-    results: Mapping[str, Result], findings: Sequence[Finding] = (), split: Split | None = None, table_zero: int = 0
+    results: Results, findings: Sequence[Finding] = (), split: Split | None = None, table_zero: int = 0
 ) -> TimelineData | None:
     """All ranks' operations, or those of as many as fit, the ones that findings name first; `None` without any.
 
@@ -127,7 +128,7 @@ def _packed(meta: Any) -> str:
     return packed(json.dumps(meta, separators=(",", ":")).encode())
 
 
-def _kept(counts: pd.Series, results: Mapping[str, Result], named: Sequence[int]) -> list[int]:
+def _kept(counts: pd.Series, results: Results, named: Sequence[int]) -> list[int]:
     """Ranks whose operations are carried: all, or as many as fit, named ones first, then those unlike the others."""
     if counts.sum() <= MOST_OPERATIONS:
         return [int(rank) for rank in counts.index]
@@ -168,7 +169,7 @@ def _called(operator: str, shapes: str) -> str:
     return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
 
 
-def _calls(results: Mapping[str, Result]) -> tuple[pd.DataFrame | None, list[str], list[str]]:
+def _calls(results: Results) -> tuple[pd.DataFrame | None, list[str], list[str]]:
     """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
     frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
     if frame.empty:
@@ -220,15 +221,15 @@ def _ranges(ranges: Result | None, clock: Clock, ranks: list[int]) -> list[list[
     ]
 
 
-def _gaps(gaps: Result | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+def _gaps(gaps: GapTable | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
     """By rank its gaps with the numbers of their cause and of what the host did, and what those say."""
     if gaps is None or not len(gaps):
         return {}, [], []
     frame = gaps.to_frame()
     cause, causes = pd.factorize(frame["cause"].astype("str"))
     doing, doings = pd.factorize(frame["doing"].map(short_name, na_action="ignore"))  # -1 where it is absent
-    frame = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=doing + 1)
-    return {int(rank): own for rank, own in frame.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
+    numbered = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=doing + 1)
+    return {int(rank): own for rank, own in numbered.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
 
 
 def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[bytes]]:

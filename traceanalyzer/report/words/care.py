@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result, of_events
+from traceanalyzer.analyses import Results, of_events
+from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import Report
@@ -32,7 +33,7 @@ def of_what_is_here(report: Report) -> list[str]:
     ]
 
 
-def doubted(results: Mapping[str, Result]) -> dict[str, str]:
+def doubted(results: Results) -> dict[str, str]:
     """Results whose figures the integrity checks make unreliable, by name, and why."""
     if "integrity" not in results:
         return {}
@@ -59,7 +60,7 @@ def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, str]) -> tupl
     return tuple(made)
 
 
-def _by_check(integrity: Result) -> list[tuple[str, list[str]]]:
+def _by_check(integrity: Integrity) -> list[tuple[str, list[str]]]:
     """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it affects."""
     frame = integrity.to_frame()
     frame = frame[frame["severity"].isin(MARKING)]
@@ -75,7 +76,7 @@ def _by_check(integrity: Result) -> list[tuple[str, list[str]]]:
     return made
 
 
-def _checks(integrity: Result) -> list[str]:
+def _checks(integrity: Integrity) -> list[str]:
     """What the integrity checks found, worst first; what marks nothing stays in its table."""
     return [sentence for sentence, _ in _by_check(integrity)]
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from traceanalyzer.findings import Finding
-from traceanalyzer.meaning.vocabulary import COMM
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Row
+    from traceanalyzer.analyses.names import HeadlineColumn
 
 MANY_RANKS = 16
 """Beyond these not every rank has a row."""
@@ -19,11 +22,11 @@ _MOST_LATE, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
 class Shown:
     """A rank's row of the headline, and why it is shown; `None` where all are."""
 
-    row: dict[str, Any]
+    row: "Row[HeadlineColumn]"
     why: str | None = None
 
 
-def shown(rows: Sequence[dict[str, Any]], findings: Sequence[Finding]) -> list[Shown]:
+def shown(rows: "Sequence[Row[HeadlineColumn]]", findings: Sequence[Finding]) -> list[Shown]:
     """All rows; of many the first ranks of each finding, the rank of median compute, and the worst victims."""
     if len(rows) <= MANY_RANKS:
         return [Shown(row) for row in rows]
@@ -34,7 +37,7 @@ def shown(rows: Sequence[dict[str, Any]], findings: Sequence[Finding]) -> list[S
     others = [row for row in rows if row["rank"] not in blamed] or list(rows)
     by_compute = sorted(others, key=lambda row: row["compute_pct"] or 0)
     middle = by_compute[len(by_compute) // 2]
-    by_wait = sorted((row for row in others if row is not middle), key=lambda row: -(row[COMM.column] or 0))
+    by_wait = sorted((row for row in others if row is not middle), key=lambda row: -(row["exposed_comm_ns"] or 0))
     return [
         *(Shown(by_rank[rank], LATE) for rank in late),
         Shown(middle, MIDDLE),

@@ -1,11 +1,10 @@
 """What is said of a capture without GPU work: what the CPUs did."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import text
@@ -15,12 +14,12 @@ NO_GPU_WORK = "No GPU work in this capture; here is the host."
 _MOST_ROWS = 8
 
 
-def is_host_only(results: Mapping[str, Result]) -> bool:
+def is_host_only(results: Results) -> bool:
     """Whether no rank has GPU work, and there is something to say of the host."""
     return not len(results["headline"]) and "host_work" in results and bool(len(results["host_work"]))
 
 
-def sentences(results: Mapping[str, Result]) -> list[str]:
+def sentences(results: Results) -> list[str]:
     """That there is no GPU work, what the main thread is longest in, and the CPU's collectives."""
     table = results["host_work"].to_frame()
     made = [NO_GPU_WORK]
@@ -34,7 +33,7 @@ def sentences(results: Mapping[str, Result]) -> list[str]:
     return made
 
 
-def longest(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+def longest(results: Results) -> list[dict[str, Any]]:
     """The rows that a terminal shows: the longest names over all ranks, with their mean time in ns."""
     table = results["host_work"].to_frame().assign(time_ns=_time_ns)
     groups = table.groupby(["role", "what", "name"], sort=False)
@@ -46,7 +45,7 @@ def longest(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     ]
 
 
-def has_steps(results: Mapping[str, Result]) -> bool:
+def has_steps(results: Results) -> bool:
     """Whether times are of a step: all ranks have complete ones."""
     return bool(results["host_work"].to_frame()["steps"].notna().all())
 

@@ -1,11 +1,11 @@
 """The parts that each rank's time is split into, as the bars, tiles and verdict show them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.meaning.vocabulary import (
@@ -56,7 +56,7 @@ class Split:
         return any(part is WAIT for part in self.parts)
 
 
-def split(results: Mapping[str, Result]) -> Split | None:
+def split(results: Results) -> Split | None:
     """The headline's breakdown with communication and idle in their own parts where Results have them.
 
     `None` without any rank. Parts that do not add up to what they divide are left out.
@@ -77,7 +77,7 @@ def split(results: Mapping[str, Result]) -> Split | None:
     )  # fmt: skip
 
 
-def split_steps(results: Mapping[str, Result]) -> tuple[pd.DataFrame, tuple[Part, ...]]:
+def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
     """Each step of each rank by part, as the bars split a mean step: `rank`, `step`, `is_complete`, `window_ns`, parts.
 
     Steps without a window are left out; the table is empty where there are none.
@@ -95,7 +95,7 @@ def split_steps(results: Mapping[str, Result]) -> tuple[pd.DataFrame, tuple[Part
     return table, (COMPUTE, *comm, COPY, OPAQUE, *idle)
 
 
-def unsplit_calls(results: Mapping[str, Result], steps: Sequence[int] = ()) -> pd.DataFrame:
+def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
     """The calls of these steps, or all, whose transfer and wait are not told apart: rows of `call_waits`."""
     if "call_waits" not in results:
         return pd.DataFrame(columns=["rank", "step", "collective", "is_matched", "why_not_split"])
@@ -112,7 +112,7 @@ def unsplit_part(calls: pd.DataFrame) -> Part:
     return INSEPARABLE if is_matched.all() else UNSPLIT
 
 
-def headline_steps(results: Mapping[str, Result]) -> list[int]:
+def headline_steps(results: Results) -> list[int]:
     """Numbers of the steps that the headline is of; none when it is of the whole capture."""
     headline, steps = results["headline"].to_frame(), results["steps"].to_frame()
     if headline.empty or steps.empty or headline["steps"].isna().all():

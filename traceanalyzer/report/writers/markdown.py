@@ -1,6 +1,8 @@
 """A report as Markdown: what a pull request or a build's summary has room for."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
@@ -37,12 +39,17 @@ def _ranks(report: Report) -> list[str]:
         return []
     head = ["rank", "step", *(f"{part.short} %" for part in _PARTS), "overlap %"]
     lines = [_line(head), "|" + "---:|" * len(head)]
-    for row in sorted(rows, key=lambda row: -(row[COMM.column] or 0))[:MOST_RANKS] if len(rows) > MOST_RANKS else rows:
+    shown = sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:MOST_RANKS]
+    for row in shown if len(rows) > MOST_RANKS else rows:
         time = row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"]
-        shares = [quantities.digits(row[name]) for name in (*(part.share for part in _PARTS), "overlap_pct")]
+        shares = [*_shares(row), quantities.digits(row["overlap_pct"])]
         lines.append(_line([str(row["rank"]), quantities.text(time, Unit.NS), *shares]))
     left_out = f"; {MOST_RANKS} of {len(rows)} ranks, most exposed communication first"
     return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > MOST_RANKS else ''}.", ""]
+
+
+def _shares(row: Mapping[str, Any]) -> list[str]:
+    return [quantities.digits(row[part.share]) for part in _PARTS]
 
 
 def _findings(report: Report) -> list[str]:

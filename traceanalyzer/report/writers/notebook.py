@@ -1,6 +1,6 @@
 """The report for who works in Python: the same page in a frame, Results as tables, figures as plotly objects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analyses import Result
+from traceanalyzer.analyses import Results
 from traceanalyzer.errors import UsageError
 from traceanalyzer.findings import Findings
 from traceanalyzer.functions import analyse
@@ -34,7 +34,7 @@ class NotebookReport:
     report: Report
 
     @property
-    def results(self) -> Mapping[str, Result]:
+    def results(self) -> Results:
         """Every Result, by its analysis."""
         return self.report.results
 

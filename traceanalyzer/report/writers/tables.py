@@ -107,6 +107,7 @@ def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),
+        "memory_snapshots": list(report.snapshots),
     }
 
 

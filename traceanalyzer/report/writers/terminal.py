@@ -1,7 +1,7 @@
 """The short summary that the command line prints: where each rank's time went, in colour when it can."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -12,6 +12,10 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care, fleet, host, parts, verdict
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Row
+    from traceanalyzer.analyses.names import HeadlineColumn
 
 _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 
@@ -63,7 +67,7 @@ def _show_ranks(report: Report, console: Console) -> None:
             console.print(line, highlight=False)
 
 
-def _table(label: str, rows: list[dict[str, Any]], held: list[fleet.Shown]) -> Table:
+def _table(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown]) -> Table:
     table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
     table.add_column("Rank", justify="right")
     if len(held) < len(rows):
@@ -75,7 +79,7 @@ def _table(label: str, rows: list[dict[str, Any]], held: list[fleet.Shown]) -> T
     table.add_column("Overlap %", justify="right")
     for item in held:
         row = item.row
-        shares = [_percent(row[part.share]) for part in shown]
+        shares = _shares(row, shown)
         which = [item.why] if item.why else []
         table.add_row(str(row["rank"]), *which, f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(held) < len(rows):
@@ -95,13 +99,13 @@ def _host_table(report: Report) -> Table:
     return table
 
 
-def _lines(label: str, rows: list[dict[str, Any]], held: list[fleet.Shown]) -> Iterator[str]:
+def _lines(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
     shown = _shown_parts(rows)
     for item in held:
         row = item.row
-        shares = ", ".join(f"{part.short} {_percent(row[part.share])} %" for part in shown)
+        shares = ", ".join(f"{part.short} {share} %" for part, share in zip(shown, _shares(row, shown), strict=True))
         overlap = "n/a" if row["overlap_pct"] is None else f"{_percent(row['overlap_pct'])} %"
         time = f"{'step' if _has_steps(rows) else 'window'} {_time_ns(row) / 1e6:,.2f} ms"
         which = f" ({item.why})" if item.why else ""
@@ -110,9 +114,17 @@ def _lines(label: str, rows: list[dict[str, Any]], held: list[fleet.Shown]) -> I
         yield fleet.caption(held, len(rows))
 
 
-def _shown_parts(rows: list[dict[str, Any]]) -> list[Part]:
+def _shown_parts(rows: "list[Row[HeadlineColumn]]") -> list[Part]:
     """The parts that have a column: the rare ones only where there are any."""
-    return [part for part in _PARTS if part not in _RARE or any(row[part.column] for row in rows)]
+    return [part for part in _PARTS if part not in _RARE or any(_time_of(row, part) for row in rows)]
+
+
+def _time_of(row: Mapping[str, Any], part: Part) -> int:
+    return row[part.column] or 0
+
+
+def _shares(row: Mapping[str, Any], shown: list[Part]) -> list[str]:
+    return [_percent(row[part.share]) for part in shown]
 
 
 def _colour(part: Part) -> str:
@@ -120,16 +132,16 @@ def _colour(part: Part) -> str:
     return LOOKS[part.kind].dark or LOOKS[part.kind].colour
 
 
-def _basis(rows: list[dict[str, Any]]) -> str:
+def _basis(rows: "list[Row[HeadlineColumn]]") -> str:
     return str(rows[0]["basis"]) if rows else "nothing"
 
 
-def _time_ns(row: dict[str, Any]) -> int:
+def _time_ns(row: "Row[HeadlineColumn]") -> int:
     """A step's mean time, the window's where there are no steps."""
     return int(row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"])
 
 
-def _has_steps(rows: list[dict[str, Any]]) -> bool:
+def _has_steps(rows: "list[Row[HeadlineColumn]]") -> bool:
     return bool(rows) and rows[0]["step_mean_ns"] is not None
 
 

@@ -1,2 +1,3 @@
 from pandas.api import extensions as extensions
 from pandas.api import types as types
+from pandas.api import typing as typing

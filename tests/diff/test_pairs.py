@@ -1,0 +1,125 @@
+"""Pairs of runs of which the difference is known: the first lines say it."""
+
+import dataclasses
+
+import msgspec
+import pandas as pd
+import pytest
+
+from tests.diff.captured import capture, side, steady
+from tests.diff.test_different import INFO, TOPOLOGY
+from traceanalyzer.diff import compare
+from traceanalyzer.errors import UsageError
+from traceanalyzer.report.comparison import verdict
+
+SURROUNDINGS = "A difference of times may come from the surroundings and not from the code."
+PIPELINED = (
+    "Different: strategy ddp | pp_1f1b; parallel sizes data parallel 2 | pipeline 2. "
+    "A difference of times may come from any of them."
+)
+LONGER = "other takes 22 ns a step, base 20 ns: 2 ns (10 %) longer."
+
+
+def run(label, compute=12, info=INFO, **tables):
+    made = capture(steady(compute, 5, 5), label, info=info)
+    return dataclasses.replace(made, tables={**made.tables, **tables})
+
+
+def lines(base=None, other=None, **more):
+    info = msgspec.structs.replace(INFO, **more)
+    made = compare([side("base", base or run("base", 10)), side("other", other or run("other", info=info))])
+    return [made.different, *(text.replace("\u202f", " ") for text in verdict.sentences(made))]
+
+
+@pytest.mark.parametrize(
+    ("more", "first"),
+    [
+        ({"versions": INFO.versions | {"driver": "590.2"}}, f"Different: driver 580.1 | 590.2. {SURROUNDINGS}"),
+        ({"topology": TOPOLOGY.format("SYS")}, f"Different: links NV18 | SYS. {SURROUNDINGS}"),
+        ({"compile": True}, "Different: compiled False | True. A difference of times may come from it."),
+        ({"param_dtype": "bf16"}, "Different: nothing that the runs tell. A difference of times is the code's, or noise."),
+        ({"strategy": "pp_1f1b", "parallel": {"dp": 1, "tp": 1, "pp": 2, "split": [6, 6]}}, PIPELINED),
+    ],
+    ids=["driver", "links", "compiled", "told by one only", "a pipeline"],
+)  # fmt: skip
+def test_first_lines(more, first):
+    found = lines(**more)
+    assert found[0] == first
+    assert any(text.startswith(LONGER) for text in found), "and then by how much"
+    assert not any("synchronised" in text for text in found), "a pipeline has no gradients to exchange"
+
+
+def with_format(made, name):
+    ranks = made.tables["ranks"].assign(format=name)
+    return dataclasses.replace(made, tables={**made.tables, "ranks": ranks})
+
+
+def test_another_profiler_makes_no_run_longer():
+    found = lines(with_format(run("base", 10), "kineto"), with_format(run("other"), "nsys"))
+    assert found[0].startswith("Different: profiler PyTorch's profiler | Nsight Systems. Profilers slow hosts")
+    assert not any("longer" in text for text in found)
+    assert any(text.startswith("Compute, whose kernels a profiler hardly changes: 10 ns → 12 ns") for text in found)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [({"dtype": "fp32"}, "dtype bf16 | fp32"), ({"model": {"layers": 9}}, "model layers 2 | layers 9")],
+    ids=["precision", "model"],
+)  # fmt: skip
+def test_other_work_is_refused_with_the_same_first_line(more, why):
+    with pytest.raises(UsageError) as refused:
+        lines(run("base", 10), run("other", info=msgspec.structs.replace(INFO, **more)))
+    assert str(refused.value).startswith(f"Different: {why}. They did not do the same work")
+
+
+def products(time_ns, beside=0, calls=48):
+    rows = [
+        {"rank": rank, "phase": "forward", "product": "[8192, 1024] × [1024, 4096]", "dtype": "c10::BFloat16",
+         "calls": calls, "gpu_ns": calls * time_ns, "calls_beside_comm": beside,
+         "gpu_beside_comm_ns": beside * time_ns}
+        for rank in (0, 1)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "said"),
+    [
+        (products(84), products(112), "84 ns → 112 ns a call, 24 calls, none beside communication."),
+        (products(84), products(84, calls=96), "84 ns → 84 ns a call, 24 → 48 calls, none beside communication."),
+    ],
+    ids=["slower", "more of them"],
+)
+def test_one_matrix_product(base, other, said):
+    found = lines(run("base", 10, matrix_products=base), run("other", matrix_products=other))
+    assert f"[8192, 1024] × [1024, 4096] bf16, forward: {said}" in found
+
+
+def pipelines(schedule, microbatches):
+    return pd.DataFrame([{"pipeline": 0, "schedule": schedule, "microbatches": microbatches}])
+
+
+def test_another_schedule_of_a_pipeline():
+    found = lines(run("base", 10, pipelines=pipelines("GPipe", 2)), run("other", pipelines=pipelines("1F1B", 8)))
+    assert found[0].startswith("Different: schedule of the pipeline GPipe, 2 microbatches | 1F1B, 8 microbatches.")
+
+
+def streams(compute_ns):
+    rows = [{"rank": rank, "stream": 7, "upload_ns": 20, "download_ns": 0, "compute_ns": compute_ns} for rank in (0, 1)]
+    return pd.DataFrame(rows)
+
+
+def test_copies_on_streams_of_their_own():
+    found = lines(run("base", 10, streams=streams(20)), run("other", streams=streams(0)))
+    assert found[0].startswith("Different: streams of copies that of compute | of their own.")
+
+
+def test_a_difference_as_large_as_steps_differ_is_said_to_be():
+    def varying(label, compute):
+        made = run(label, compute)
+        return dataclasses.replace(
+            made, tables={**made.tables, "headline": made.tables["headline"].assign(step_std_ns=3)}
+        )
+
+    said = " ".join(lines(varying("base", 10), varying("other", 12)))
+    assert "cannot tell a difference from noise, and steps inside a capture vary by ± 3 ns, which is as much." in said

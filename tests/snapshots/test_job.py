@@ -1,0 +1,134 @@
+"""Snapshots without traces: how the run ended, gates on its memory, what would fit."""
+
+import json
+
+import pytest
+
+from tests.snapshots.builders import History, write
+from tests.snapshots.test_snapshots import MB, examined, leak
+from traceanalyzer.cli import run
+from traceanalyzer.job.model_state import Model
+from traceanalyzer.job.run_info import RunInfo, trained_model
+from traceanalyzer.snapshots import sentences
+from traceanalyzer.snapshots.job import job_of
+
+ERROR = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 MiB. GPU 0 has a total capacity of 6.00 GiB of which"
+SHAPE = {"layers": 4, "d_model": 512, "seq": 512, "batch": 8, "vocab": 1000}
+
+
+def folder(tmp_path, ranks=(0, 1), **told):
+    for rank in ranks:
+        write(tmp_path / f"rank{rank}_snapshot.pickle", leak().snapshot())
+    (tmp_path / "run.json").write_text(json.dumps({"world_size": 2, **told}))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gate", "code", "said"),
+    [
+        ((0, 1), "peak_allocated_gib > 70", 0, "PASSED"),
+        ((0, 1), "peak_allocated_bytes > 70e6 @ any rank", 1, "FAILED"),
+        ((0,), "peak_allocated_gib > 70", 1, "1 of 2 ranks is not here (1)"),
+        ((0, 1), "idle_pct > 5", 1, "NOT AVAILABLE"),
+    ],
+)
+def test_gates(tmp_path, monkeypatch, capsys, ranks, gate, code, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    assert run([folder(tmp_path / "in", ranks), "-o", "out", "--fail-on", gate]) == code
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert (tmp_path / "out" / "gate.xml").exists()
+
+
+def test_a_snapshot_without_history_passes_no_gate_on_its_peak(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bare = leak().snapshot() | {"device_traces": [[], []]}
+    write(tmp_path / "rank0_snapshot.pickle", bare)
+    assert run(["rank0_snapshot.pickle", "-o", "out", "--fail-on", "peak_allocated_gib > 70"]) == 1
+    told = json.loads((tmp_path / "out" / "memory.json").read_text())
+    assert told["snapshots"][0]["peak_bytes"] is None
+    assert told["verdict"][0].startswith("Rank 0 held 54.5 MB when its snapshot was written, by whom is not known")
+    assert "Who holds the peak" not in (tmp_path / "out" / "memory.html").read_text()
+
+
+def test_files_that_do_not_say_their_rank_pass_no_gate(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.pickle", "b.pickle"):
+        write(tmp_path / name, leak().snapshot())
+    assert run([".", "-o", "out", "--fail-on", "peak_allocated_gib > 70"]) == 2
+    assert "say the rank in the files' names" in capsys.readouterr().err
+
+
+def test_how_it_ended_and_the_gpu_of_the_message(tmp_path):
+    info = RunInfo(status="oom", error=ERROR, world_size=2)
+    job = job_of([examined(tmp_path, leak())], info, None)
+    assert job.sentences == (f"The run ran out of memory, as its run.json says: {ERROR}.",)
+    (row,) = job.memory.rows()
+    assert (row["rank"], row["device_bytes"]) == (3, 6 << 30)
+    assert row["headroom_bytes"] == (6 << 30) - (1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"params": 20_000_000, "strategy": "ddp"}, "what is held beyond it is not the model's"),
+        (
+            {"params": 600_000_000, "strategy": "ddp"},
+            "6.44 GB: zero2 at a micro-batch of 8 needs 3.63 GB and would fit.",
+        ),
+        ({"params": 600_000_000}, "By estimate zero2 at a micro-batch of 8 needs"),
+        ({"params": 10**12, "strategy": "ddp"}, "no other setting that is looked at fits"),
+    ],
+)
+def test_what_it_should_take(tmp_path, model, said):
+    job = job_of([examined(tmp_path, leak())], None, Model(**SHAPE, dp=8, gpu=6 << 30, **model))
+    assert said in job.sentences[0]
+
+
+def test_smaller_micro_batches_are_named_first(tmp_path):
+    model = Model(**SHAPE | {"batch": 512}, dp=2, gpu=6 << 30, params=20_000_000, strategy="ddp")
+    (told,) = job_of([examined(tmp_path, leak())], None, model).sentences
+    assert ": it would fit at a micro-batch of 128 (" in told
+    assert ", or with activation checkpointing at a micro-batch of 256 (" in told
+
+
+def test_a_pipeline_of_unknown_length_has_no_estimate():
+    told = {"strategy": "pp_1f1b", "model": {"parameters": 10**8}}
+    assert trained_model(RunInfo(**told)) is None
+    assert trained_model(RunInfo(**told, parallel={"pp": 4})).pp == 4
+
+
+def test_the_page_has_what_would_fit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    place = folder(tmp_path / "in", status="oom", error=ERROR)
+    assert run([place, "-o", "out", "--model", "params=20e6,layers=4,d_model=512,seq=512,batch=8,strategy=ddp"]) == 0
+    page = (tmp_path / "out" / "memory.html").read_text()
+    assert 'id="fit"' in page
+    assert "The run ran out of memory" in page
+    assert json.loads((tmp_path / "out" / "memory.json").read_text())["fit"]
+
+
+def test_a_file_that_cannot_be_read_keeps_none_of_the_others_from_the_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    place = folder(tmp_path / "in")
+    whole = (tmp_path / "in" / "rank1_snapshot.pickle").read_bytes()
+    (tmp_path / "in" / "rank1_snapshot.pickle").write_bytes(whole[: len(whole) // 2])
+    assert run([place, "-o", "out"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Rank 0 peaks at" in printed
+    assert "Skipped: " in printed
+    assert "rank1_snapshot.pickle" in printed.replace(" ", "")
+    assert "rank1_snapshot.pickle" in (tmp_path / "out" / "memory.html").read_text()
+    assert run([place, "-o", "out", "--fail-on", "peak_allocated_gib > 70"]) == 1
+    (tmp_path / "in" / "rank0_snapshot.pickle").unlink()
+    assert run([place, "-o", "out"]) == 2
+
+
+def test_no_history_is_not_a_peak(tmp_path):
+    assert History().snapshot()
+    one = examined(tmp_path, leak())
+    assert one.has_history
+    assert "peaks at 71.3 MB" in sentences([one])[2]
+    assert one.peak_bytes == 68 * MB
