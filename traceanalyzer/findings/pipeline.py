@@ -31,14 +31,21 @@ LEAST_GAIN_PCT = 1.0
 def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> list[Finding]:
     """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
 
-    It is part of what is said of a late rank when a stage makes the others wait by its own doing.
+    It is part of what is said of a late rank when a stage makes the others wait by its own doing. Pipelines of one
+    schedule that nothing of their own explains are one finding, of the one that waits most.
     """
+    waiting = [row for row in pipelines.rows() if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT]
+    causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay) for row in waiting}
     ideal = _ideal(replay)
-    hosts = HOSTS if _waits_for_hosts(replay, ideal) else None
+    elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
+    alike: dict[object, list[Mapping[str, Any]]] = {}
+    for row in sorted(waiting, key=lambda row: -row["bubble_pct"]):
+        is_explained = causes[row["pipeline"]] or _is_uneven(row)
+        own = row["pipeline"] if is_explained else (row["schedule"], row["stages"], row["microbatches"])
+        alike.setdefault(own, []).append(row)
     return [
-        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, episodes, replay), ideal, hosts)
-        for row in pipelines.rows()
-        if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT
+        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, elsewhere, others)
+        for first, *others in alike.values()
     ]
 
 
@@ -80,8 +87,22 @@ def _waits_for_hosts(replay: Replay, ideal: Gain | None) -> bool:
     return ideal is not None and hosts is not None and hosts.gain_ns >= _OF_HOSTS * ideal.gain_ns > 0
 
 
+def _late_elsewhere(episodes: Episodes, ideal: Gain | None) -> str | None:
+    """A late rank of any pipeline, which gains most of what ideal pipelines would: all others wait for it, too."""
+    late = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+    first = max(late, key=lambda row: row["gain_ns"], default=None)
+    if first is None or ideal is None or first["gain_ns"] < _OF_HOSTS * ideal.gain_ns:
+        return None
+    return of_ranks(first)
+
+
 def _bubble(
-    row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None, ideal: Gain | None, hosts: str | None
+    row: Mapping[str, Any],
+    stages: pd.DataFrame,
+    cause: str | None,
+    ideal: Gain | None,
+    elsewhere: str | None,
+    others: Sequence[Mapping[str, Any]],
 ) -> Finding:
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
@@ -89,7 +110,7 @@ def _bubble(
         rule="pipeline_bubble",
         severity=severity(measured if ideal is None else 100 * ideal.gain_ns / max(ideal.before_ns, 1)),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
-        f"{worst['rank']}: {worst['bubble_pct']:.0f} %.",
+        f"{worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}.",
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row, ideal),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
@@ -100,8 +121,17 @@ def _bubble(
         is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
-        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else hosts),
+        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else elsewhere),
     )
+
+
+def _beside(others: Sequence[Mapping[str, Any]]) -> str:
+    """How long the other pipelines of the same schedule wait."""
+    if not others:
+        return ""
+    shares = sorted({f"{row['bubble_pct']:.0f}" for row in others}, key=int)
+    who = f"{len(others)} others wait" if len(others) > 1 else f"that of ranks {others[0]['ranks']} waits"
+    return f"; {who} {' to '.join(dict.fromkeys((shares[0], shares[-1])))} %"
 
 
 def _schedule(row: Mapping[str, Any]) -> str:
