@@ -1,11 +1,14 @@
 """CPU time of the job's graph and its replays: a capture's ranks, repeated in time and copied to more ranks.
 
 python benchmarks/replay_speed.py tests/captures/ddp --copies 40 --ranks 8
+python benchmarks/replay_speed.py tests/captures/ddp --copies 40 --ranks 8 --memory      # counted, which takes longer
 """
 
 import argparse
 from dataclasses import replace
+from itertools import pairwise
 from time import process_time
+from tracemalloc import get_traced_memory, reset_peak, start
 
 import numpy as np
 import pandas as pd
@@ -15,6 +18,7 @@ from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.phases.op_phases import op_phases
 from traceanalyzer.analyses.replay import replay
+from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.model import RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 
@@ -26,28 +30,45 @@ def main() -> None:
     arguments.add_argument("capture")
     arguments.add_argument("--copies", type=int, default=40)
     arguments.add_argument("--ranks", type=int, default=8)
+    arguments.add_argument("--memory", action="store_true", help="count what graph and replays allocate")
     options = arguments.parse_args()
     base = [repeated(trace, options.copies) for trace in ta.load(options.capture).ranks]
-    parts, graph_s = {}, 0.0
+    held = sum(trace.table(name).memory_usage(deep=False).sum() for trace in base for name in EVENTS) / len(base)
+    of_ranks = []
     for rank in range(options.ranks):
         trace = as_rank(base[rank % len(base)], rank, options.ranks)
         own = reduce_rank(trace, ("members", "clocks", "steps", "ranks"))
-        shared = OperatorTree.of(trace), op_phases(trace)
-        began = process_time()
-        own["replay"] = replay.per_rank(trace, own["members"], *shared)
-        graph_s += process_time() - began
-        parts[rank] = own
-    before = combine(parts, ("members", "clocks", "steps"))
-    began = process_time()
-    found = replay.across({rank: own["replay"] for rank, own in parts.items()}, **before)
-    joined_s = process_time() - began
-    began = process_time()
+        of_ranks.append((trace, own, OperatorTree.of(trace), op_phases(trace)))
+    before = combine({rank: own for rank, (_, own, *_) in enumerate(of_ranks)}, ("members", "clocks", "steps"))
+    if options.memory:
+        start()
+    marks = [process_time()]
+    pieces = {
+        rank: replay.per_rank(trace, own["members"], tree, phases)
+        for rank, (trace, own, tree, phases) in enumerate(of_ranks)
+    }
+    marks.append(process_time())
+    found = replay.across(pieces, **before)
+    marks.append(process_time())
     found.engine.job.replay(found.engine.job.recorded)
-    tables = sum(trace.table(name).memory_usage(deep=False).sum() for trace in base for name in EVENTS)
+    marks.append(process_time())
+    if options.memory:
+        kept, peak = (each / 1e6 for each in get_traced_memory())
+        reset_peak()
+    found.engine.gains([(Change("rank", PEERS, frozenset({0})),)])
+    marks.append(process_time())
+    found.engine.gains([(Change("host"),)])
+    marks.append(process_time())
+    graph, joined, once, first, more = (f"{end - begin:.3g} s" for begin, end in pairwise(marks))
     print(
-        f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations: graph {graph_s:.2f} s, joined and replayed twice "
-        f"{joined_s:.2f} s, one replay more {process_time() - began:.3f} s; events {tables / len(base) / 1e6:.0f} MB a rank"
+        f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations: graph {graph}, joined and replayed twice {joined}, "
+        f"one replay more {once}; the first gain with and without the profiler {first}, one more {more}; "
+        f"events {options.ranks * held / 1e6:.0f} MB"
     )
+    if options.memory:
+        print(
+            f"graph and replay hold {kept:.0f} MB (at most {peak:.0f} MB), gains at most {get_traced_memory()[1] / 1e6:.0f} MB"
+        )
 
 
 def repeated(trace: RankTrace, copies: int) -> RankTrace:

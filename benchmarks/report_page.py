@@ -26,7 +26,7 @@ from traceanalyzer.report.writers import html
 
 SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp"
 FEW = 64
-"""Up to this many simulated ranks have a hundred operations each, more have fourteen."""
+"""More simulated ranks are blocks of 16 that are alike."""
 
 BUDGETS = {8: (2.0, 2.5), 64: (8.0, 5.0)}
 """Ranks → megabytes, seconds to the painted timeline."""
@@ -72,14 +72,16 @@ def many(count: int) -> Report:
 def simulated(count: int) -> Report:
     """A report of a simulated job whose rank after the first third computes 0.4 ms a bucket longer.
 
-    Of hundreds of ranks each has few operations: how many there are of it is what a page of them must stand.
+    Of hundreds only the first are simulated, and their Results repeated: of so many a page is asked for, no analysis.
     """
     from tests.simulator import scenarios  # noqa: PLC0415 - needs the repository's folder on the path
-    from tests.simulator.analysed import analysed  # noqa: PLC0415 - likewise
+    from tests.simulator.analysed import analysed, repeated  # noqa: PLC0415 - likewise
 
-    steps, buckets = (4, 8) if count <= FEW else (2, 2)
-    _, results = analysed(scenarios.ddp(count, steps, buckets, slow_compute_ns={count // 3: 400_000}), *ANALYSES)
-    return Report(label=f"{count} ranks", results=results, findings=find(results), version=ta.__version__)
+    own = count if count <= FEW else 16
+    _, results = analysed(scenarios.ddp(own, slow_compute_ns={own // 3: 400_000}), *ANALYSES)
+    findings = find(results)
+    shown = repeated(results, count // own) if own < count else results
+    return Report(label=f"{count} ranks", results=shown, findings=findings, version=ta.__version__)
 
 
 def shifted(trace: RankTrace, rank: int, by_ns: int) -> RankTrace:

@@ -6,14 +6,13 @@ typical and most), and the median of its steps without a profiler.
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from what_if_pairs import replay_of
+from replayed import replay_of, told
 
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.recording import LEAST, MOST, TYPICAL
@@ -27,12 +26,7 @@ def main() -> None:
     """Replay every job, print and write the table."""
     folder, target = map(Path, sys.argv[1:3])
     rows = [row for steps in sorted(folder.glob("*/steps.json")) for row in _rows(steps)]
-    with target.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    for row in rows:
-        print("  ".join(str(value) for value in row.values()))
+    told(rows, target)
 
 
 def _rows(steps: Path) -> Iterator[dict[str, Any]]:

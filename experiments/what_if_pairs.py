@@ -7,17 +7,15 @@ both stand there too: a profiler slows hosts, so that gains of hosts are larger 
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from replayed import replay_of, told
+
+from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.analyses.replay.written import read_change
-from traceanalyzer.discovery import discover
-from traceanalyzer.loading import LoadOptions
-from traceanalyzer.scale import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,12 +47,7 @@ def main() -> None:
     """Predict every pair that was recorded, print and write the table."""
     folder, target = map(Path, sys.argv[1:3])
     rows = [_row(folder / pair, CHANGES[pair]) for pair in CHANGES if (folder / pair).is_dir()]
-    with target.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    for row in rows:
-        print("  ".join(str(value) for value in row.values()))
+    told(rows, target)
 
 
 def _row(pair: Path, texts: Sequence[str]) -> dict[str, Any]:
@@ -79,14 +72,6 @@ def _row(pair: Path, texts: Sequence[str]) -> dict[str, Any]:
         "unprofiled_predicted_ms": round(without / 1e6, 2),
         "unprofiled_miss_pct": round(100 * (without / 1e6 / step_ms["after"] - 1), 1),
     }
-
-
-def replay_of(folder: Path) -> Replay:
-    """The recorded job's replay."""
-    found = discover(folder)
-    replay = summarise(found, found.runs[-1], LoadOptions(), names=("replay",)).results["replay"]
-    assert isinstance(replay, Replay)
-    return replay
 
 
 if __name__ == "__main__":

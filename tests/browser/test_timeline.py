@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulator import scenarios
-from tests.simulator.analysed import analysed
+from tests.simulator.analysed import analysed, repeated
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.findings import find
 from traceanalyzer.report import Report
@@ -32,8 +32,10 @@ def simulated(tmp_path_factory):
     def of(ranks):
         if ranks not in made:
             names = [name for name in ANALYSES if name not in ("slowdown", "what_ifs")]
-            _, results = analysed(scenarios.ddp(ranks, 3, 4, slow_compute_ns={ranks // 3: 400_000}), *names)
-            report = Report(f"{ranks} ranks", results, find(results, []), version="test")
+            own = min(ranks, 16) if ranks > 24 else ranks  # of hundreds the first are simulated, and repeated
+            _, results = analysed(scenarios.ddp(own, 3, 4, slow_compute_ns={own // 3: 400_000}), *names)
+            findings = find(results, [])
+            report = Report(f"{ranks} ranks", repeated(results, ranks // own), findings, version="test")
             made[ranks] = html.write(report, tmp_path_factory.mktemp(f"ranks{ranks}"), failures=[])[0]
         return made[ranks]
 
@@ -122,6 +124,33 @@ def test_many_ranks_lie_in_groups_that_are_opened(simulated, opened):
         box = page.locator("#tl-canvas").bounding_box()
         page.mouse.click(box["x"] + 20, box["y"] + row)
         assert ["folded", 0] in page.evaluate(ROWS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("ranks", [64, 512])
+def test_of_hundreds_of_ranks_the_late_one_is_on_top_and_each_is_a_click_away(ranks, simulated, opened):
+    path = simulated(ranks)
+    assert path.stat().st_size < 2e6
+    with opened(path) as page:
+        rows = page.evaluate(ROWS)
+        assert next(rank for part, rank in rows if part == "compute") == 5
+        assert sum(part == "group" for part, _ in rows) == ranks // 8
+        assert page.locator(".heat-row").count() > 2
+        assert page.locator(".bars .bar").count() < 20
+        page.evaluate("number => { location.hash = `#timeline?rank=${number}&step=1`; }", ranks - 2)
+        page.wait_for_function(
+            "number => TA.view.layout.rows.some(r => r.part === 'compute' && r.rank.rank === number)", arg=ranks - 2
+        )
+        drawn = page.evaluate(
+            "() => { const t = performance.now(); TA.draw(TA.view.ctx, TA.view); return performance.now() - t; }"
+        )
+        assert drawn < 1000
+        page.emulate_media(media="print")
+        page.wait_for_function("() => TA.view.isPrinted")
+        assert all(part in ("folded", "group") for part, _ in page.evaluate(ROWS))
+        page.emulate_media(media="screen")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_the_host_and_the_counters_are_drawn_where_they_were_recorded(written, opened):

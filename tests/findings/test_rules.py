@@ -109,8 +109,11 @@ def test_the_pipeline_sample_is_uneven_and_waits():
     (bubble,) = told(pipeline.pipeline_bubble, traces)
     assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title
     assert "Move layers from stage 1 to stage 0" in bubble.recommendation
-    # 125.4 ms with (47.4 + 14.7) / 2 = 31.07 % of bubble hold 86.4 ms of work: at 20 % they are 108.1 ms.
-    assert bubble.gain_ns / MS == pytest.approx(125.4 - 86.44 / 0.8, abs=0.1)
+    # At 20 % of bubble the (106.7 + 65.5) / 2 ms of compute of a mean stage would take 107.6 ms of the 125.4; what lies
+    # between and after the passes is not evened out.
+    assert bubble.gain_ns / MS == pytest.approx(14.9, abs=0.1)
+    assert bubble.gain_is_bound
+    assert "twice the microbatches, or stages a rank, at best by" in bubble.recommendation
 
 
 @pytest.mark.parametrize(("name", "count"), [("offload_naive", 1), ("offload_overlap", 0)])

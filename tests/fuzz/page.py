@@ -2,7 +2,8 @@
 
 python -m tests.fuzz --result tests/fuzz/result.json     # campaigns; hours
 pytest tests/readers/test_kineto_salvage.py tests/cli/test_faults.py tests/cli/test_hostile.py \\
-    tests/analyses/time/test_against_counting.py --junitxml faults.xml
+    tests/analyses/time/test_against_counting.py tests/doctor/test_links.py tests/snapshots/test_job.py \\
+    --junitxml faults.xml
 python -m tests.fuzz.page faults.xml                     # takes both up in docs/reliability.md
 """
 
@@ -35,6 +36,9 @@ KINDS = {
     "test_a_link_out_of_the_folder_is_not_written_through": ("a link out of the output folder", "refused"),
     "test_links_out_of_a_folder_of_traces_are_followed_on_request_only": ("a link out of a folder of traces", "skipped and said"),
     "test_links_to_snapshots_outside_are_followed_on_request_only": ("the same to a memory snapshot", "skipped and said"),
+    "test_links_to_logs": ("links to logs outside a folder of the doctor's", "refused, or skipped and said; `--follow-links` reads them"),
+    "test_links_to_dumps": ("the same to dumps", "skipped and said"),
+    "test_a_file_that_cannot_be_read_keeps_none_of_the_others_from_the_report": ("a cut memory snapshot among others", "partial and said; a gate does not pass"),
     "test_exports_replace_their_own_files_only": ("a file of another's where an export goes", "refused; `--force` replaces it"),
     "test_files_that_change_while_they_are_read_are_said": ("a file that changes while it is read", "said"),
     "test_odd_surroundings": ("no home, terminals of one column", "right"),
@@ -77,11 +81,16 @@ _FAULTS = """
 """
 
 _TAIL = """
+## Installations
+
+On 2026-11-22, on Linux: the lowest versions of the direct dependencies that `pyproject.toml` allows, with Python 3.12, and the highest
+that could be installed, with Python 3.13, write the same `summary.json` of the samples `pytorch_ddp` and `pp_1f1b`; a package folder
+that is mounted read-only works. The packages that these bring were not audited: `pip-audit` could reach no database of advisories.
+
 ## Not covered
 
 - Few cases of what is slow: a case of all analyses, or of a comparison, takes seconds. Ten thousand of each were not run.
 - nsys, rocprofv3 and xplane captures through all analyses: not in the last run.
-- Links in folders that `doctor` is given (logs, dumps) are followed.
 - Campaigns are not guided by coverage: their mutations are drawn at random, by kind.
 - How the time of one long capture is measured against a wrong clock of its profiler: nothing in a file tells.
 - Windows and macOS: signals, locks and limits of memory were tried on Linux.

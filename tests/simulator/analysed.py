@@ -1,6 +1,8 @@
 """A simulated job, recorded, read back and analysed."""
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,18 @@ def analysed(job: Job, *names: str, how: Capture | None = None, by: str = "kinet
         else:
             kineto.write(captured, Path(folder))
         return truth, ta.analyse(ta.load(folder), *names)
+
+
+def repeated(results: Mapping[str, Result], times: int) -> dict[str, Result]:
+    """What a page shows of `times` as many ranks, each block of them like the first: nothing more is simulated."""
+    count = len(results["ranks"].table)
+    made = {}
+    for name, result in results.items():
+        table = result.table
+        has_ranks = "rank" in table and table["rank"].notna().all()
+        blocks = [table.assign(rank=table["rank"] + count * at) for at in range(times)] if has_ranks else []
+        made[name] = replace(result, table=pd.concat(blocks, ignore_index=True)) if blocks else result
+    return made
 
 
 def true_waits(truth: Run, call_waits: pd.DataFrame, how: Capture | None = None) -> pd.DataFrame:

@@ -87,7 +87,12 @@ def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str,
     comm = op.instruction.comm
     if comm and captured.how.arguments != "none":
         texts = _arguments(captured, recorded, op, comm)
-        events += [_event(recorded, "cpu_op", "record_param_comms", start, end, _HOST_THREAD, **each) for each in texts]
+        # Messages of one kernel are recorded one after the other, before the end of their group launches it.
+        ends = [end] if len(texts) == 1 else [start + 90 * place // len(texts) for place in range(1, len(texts) + 1)]
+        events += [
+            _event(recorded, "cpu_op", "record_param_comms", begin, until, _HOST_THREAD, **each)
+            for begin, until, each in zip([start, *ends[:-1]], ends, texts, strict=True)
+        ]
     return events
 
 

@@ -1,4 +1,4 @@
-"""The names of every Result's columns. Made by `pytest tests/test_stub.py --update-golden`."""
+"""The names of every Result's columns. Made by `python -m tests.typed_names`."""
 
 from typing import Literal
 
@@ -26,6 +26,8 @@ BlockBoundsColumn = Literal[
     "bound",
     "bound_blocks",
     "bound_known_blocks",
+    "broken_blocks",
+    "broken_by",
     "pitch_ns",
     "compute_ns",
     "communication_ns",
@@ -34,6 +36,10 @@ BlockBoundsColumn = Literal[
     "download_ns",
     "exposed_ns",
     "idle_ns",
+    "upload_hidden_ns",
+    "download_hidden_ns",
+    "upload_queued_ns",
+    "waited_ns",
     "upload_bytes",
     "exchange_bytes",
     "download_bytes",
@@ -55,6 +61,11 @@ BlocksColumn = Literal[
     "download_bytes",
     "exposed_ns",
     "idle_ns",
+    "upload_hidden_ns",
+    "download_hidden_ns",
+    "upload_queued_ns",
+    "waited_ns",
+    "waited_for",
     "bound",
 ]
 BreakdownColumn = Literal[

@@ -1,4 +1,4 @@
-# Which Result each analysis gives. Made by `pytest tests/test_stub.py --update-golden`.
+# Which Result each analysis gives. Made by `python -m tests.typed_names`.
 
 from typing import Any, Literal, Protocol, overload
 

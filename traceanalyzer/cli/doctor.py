@@ -32,6 +32,9 @@ _SECONDS = 30
     "--xpu-timer", type=PLACE, metavar="FILE", help="Saved metrics of xpu_timer (its port 18889), or a folder of them."
 )
 @click.option("--run", "is_run", is_flag=True, help="Call `nvidia-smi topo -m` on this machine.")
+@click.option(
+    "--follow-links", is_flag=True, help="Read what links in the folders name outside them; else they are skipped."
+)
 @FORCE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -40,7 +43,7 @@ _SECONDS = 30
 def doctor(
     topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None, inspector: Path | None,
     xpu_timer: Path | None, *,
-    is_run: bool, as_json: bool, out: Path | None, force: bool,
+    is_run: bool, as_json: bool, out: Path | None, force: bool, follow_links: bool,
 ) -> None:  # fmt: skip
     """Say what topology, NCCL logs and flight-recorder dumps tell: hangs, wrong paths, wrong settings.
 
@@ -63,13 +66,14 @@ def doctor(
         raise UsageError("--run and --topo both give a topology; name one")
     if [topo, *nccl_logs].count(_STDIN) > 1:
         raise UsageError("standard input (-) can be read once")
-    topology = _nvidia_smi() if is_run else None if topo is None else _texts(topo)[0]
+    topology = _nvidia_smi() if is_run else None if topo is None else _texts(topo, follow_links)[0]
     examination = examine_texts(
         topo=topology,
-        nccl_logs=[text for place in nccl_logs for text in _texts(place)],
+        nccl_logs=[text for place in nccl_logs for text in _texts(place, follow_links)],
         flight_recorder=flight_recorder,
         inspector=inspector,
         xpu_timer=xpu_timer,
+        follows_links=follow_links,
     )
     given = (topo, *nccl_logs, flight_recorder, inspector, xpu_timer)
     places = [place for place in given if place not in (None, _STDIN)]
@@ -83,12 +87,14 @@ def doctor(
         console.print(f"Page: {page}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _texts(place: Path) -> list[tuple[str, str]]:
-    from traceanalyzer.doctor.examination import log_files, read_text
+def _texts(place: Path, follows_links: bool) -> list[tuple[str, str]]:
+    from traceanalyzer.doctor.examination import left_out, log_files, read_text
 
+    for note in () if follows_links else left_out(place):
+        click.echo(note, err=True)
     if place == _STDIN:
         return [("standard input", sys.stdin.buffer.read().decode("utf-8", errors="replace"))]
-    return [(path.name, read_text(path)) for path in log_files(place)]
+    return [(path.name, read_text(path)) for path in log_files(place, follows_links=follows_links)]
 
 
 def _nvidia_smi() -> tuple[str, str]:

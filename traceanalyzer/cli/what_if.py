@@ -23,7 +23,7 @@ _PARTS: Mapping[str, str] = {
     "comm": "Transfers: free, hidden, or 2x.",
     "waits": "Waiting for other ranks: none.",
     "links": "Transfers at a bus bandwidth in GB/s, such as 400.",
-    "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even.",
+    "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even, or ideal (only the schedule's bubble).",
     "sync": "Blocking of the host until the GPU is done: none; of one call, in a phase, "
     "cudaStreamSynchronize@optimizer=none.",
 }

@@ -1,4 +1,4 @@
-"""The names of the figures that runs are compared by. Made by `pytest tests/test_stub.py --update-golden`."""
+"""The names of the figures that runs are compared by. Made by `python -m tests.typed_names`."""
 
 from typing import Literal
 

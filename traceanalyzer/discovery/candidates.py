@@ -66,6 +66,12 @@ def leads_out(path: Path, folder: Path) -> bool:
     return any(file.is_symlink() and file.exists() and not file.resolve().is_relative_to(top) for file in files)
 
 
+def all_below(folder: Path, *, follows_links: bool = False) -> list[Path]:
+    """Regular files below a folder, in order; links to what lies outside it only where they are followed."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return found if follows_links else [path for path in found if not leads_out(path, folder)]
+
+
 def packed_by(path: Path) -> str | None:
     """What packed it, where that is not unpacked here, and it may be a trace by the rest of its name."""
     return packing.NOT_UNPACKED.get(path.suffix) if is_json(path.stem) or path.suffix in (".7z", ".rar") else None

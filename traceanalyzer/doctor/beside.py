@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from traceanalyzer.discovery.candidates import leads_out
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_topology
 from traceanalyzer.job.wiring import Wiring
@@ -20,7 +21,8 @@ _MOST_FILES = 4_096
 
 def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     """A topology and NCCL logs among the texts of a folder, without those below it, by what stands in them."""
-    texts = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file())
+    named = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file())
+    texts = [path for path in named if not leads_out(path, folder)]
     topology: Path | None = None
     logs = []
     for path in texts[:_MOST_FILES]:

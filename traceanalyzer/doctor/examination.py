@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from traceanalyzer.discovery import LINK_OUT
+from traceanalyzer.discovery.candidates import all_below, leads_out
 from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.flight_recorder import read_flight_recorder
@@ -81,6 +83,7 @@ def examine_texts(
     flight_recorder: Path | None = None,
     inspector: Path | None = None,
     xpu_timer: Path | None = None,
+    follows_links: bool = False,
 ) -> Examination:
     """The same of texts in memory, each with its name."""
     if topo is None and not nccl_logs and all(place is None for place in (flight_recorder, inspector, xpu_timer)):
@@ -89,13 +92,15 @@ def examine_texts(
         )
     ras = [parse_ras(text, name) for name, text in nccl_logs if is_ras(text)]
     logs = [(name, text) for name, text in nccl_logs if not is_ras(text)]
-    recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder)
+    recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
     stand = None if recorder is None else standing(recorder)
-    records = None if inspector is None else read_inspector(inspector)
+    records = None if inspector is None else read_inspector(inspector, follows_links=follows_links)
     topology = None if topo is None else parse_topology(topo[1], topo[0])
-    metrics = None if xpu_timer is None else read_xpu_timer(xpu_timer)
+    metrics = None if xpu_timer is None else read_xpu_timer(xpu_timer, follows_links=follows_links)
     case = Case(topology, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics)
-    notes = [note for part in (topology, recorder, records, metrics) if part is not None for note in part.notes]
+    folders = [place for place in (flight_recorder, inspector, xpu_timer) if place is not None]
+    notes = [] if follows_links else [note for place in folders for note in left_out(place)]
+    notes += [note for part in (topology, recorder, records, metrics) if part is not None for note in part.notes]
     diagnoses = tuple(one.legible for one in diagnose(case))
     return Examination(case, diagnoses, tuple(map(printable, notes)))
 
@@ -119,7 +124,15 @@ def read_text(path: Path) -> str:
     return content.decode("utf-8", errors="replace")
 
 
-def log_files(place: Path) -> list[Path]:
+def left_out(place: Path) -> list[str]:
+    """Which links of a folder lead out of it: what they name is not read."""
+    if not place.is_dir():
+        return []
+    links = [path for path in all_below(place, follows_links=True) if leads_out(path, place)]
+    return [f"{path}: skipped, {LINK_OUT}" for path in links]
+
+
+def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
     """A file, or the files of a folder that are NCCL logs or what `ncclras` printed.
 
     Raises:
@@ -127,9 +140,10 @@ def log_files(place: Path) -> list[Path]:
     """
     if not place.is_dir():
         return [place]
-    found = sorted(path for path in place.rglob("*") if path.is_file() and _is_log(path))
+    found = [path for path in all_below(place, follows_links=follows_links) if _is_log(path)]
     if not found:
-        raise InputError(f"{place}: no log in it")
+        why = "" if follows_links else "; ".join(["", *left_out(place)])
+        raise InputError(f"{place}: no log in it{why}")
     return found
 
 

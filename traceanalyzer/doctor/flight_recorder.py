@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
 
@@ -82,18 +83,18 @@ class Group:
         return f"process group {own}"
 
 
-def read_flight_recorder(folder: Path) -> FlightRecorder:
+def read_flight_recorder(folder: Path, *, follows_links: bool = False) -> FlightRecorder:
     """Read a folder of dumps (`TORCH_FR_DUMP_TEMP_FILE` + rank), or one dump; pickles through a restricted reader.
 
     Raises:
         InputError: nothing in it is a dump.
     """
     with safe_pickle.without_collection():
-        return _read(folder)
+        return _read(folder, follows_links)
 
 
-def _read(folder: Path) -> FlightRecorder:
-    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
+def _read(folder: Path, follows_links: bool) -> FlightRecorder:
+    files = all_below(folder, follows_links=follows_links) if folder.is_dir() else [folder]
     found: dict[int, tuple[str, dict[str, Any]]] = {}
     notes = []
     for path in files:

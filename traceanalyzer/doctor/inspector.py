@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 
 _COLUMNS = ("communicator", "rank", "ranks", "nodes", "host", "collective", "number", "size_bytes", "duration_ns",
@@ -31,13 +32,13 @@ class Inspector:
     notes: tuple[str, ...] = ()
 
 
-def read_inspector(folder: Path) -> Inspector:
+def read_inspector(folder: Path, *, follows_links: bool = False) -> Inspector:
     """Read the Inspector's JSON: one object after the other, or one a line, in all files below a folder.
 
     Raises:
         InputError: no file holds a record of a collective.
     """
-    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
+    files = all_below(folder, follows_links=follows_links) if folder.is_dir() else [folder]
     rows, notes, used = [], [], 0
     for path in files:
         try:

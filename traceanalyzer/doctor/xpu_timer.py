@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 
 _SAMPLE = re.compile(r"^(XPU_TIMER_[A-Z0-9_]+)\{([^}]*)\}\s+([-+.\deE]+)", re.MULTILINE)
@@ -39,13 +40,13 @@ class XpuTimer:
     notes: tuple[str, ...] = ()
 
 
-def read_xpu_timer(place: Path) -> XpuTimer:
+def read_xpu_timer(place: Path, *, follows_links: bool = False) -> XpuTimer:
     """Read saved answers of the metrics port: a text, or all texts below a folder (one a host, or one a time).
 
     Raises:
         InputError: there is no figure of xpu_timer in them.
     """
-    files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    files = all_below(place, follows_links=follows_links) if place.is_dir() else [place]
     rows, notes, used = [], [], 0
     for path in files:
         try:

@@ -10,17 +10,18 @@ import io
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.export.hta import hta_trace, required
 from traceanalyzer.model import RankTrace, TraceSet
 
-FIGURES: Mapping[str, str] = {
+FIGURES: Mapping[BreakdownColumn | Literal["non_compute_ns"], str] = {
     "window_ns": "First start to last end; its kernel_time.",
     "compute_ns": "Time in which a compute kernel runs; its compute_time.",
     "non_compute_ns": "Time in which something but no compute runs: exposed communication and copies.",

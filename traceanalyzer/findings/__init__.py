@@ -32,6 +32,7 @@ from traceanalyzer.findings import (
     redundant_exchanges,
     slow_hosts,
     uneven_steps,
+    unmatched,
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
@@ -45,6 +46,7 @@ Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     fitness.missing_straggler,
+    unmatched.unmatched_calls,
     fitness.clock_step,
     fitness.warm_up,
     fitness.silent_rank,

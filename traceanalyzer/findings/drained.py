@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
-from traceanalyzer.findings.hosts import longest_name
+from traceanalyzer.findings.hosts import DRAINED, longest_name
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
@@ -23,9 +23,6 @@ from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
 """Of a step; what synchronising less gains below that is not worth a finding."""
-
-_OF_HOSTS = 0.5
-"""Of what hosts that take no time would gain: the queues that run dry are then what is wrong with the hosts."""
 
 _LAUNCHING = (host_names.is_launch, host_names.is_autograd_node, lambda name: "::" in name)
 
@@ -52,7 +49,7 @@ def drained_queues(
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
         return []
     share = 100.0 * gain.gain_ns / gain.before_ns
-    if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, _OF_HOSTS * ideal.gain_ns):
+    if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
         return []
     basis = Basis.of(headline, steps)
     calls = basis.within(sync_calls.to_frame())

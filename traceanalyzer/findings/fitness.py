@@ -15,6 +15,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, milliseconds
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.unmatched import PARTNERS
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CallsColumn
@@ -80,6 +81,7 @@ def missing_straggler(
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
             is_about_capture=True,
+            about=PARTNERS,
         )
     ]
 

@@ -39,6 +39,9 @@ _BINDS = 0.9
 _ALIKE = 0.5
 """Of the longest idle time: hosts that cost this part of it are late alike."""
 
+DRAINED = 0.5
+"""Of what hosts that take no time would gain: the queues that run dry are then what is wrong with the hosts."""
+
 _RECORD_LESS = (
     "Time some steps without the profiler. To see them as they are, record less of the host: without with_stack, "
     "record_shapes and profile_memory, or with Nsight Systems."
@@ -78,30 +81,32 @@ def host_bound(
     without, binds_too = of_hosts(
         unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=basis.steps is not None
     )
+    # Queues that hosts drain by waiting for their GPUs run dry without a profiler, too.
+    drained = gain_of(replay, Change("sync"))
+    is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
+    is_recorded_so = binds_too is False and not is_drained
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     own_set = alike(means["host_ns"], places)
     said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
     return [
         Finding(
             rule="host_bound",
-            severity=severity(share) if binds_too else "medium",
-            title=f"{said} {without}".strip(),
+            severity=severity(share) if binds_too or is_drained else "medium",
+            title=f"{said} {'' if is_drained else without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_RECORD_LESS if binds_too is False else _advice(name),
+            recommendation=_RECORD_LESS if is_recorded_so else _advice(name),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
-            is_about_capture=binds_too is False,
+            is_about_capture=is_recorded_so,
             is_of_ideal=True,
             is_of_hosts=True,
             steps=few or None,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=None
-            if binds_too is False
-            else story_of_host(rank, episodes, pipeline, _needed_ns(step_needs, basis)),
+            part_of=None if is_recorded_so else story_of_host(rank, episodes, pipeline, _needed_ns(step_needs, basis)),
         )
     ]
 

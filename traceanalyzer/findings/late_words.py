@@ -41,7 +41,7 @@ _NAMED_ADVICE = {
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
     NOTHING: "Find what {who} runs there, in code between operators: put torch.profiler.record_function ranges around "
     "saving, logging, evaluation and data handling, or record with_stack=True.",
-    DATA.key: "{name} on {who}: load ahead with more workers, prefetch, pinned memory; look for slow storage or long "
+    DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
     "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
 }
@@ -134,7 +134,8 @@ def _needs(row: Mapping[str, Any]) -> str:
     many = len(numbers(row["ranks"])) > 1
     own, peers, more = (_ms(row[column]) for column in ("own_ns", "peers_ns", "excess_ns"))
     each = _each(row)
-    called = f", most of it {name(row)}" if row["name"] else ""
+    is_said = row["name"] is None or row["name"].lower() == row["cause"]  # a range `data` around what is data
+    called = "" if is_said else f", most of it {name(row)}"
     turn = f"{_IN_TURN}, " if row["is_in_turn"] else ""
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
     if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:

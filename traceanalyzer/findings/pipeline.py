@@ -9,17 +9,21 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import IDEAL, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_story import UNEVEN_STAGES, pipeline_name
+from traceanalyzer.findings.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
 from traceanalyzer.findings.outside_microbatches import costly_outside, work_outside
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
+_OF_HOSTS = 0.8
+"""Of what an ideal pipeline gains: when hosts alone gain that, they are what its stages wait for."""
+
 LEAST_GAIN_PCT = 1.0
 """Of a step; evening out what gains less is not advised."""
 
@@ -27,18 +31,33 @@ LEAST_GAIN_PCT = 1.0
 def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> list[Finding]:
     """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
 
-    It is part of what is said of a late rank when a stage makes the others wait by its own doing.
+    It is part of what is said of a late rank when a stage makes the others wait by its own doing. Pipelines of one
+    schedule that nothing of their own explains are one finding, of the one that waits most.
     """
+    waiting = [row for row in pipelines.rows() if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT]
+    causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay) for row in waiting}
+    ideal = _ideal(replay)
+    hosts = HOSTS if _waits_for_hosts(replay, ideal) else None
+    alike: dict[object, list[Mapping[str, Any]]] = {}
+    for row in sorted(waiting, key=lambda row: -row["bubble_pct"]):
+        is_explained = causes[row["pipeline"]] or _is_uneven(row)
+        own = row["pipeline"] if is_explained else (row["schedule"], row["stages"], row["microbatches"])
+        alike.setdefault(own, []).append(row)
     return [
-        _bubble(row, _stages(pipeline, row), _cause(row["pipeline"], pipeline, episodes, replay))
-        for row in pipelines.rows()
-        if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT
+        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, hosts, others)
+        for first, *others in alike.values()
     ]
 
 
 def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, replay: Replay) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it."""
     return [_uneven(row, _stages(pipeline, row), replay) for row in pipelines.rows() if _is_uneven(row)]
+
+
+def _ideal(replay: Replay) -> Gain | None:
+    """What all pipelines gain with no more bubble than their schedules'; `None` where their stages are not known."""
+    has_stages = replay.engine is not None and replay.engine.ranks_of_stages
+    return gain_of(replay, Change("stage", IDEAL)) if has_stages else None
 
 
 def _is_uneven(row: Mapping[str, Any]) -> bool:
@@ -62,24 +81,48 @@ def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay) 
     return of_ranks(late[0]) if late else None
 
 
-def _bubble(row: Mapping[str, Any], stages: pd.DataFrame, cause: str | None) -> Finding:
+def _waits_for_hosts(replay: Replay, ideal: Gain | None) -> bool:
+    """Whether hosts that take no time gain nearly what an ideal pipeline does."""
+    hosts = gain_of(replay, Change("host"))
+    return ideal is not None and hosts is not None and hosts.gain_ns >= _OF_HOSTS * ideal.gain_ns > 0
+
+
+def _bubble(
+    row: Mapping[str, Any],
+    stages: pd.DataFrame,
+    cause: str | None,
+    ideal: Gain | None,
+    hosts: str | None,
+    others: Sequence[Mapping[str, Any]],
+) -> Finding:
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
     return Finding(
         rule="pipeline_bubble",
-        severity=severity(measured),
+        severity=severity(measured if ideal is None else 100 * ideal.gain_ns / max(ideal.before_ns, 1)),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
-        f"{worst['rank']}: {worst['bubble_pct']:.0f} %.",
+        f"{worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}.",
         evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
-        recommendation=_advice(row),
+        recommendation=_advice(row, ideal),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
-        f"transfers.{_of_gain(row)}",
-        gain_ns=_beyond_expected(stages, measured, expected),
+        f"transfers.{_of_gain(row, ideal)}",
+        gain_ns=_beyond_expected(stages, measured, expected) if ideal is None else ideal.gain_ns,
+        gain_error_ns=None if ideal is None else ideal.error_ns,
+        gain_is_bound=True,
         is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
-        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else None),
+        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else hosts),
     )
+
+
+def _beside(others: Sequence[Mapping[str, Any]]) -> str:
+    """How long the other pipelines of the same schedule wait."""
+    if not others:
+        return ""
+    shares = sorted({f"{row['bubble_pct']:.0f}" for row in others}, key=int)
+    who = f"{len(others)} others wait" if len(others) > 1 else f"that of ranks {others[0]['ranks']} waits"
+    return f"; {who} {' to '.join(dict.fromkeys((shares[0], shares[-1])))} %"
 
 
 def _schedule(row: Mapping[str, Any]) -> str:
@@ -96,7 +139,12 @@ def _share(pct: float) -> str:
     return f"{pct:.0f} %" if pct >= 10 or pct == round(pct) else f"{pct:.1f} %"
 
 
-def _of_gain(row: Mapping[str, Any]) -> str:
+def _of_gain(row: Mapping[str, Any], ideal: Gain | None) -> str:
+    if ideal is not None:
+        return (
+            " The gain is of the same passes in the same order with even stages, hosts that take no time and free "
+            "messages (what-if --stage ideal)."
+        )
     if row["expected_bubble_pct"] is not None:
         return " The gain is the step less one of the same work with it alone."
     if row["schedule"]:
@@ -111,7 +159,7 @@ def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: fl
     return max(0, round(step_ns - 100 * busy_ns / (100 - (expected_pct or 0))))
 
 
-def _advice(row: Mapping[str, Any]) -> str:
+def _advice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     other = "a zero-bubble" if (row["stages_per_rank"] or 1) > 1 else "an interleaved or zero-bubble"
     is_of_lengths = row["schedule"] is not None and row["schedule"] not in OF_KNOWN_BUBBLE
     shrink = "More microbatches a step shrink" if is_of_lengths else (
@@ -126,7 +174,17 @@ def _advice(row: Mapping[str, Any]) -> str:
         if _is_uneven(row)
         else "Look at late hosts and slow transfers first: the schedule costs less."
     )
-    return f"{first} {shrink} the {_share(expected)} that the schedule costs."
+    return f"{first} {shrink} the {_share(expected)} that the schedule costs{_of_twice(row, ideal)}."
+
+
+def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
+    """What half the schedule's bubble saves of the ideal step: (S−1)/(vM+S−1) with twice the vM."""
+    if ideal is None:
+        return ""
+    idle = row["expected_bubble_pct"] / 100
+    half = idle / (2 - idle)
+    saved_ns = ideal.after_ns * (1 - (1 - idle) / (1 - half))
+    return f": twice the microbatches, or stages a rank, at best by {milliseconds(saved_ns)} a step"
 
 
 def _others(row: Mapping[str, Any]) -> str:

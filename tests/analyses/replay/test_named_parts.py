@@ -112,3 +112,22 @@ def test_compute_beside_a_wait_that_goes_is_as_fast_as_alone():
     gain = gain_of(replay, read_change("rank 1=peers"))
     # The extra kernel goes, and rank 0 does not become the straggler by what the wait made slower.
     assert gain.gain_ns == pytest.approx(3 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "chunks", "stage_ns"),
+    [(4, 8, 1, (500_000, 500_000, 500_000, 900_000)), (3, 4, 1, (600_000,) * 3), (2, 8, 2, (500_000, 700_000))],
+    ids=["1f1b, a heavy stage", "1f1b, even", "interleaved"],
+)
+def test_an_ideal_pipeline_has_the_bubble_of_its_schedule(stages, microbatches, chunks, stage_ns):
+    """(M + (S − 1) / v) forward and backward passes of the mean stage, and what is no pass: the optimizer, the copy."""
+    job = pipelined(stages, microbatches, 3, stage_ns=stage_ns, chunks=chunks)
+    replay = analysed(job, "replay")[1]["replay"]
+    passes_ns = 3 * (sum(stage_ns) / stages) * (microbatches + (stages - 1) / chunks)
+    after_ns = replay.engine.gains([(read_change("stage ideal"),)])[0].after_ns
+    assert passes_ns < after_ns < 1.03 * passes_ns
+
+
+def test_stages_become_ideal_together():
+    with pytest.raises(UsageError):
+        read_change("stage 0=ideal")

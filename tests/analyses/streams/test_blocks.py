@@ -94,3 +94,23 @@ def test_offloading_samples(name, bound, pitch_ms):
     assert (row["blocks"], row["bound"], row["bound_blocks"]) == (12, bound, 11)
     assert row["pitch_ns"] / 1e6 == pytest.approx(pitch_ms, abs=0.001)
     assert row["upload_bytes"] == row["download_bytes"] == 64 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("copies", "pitch", "waited", "hidden", "broken"),
+    [("before and after", 100, (40, "upload"), 0, (3, "upload")), ("beside", 60, (0, None), 20, (0, None))],
+)
+def test_where_the_chain_of_upload_compute_and_offload_breaks(copies, pitch, waited, hidden, broken):
+    ops, calls = [], []
+    for number in range(5):
+        for op in block(number * pitch, copies=copies):
+            calls.append(("cudaLaunchKernel", len(calls) - 1_000, len(calls) - 999))
+            ops.append((*op[:3], len(calls), op[3] if len(op) > 3 else 7))
+    traces = [host_trace(ops, calls)]
+    rows = frame(traces, "blocks").iloc[1:4]
+    assert {(row["waited_ns"], row["waited_for"]) for row in rows.to_dict("records")} == {waited}
+    assert rows["upload_hidden_ns"].unique().tolist() == rows["download_hidden_ns"].unique().tolist() == [hidden]
+    # The first upload of block 1 was launched by the fifth call, which returned at -995.
+    assert rows["upload_queued_ns"].iloc[0] == pitch + 995
+    (bound,) = frame(traces, "block_bounds").to_dict("records")
+    assert (bound["broken_blocks"], bound["broken_by"]) == broken

@@ -1,6 +1,7 @@
 """What mending an episode gains: the job replayed with its ranks' part as their peers', or a bound."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import pandas as pd
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, UNKNOWN
+from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, UNKNOWN
 
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",
     "exposed_copy_ns": "copy",
     "transfer_ns": "comm",
     **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "host"),
+    DATA.column: "data",
 }
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
@@ -41,6 +43,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
     for place in [place for place, answer in known.items() if _is_without_peers(rows[place], answer)]:
         changes[place] = (_as_long_as_peers(rows[place]),)
         known[place] = gain_of(replay, *changes[place]) or known[place]
+    known |= {place: _without_data(rows, known, place) for place in known if rows[place]["part"] == HOST.column}
     each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
     said = [changes[place] if place in known else () for place in range(len(rows))]
     return {
@@ -50,6 +53,21 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
         "gain_is_bound": [is_bound for _, _, is_bound in each],
         "unprofiled_gain_ns": pd.array([_unprofiled(known.get(place)) for place in range(len(rows))], dtype="Int64"),
     }
+
+
+def _without_data(rows: Sequence[Mapping[str, Any]], known: Mapping[int, Gain], place: int) -> Gain:
+    """A host's gain less that of the same ranks' data in the same steps, which is an episode by itself."""
+    gain, own = known[place], rows[place]
+    for other, row in enumerate(rows):
+        is_same = {*row["ranks"]} <= {*own["ranks"]} and {*row["numbers"]} <= {*own["numbers"]}
+        if row["part"] == DATA.column and is_same and other in known:
+            data = known[other]
+            less = gain.unprofiled_ns and (
+                gain.unprofiled_ns[0],
+                gain.unprofiled_ns[1] + (data.unprofiled_gain_ns or 0),
+            )
+            gain = replace(gain, after_ns=min(gain.after_ns + data.gain_ns, gain.before_ns), unprofiled_ns=less)
+    return gain
 
 
 def _is_without_peers(row: Mapping[str, Any], answer: Gain) -> bool:
@@ -82,7 +100,18 @@ def _changes(row: Mapping[str, Any], found: pd.DataFrame) -> tuple[Change, ...]:
     if row["part"] not in _PART_OF_REPLAY:
         return ()
     parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
-    return tuple(Change(part, PEERS, ranks, steps) for part in parts for ranks, steps in _where(row, own))
+    parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
+    return tuple(
+        Change(part, _data_left(row) if part == "data" else PEERS, ranks, steps)
+        for part in parts
+        for ranks, steps in _where(row, own)
+    )
+
+
+def _data_left(row: Mapping[str, Any]) -> float:
+    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'."""
+    own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
+    return min(1.0, round(float(peers / own), 2)) if own and row["part"] == DATA.column else 0.0
 
 
 def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:

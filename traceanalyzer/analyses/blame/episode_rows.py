@@ -74,7 +74,7 @@ def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) ->
     held = held[held["step"].isin(numbers)] if len(held) and max(numbers) >= 0 else held
     if held.empty:
         return None
-    waited = held["wait_ns"].fillna(held["end_ns"] - held["start_ns"]).astype("int64")
+    waited = (held["wait_ns"] + held["unmatched_ns"]).astype("int64")
     waited = waited.groupby(held["collective"].astype("object")).sum()
     return str(waited.idxmax()) if len(waited) else None
 

@@ -19,6 +19,7 @@ from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import EpisodesColumn
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
@@ -76,14 +77,15 @@ class Episodes(Result[EpisodesColumn]):
         "waiting_ranks": Column.count("Ranks that wait.", adds=Adds.NONE),
         "most_waiting_rank": Column.ident("The one that waits most in those steps."),
         "collective": Column.text(
-            "The collective in which they wait most in those steps; where waits cannot be told from "
-            "transfers, the longest.",
+            "The collective in which they wait most in those steps while no compute runs; where waits cannot be told "
+            "from transfers, all of its time counts.",
             written=Written.COLLECTIVE,
         ),
         "step_ns": Column.time("Mean length of the steps that were compared.", adds=Adds.DERIVED),
         "gain_ns": Column.time(
             "What mending it gains of a mean complete step, of the capture without any: the job replayed with these "
-            "ranks' part as their peers'; without a replay, a bound. Absent when no complete step has it.",
+            "ranks' part as their peers'; without a replay, a bound. Of a host whose data is an episode of its own, "
+            "less that one's. Absent when no complete step has it.",
             adds=Adds.DERIVED,
         ),
         "what_if": Column.text(
@@ -126,6 +128,7 @@ def across(
     members: Members,
     places: Places,
     call_waits: CallWaits,
+    exposed_calls: ExposedCalls,
     steps: Steps,
     replay: Replay,
 ) -> Episodes:
@@ -136,9 +139,8 @@ def across(
     work = pd.concat([what_ran.table, transfers(members.table)], ignore_index=True)
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
     known = places.places()
-    tables = [
-        _of_job(needs, work, call_waits.table, steps.table, known, replay) for _, needs in step_needs.table.groupby(job)
-    ]
+    calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
+    tables = [_of_job(needs, work, calls, steps.table, known, replay) for _, needs in step_needs.table.groupby(job)]
     tables = [table for table in tables if len(table)]
     if not tables:
         return empty

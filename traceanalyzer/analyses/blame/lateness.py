@@ -28,6 +28,9 @@ _MEDIAN_TO_MEAN = 1.25
 _SHARE_OF_OWN = 0.35
 """A part with less of a rank's excess than this goes to the largest."""
 
+_SHARE_NOW = 0.2
+"""One that has that share of the excess of all the rank's late steps needs only this of a step's."""
+
 _WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
@@ -64,7 +67,9 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     # A late rank's transfers are hidden by its work where its peers' are not, or the other way round: only calls that
     # move data for longer are a reason.
     transfer = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
-    host = excess[HOST.column].clip(upper=_more_by_host(excess["needed_host_ns"], table["rank"]))
+    # What launching takes holds the loading of data, which is a part by itself.
+    more = excess["needed_host_ns"] - excess[DATA.column].clip(lower=0)
+    host = excess[HOST.column].clip(upper=_more_by_host(more, table["rank"]))
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host})
     by_design = [part for part in PARTS if part not in _HOST_PARTS]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
@@ -97,8 +102,10 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     if late.empty:
         return pd.DataFrame(columns=["rank", "step", "part", "excess_ns", "beside"])
     chosen = late[_is_late(late)]
-    share = _shares(chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0).to_numpy())
-    large = _shares(np.where(share >= _SHARE_OF_OWN, share, 0))
+    parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0)
+    share = _shares(parts.to_numpy())
+    mean = _shares(parts.groupby(chosen["rank"]).transform("sum").to_numpy())
+    large = _shares(np.where((share >= _SHARE_OF_OWN) | ((mean >= _SHARE_OF_OWN) & (share >= _SHARE_NOW)), share, 0))
     names = np.array(PARTS, dtype=object)
     beside = [tuple(names[own]) for own in (share >= _BESIDE) & (large == 0)]
     row, column = np.nonzero(large)

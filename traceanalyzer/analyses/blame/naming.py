@@ -18,6 +18,9 @@ _NAMED = 0.5
 _NAMED_OF_SEVERAL = 0.4
 """A little less is enough in a step in which another one is said of the rank's other steps."""
 
+_UNRECORDED = 0.8
+"""Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
+
 _LIKE_THE_OTHERS = 2.0
 """Times the excess of the steps without a name: one with a name is late by the same."""
 
@@ -168,7 +171,18 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
             is_long &= extra >= _NAMED * held
         if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
-    return {}
+    return _unrecorded(own, beside, excess_ns)
+
+
+def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
+    """Host time in which nothing is recorded, where that is nearly all of the excess: one thing without a name."""
+    doing = own.of_kind(DOING)
+    nothing = doing.at(np.flatnonzero(doing.name == NOTHING))
+    if not len(nothing.name):
+        return {}
+    held, extra = nothing.sums[0, 0], nothing.sums[0, 0] - np.nan_to_num(beside.medians(DOING, nothing.name)[0, 0])
+    is_one = extra >= max(_UNRECORDED * excess_ns, _NAMED * held)
+    return {(DOING, NOTHING): float(extra)} if is_one else {}
 
 
 def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.errors import UsageError
 
-PEERS, EVEN, FASTEST, HIDDEN, ALONE = "peers", "even", "fastest", "hidden", "alone"
+PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE = "peers", "even", "ideal", "fastest", "hidden", "alone"
 
 PARTS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,7 +41,7 @@ OF_HOSTS = ("host", "data", "profiler", "sync")
 WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
     {
         "rank": {PEERS: PEERS, EVEN: EVEN},
-        "stage": {PEERS: PEERS, EVEN: EVEN},
+        "stage": {PEERS: PEERS, EVEN: EVEN, IDEAL: IDEAL},
         "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
         "data": {"ready": 0.0, "none": 0.0},
         "profiler": {word: word for word in COST_NS},
@@ -67,10 +67,11 @@ class Change:
             same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
             that of others of the same collective and size; none where the others have no such); `even`: its mean over
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
-            of those of the same collective and size); `fastest` (hosts): the rank that needs least in a step; `hidden`
-            (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the same
-            kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler): the hosts' time
-            less what recording is estimated to take. Of `links` their bus bandwidth in GB/s.
+            of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
+            what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
+            `hidden` (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the
+            same kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler): the hosts'
+            time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
         name: of the operator, kernel, collective or blocking call.
@@ -90,6 +91,8 @@ class Change:
         words = WORDS[self.part]
         if isinstance(self.to, str) and self.to not in words.values():
             raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
+        if self.to == IDEAL and self.ranks:
+            raise UsageError("stage: all stages become ideal together; write stage ideal")
         if self.part == "links" and not (isinstance(self.to, float | int) and self.to > 0):
             raise UsageError("links: say their bus bandwidth in GB/s, such as 400")
         if not isinstance(self.to, str) and self.to < 0:

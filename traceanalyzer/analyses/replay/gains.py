@@ -6,13 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.change import UNRECORDED, Change
+from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
+from traceanalyzer.kinds import POINT_TO_POINT
 
 BOUND_PCT = 3.0
 """Gains of a model that is further from the recording are bounds."""
@@ -118,15 +119,24 @@ class Engine:
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """The changes with those to stages as changes to their ranks."""
-        return tuple(self._of_stage(change) if change.part == "stage" else change for change in changes)
+        return tuple(each for change in changes for each in self._of_stage(change))
 
-    def _of_stage(self, change: Change) -> Change:
+    def _of_stage(self, change: Change) -> tuple[Change, ...]:
+        if change.part != "stage":
+            return (change,)
         stages = dict(zip(self.job.nodes, self.peers.stages.tolist(), strict=True))
-        linked = [rank for rank, own in zip(self.job.nodes, self.peers.linked, strict=True) if own.sum() > 1]
-        ranks = frozenset(rank for rank in linked if change.ranks is None or stages[rank] in change.ranks)
+        ranks = frozenset(rank for rank in self.ranks_of_stages if change.ranks is None or stages[rank] in change.ranks)
         if not ranks:
             raise UsageError(f"{change}: there is no such stage of a pipeline")
-        return replace(change, part="rank", ranks=ranks)
+        if change.to != IDEAL:
+            return (replace(change, part="rank", ranks=ranks),)
+        even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
+        return even, no_host, *(Change("collective", 0.0, ranks, change.steps, name) for name in POINT_TO_POINT)
+
+    @cached_property
+    def ranks_of_stages(self) -> tuple[int, ...]:
+        """Ranks that exchange messages with others: stages of pipelines."""
+        return tuple(rank for rank, own in zip(self.job.nodes, self.peers.linked, strict=True) if own.sum() > 1)
 
     def lengths(self, *changes: Change) -> Lengths:
         """The graph's lengths after the changes, compute relieved of waits that are gone."""

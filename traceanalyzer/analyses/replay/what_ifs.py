@@ -8,7 +8,17 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.names import WhatIfsColumn
-from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, OF_HOSTS, PEERS, UNRECORDED, Change
+from traceanalyzer.analyses.replay.change import (
+    ALONE,
+    EVEN,
+    FASTEST,
+    HIDDEN,
+    IDEAL,
+    OF_HOSTS,
+    PEERS,
+    UNRECORDED,
+    Change,
+)
 from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.meaning.columns import Adds, Column
@@ -82,6 +92,7 @@ STANDARD: Mapping[Change, str] = MappingProxyType(
         UNRECORDED: "without the profiler (estimate)",
         Change("compute", ALONE): "kernels as fast as without communication beside them",
         Change("compute", EVEN): "compute even over ranks",
+        Change("stage", IDEAL): "pipelines with no more bubble than their schedule's",
     }
 )
 """Changes to the whole job that every report answers."""
@@ -93,7 +104,9 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
     """Replay the standard changes, and every rank as its peers; of hosts only where the captures have them."""
     has_hosts = replay.engine is not None and replay.engine.has_hosts
     has_cost = replay.engine is not None and replay.engine.has_cost_of_recording
+    has_stages = replay.engine is not None and bool(replay.engine.ranks_of_stages)
     standard = (change for change in STANDARD if has_hosts or change.part not in OF_HOSTS)
+    standard = (change for change in standard if has_stages or change.part != "stage")
     scenarios = [*(change for change in standard if has_cost or change != UNRECORDED), *_ranks(replay)]
     gains = gains_of(replay, [(change,) for change in scenarios]) or []
     rows = [

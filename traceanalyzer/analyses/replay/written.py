@@ -2,7 +2,7 @@
 
 import re
 
-from traceanalyzer.analyses.replay.change import EVEN, MAY_BE_NAMED, NAMED, PARTS, WORDS, Change
+from traceanalyzer.analyses.replay.change import EVEN, IDEAL, MAY_BE_NAMED, NAMED, PARTS, WORDS, Change
 from traceanalyzer.errors import UsageError
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
@@ -40,8 +40,8 @@ def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Chan
     if part not in PARTS:
         raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
     where, equals, what = text.rpartition("=")
-    if part == "stage" and what.strip() == EVEN and not equals:
-        return Change(part, EVEN, steps=steps)
+    if part == "stage" and what.strip() in (EVEN, IDEAL) and not equals:
+        return Change(part, what.strip(), steps=steps)
     if not equals and (part in NAMED or part in ("rank", "stage")):
         raise UsageError(f"{part} {text!r}: say which, such as {part} {'NAME=2x' if part in NAMED else '7=peers'}")
     is_named = part in NAMED or (part in MAY_BE_NAMED and bool(equals) and not _RANKS.fullmatch(where))

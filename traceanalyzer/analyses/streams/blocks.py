@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.names import BlocksColumn
 from traceanalyzer.analyses.streams import traffic
+from traceanalyzer.analyses.streams.block_chain import with_chain
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import Intervals, unions
@@ -53,6 +54,22 @@ class Blocks(Result[BlocksColumn]):
         "download_bytes": Column.size("Bytes offloaded by it."),
         "exposed_ns": Column.time("Time in its pitch in which no compute kernel runs, whosever."),
         "idle_ns": Column.time("Time in its pitch in which nothing runs.", is_news_when_zero=True, better=Better.LESS),
+        "upload_hidden_ns": Column.time("Time of its uploads in which a compute kernel runs.", better=Better.MORE),
+        "download_hidden_ns": Column.time("The same of what it offloads.", better=Better.MORE),
+        "upload_queued_ns": Column.time(
+            "How long its bytes waited for the upload: from the return of the call that launched its first upload to "
+            "its start on the GPU.",
+            is_news_when_zero=True,
+        ),
+        "waited_ns": Column.time(
+            "From the end of the compute before it to the start of its own; absent of the first block.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "waited_for": Column.text(
+            "What ended in that gap: its `upload`, the `download` of an earlier block, or neither (`other`): there the "
+            "chain of upload, compute and offload breaks."
+        ),
         "bound": Column.text(
             "What bounds it: the part that takes 80 % or more of the pitch; `serial` when none does, but all "
             "together fill 80 %: they run one after another; else `waiting`."
@@ -78,7 +95,8 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
         source = "kernel sequence"
     if not (block != NONE).any():
         return pd.DataFrame()
-    table = _measured(ops.assign(block=block))
+    ops = ops.assign(block=block)
+    table = with_chain(trace, ops[block != NONE], _measured(ops))
     table["name"] = np.array(names, dtype=object)[table.index] if names else None
     table = table.sort_values("start_ns", ignore_index=True)
     table = _within_pitch(trace, table)

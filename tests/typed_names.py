@@ -1,0 +1,151 @@
+"""The package's types, made from its registries: `python -m tests.typed_names` writes them where a column was renamed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import traceanalyzer
+from traceanalyzer.analyses import ANALYSES, thresholds_of
+
+STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
+ROOM = STUB.parent / "analyses"
+
+_HEAD = """# Made from the registry of analyses by `python -m tests.typed_names`.
+from typing import Any
+
+from traceanalyzer.analyses import Result as Result
+from traceanalyzer.errors import InputError as InputError
+from traceanalyzer.errors import NotATraceError as NotATraceError
+from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
+from traceanalyzer.errors import UsageError as UsageError
+from traceanalyzer.export.hta import to_hta as to_hta
+from traceanalyzer.export.of_traces import export as export
+from traceanalyzer.findings import Finding as Finding
+from traceanalyzer.findings import Findings as Findings
+from traceanalyzer.functions import analyse as analyse
+from traceanalyzer.functions import what_if as what_if
+from traceanalyzer.loading import load as load
+from traceanalyzer.model import RankTrace as RankTrace
+from traceanalyzer.model import TraceSet as TraceSet
+from traceanalyzer.report.comparison.notebook import compare as compare
+from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.samples import sample as sample
+"""
+
+_NAMES = '''"""The names of every Result's columns. Made by `python -m tests.typed_names`."""
+
+from typing import Literal
+'''
+
+_METRICS = '''"""The names of the figures that runs are compared by. Made by `python -m tests.typed_names`."""
+
+from typing import Literal
+'''
+
+_RESULTS = """# Which Result each analysis gives. Made by `python -m tests.typed_names`.
+
+from typing import Any, Literal, Protocol, overload
+
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.frames import Frame
+"""
+
+_ITEMS = """
+
+class Results(dict[str, Result[Any]]):
+"""
+
+_ANY_ITEM = """
+    @overload
+    def __getitem__(self, name: str) -> Result[Any]: ...
+    def __or__(self, others: dict[str, Result[Any]]) -> Results: ...  # type: ignore[override]  # each keeps its class
+"""
+
+_ANY_GET = """
+    @overload
+    def get(self, name: str) -> Result[Any] | None: ...
+"""
+
+_TABLES = """
+
+class Tables(Protocol):
+"""
+
+_ANY_TABLE = """
+    @overload
+    def __call__(self, name: str) -> Frame[Any] | None: ...
+"""
+
+_FIND = "def find(traces: TraceSet, **thresholds: Any) -> Findings: ..."
+
+
+GIVES = {name: analysis.result for name, analysis in ANALYSES.items()}
+
+
+def stub() -> str:
+    imports = sorted({f"from {one.__module__} import {one.__name__} as _{one.__name__}" for one in GIVES.values()})
+    functions = [f"def {name}({_parameters(name)}) -> _{one.__name__}: ..." for name, one in GIVES.items()]
+    return formatted("\n".join([_HEAD, *imports, "__version__: str", _FIND, *functions]), STUB)
+
+
+def names() -> str:
+    """The names of each Result's columns."""
+    own = {one.__name__: one for one in GIVES.values()}
+    given = [f"{name}Column = Literal[{', '.join(map(repr, own[name].columns))}]" for name in sorted(own)]
+    return formatted("\n".join([_NAMES, *given]), ROOM / "names.py")
+
+
+def results() -> str:
+    """Which Result each analysis gives: those of `run`, and their tables by name."""
+    imports = sorted({f"from {one.__module__} import {one.__name__}" for one in GIVES.values()})
+    columns = [
+        f"from traceanalyzer.analyses.names import {name}Column" for name in {one.__name__ for one in GIVES.values()}
+    ]
+    items = [
+        f"    @overload\n    def __getitem__(self, name: Literal[{name!r}]) -> {one.__name__}: ..."
+        for name, one in GIVES.items()
+    ]
+    gets = [
+        f"    @overload\n    def get(self, name: Literal[{name!r}]) -> {one.__name__} | None: ..."
+        for name, one in GIVES.items()
+    ]
+    tables = [
+        f"    @overload\n    def __call__(self, name: Literal[{name!r}]) -> Frame[{one.__name__}Column] | None: ..."
+        for name, one in GIVES.items()
+    ]
+    gets[0] = gets[0].replace("overload", "overload  # type: ignore[override]  # of each its class", 1)
+    own = [*imports, *columns, _ITEMS, *items, _ANY_ITEM, *gets, _ANY_GET, _TABLES, *tables, _ANY_TABLE]
+    return formatted("\n".join([_RESULTS, *own]), ROOM / "results.pyi")
+
+
+def metrics() -> str:
+    """The names of the figures that runs are compared by."""
+    from traceanalyzer.diff.metrics import METRICS  # refuses columns that are not there: the others are made first
+
+    return formatted(
+        f"{_METRICS}\nMetricName = Literal[{', '.join(repr(one.name) for one in METRICS)}]",
+        STUB.parent / "diff" / "names.py",
+    )
+
+
+def formatted(text: str, place: Path) -> str:
+    for command in (["check", "--fix", "--quiet", "--select", "I"], ["format"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(place), "-"]
+        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+    return text
+
+
+def _parameters(name: str) -> str:
+    thresholds = [f"{key}: {_type(value)} = {value!r}" for key, value in thresholds_of([name]).items()]
+    return ", ".join(["traces: TraceSet", *(["*", *thresholds] if thresholds else [])])
+
+
+def _type(default) -> str:
+    return "Any" if default is None else type(default).__name__
+
+
+MADE = {STUB: stub, ROOM / "names.py": names, ROOM / "results.pyi": results, STUB.parent / "diff" / "names.py": metrics}
+
+if __name__ == "__main__":
+    for place, make in MADE.items():
+        place.write_text(make(), encoding="utf-8")

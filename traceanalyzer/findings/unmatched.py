@@ -1,0 +1,100 @@
+"""Communication whose partners the capture does not hold: what part of a step cannot be told from waiting."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.finding import Finding
+
+LEAST_PCT = 10.0
+"""Of a step in exposed communication of unknown partners, from which on nobody can be acquitted."""
+
+HIGH_PCT = 30.0
+"""From here on the capture is to be recorded again before anything else is done."""
+
+PARTNERS = "partners that are not known"
+"""How findings about such communication call it."""
+
+
+def unmatched_calls(
+    headline: Headline, steps: Steps, call_waits: CallWaits, exposed_calls: Result, ranks: Result, calls: Result
+) -> list[Finding]:
+    """Over 10 % of a step is exposed communication of calls of which no other rank's trace holds the other end.
+
+    Whether such a call moves data or waits, and for whom, is not known: who is late may be missing among the findings.
+    """
+    if not len(headline) or not len(call_waits) or not len(exposed_calls):
+        return []
+    basis = Basis.of(headline, steps)
+    names = ["rank", "call", "is_matched", "collective"]
+    held = basis.within(exposed_calls.to_frame()).merge(call_waits.table[names], on=["rank", "call"])
+    is_open = ~held["is_matched"].fillna(value=False).astype(bool)
+    lengths = held["unmatched_ns"].astype("float64").where(is_open, 0.0)
+    each = lengths.groupby(held["rank"]).sum().reindex(headline.table["rank"], fill_value=0.0) / basis.per
+    step_ns = float(basis.window_ns.mean()) / basis.per
+    share = 100 * float(each.mean()) / step_ns if step_ns else 0.0
+    if share < LEAST_PCT:
+        return []
+    every = call_waits.table
+    count = int((~every["is_matched"].fillna(value=False).astype(bool)).sum())
+    here = sorted(int(rank) for rank in ranks.table["rank"])
+    size = _size(ranks, calls)
+    who, advice = _alone(here, size) if len(here) == 1 else _several(here, size, count, every)
+    is_open_for = f"{milliseconds(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
+    on_average = " on average" if len(here) > 1 else ""
+    return [
+        Finding(
+            rule="unmatched_calls",
+            severity="high" if share >= HIGH_PCT else "medium",
+            title=f"{who}: {is_open_for}{on_average}, is communication of which it cannot be told whether it moves "
+            "data or waits, nor for whom.",
+            evidence=plain(_by_collective(held[is_open], basis.per)),
+            recommendation=advice,
+            caveat="Who is late, and what there is to gain by it, is told of the other calls alone.",
+            is_about_capture=share >= HIGH_PCT,
+            table="call_waits",
+            about=PARTNERS,
+            part_of=PARTNERS,
+        )
+    ]
+
+
+def _size(ranks: Result, calls: Result) -> int | None:
+    """How many ranks the job has, as far as the traces say: the world's, else the largest group's."""
+    world = ranks.to_frame()["world_size"].dropna() if "world_size" in ranks.to_frame() else pd.Series(dtype="Int64")
+    sizes = [*world, *(calls.to_frame()["group_size"].dropna() if len(calls) else ())]
+    return int(max(sizes)) if sizes else None
+
+
+def _alone(here: list[int], size: int | None) -> tuple[str, str]:
+    of = f" of {size}" if size and size > 1 else ""
+    advice = (
+        "Put the traces of all ranks, of the same steps, into one folder: then waits are told from transfers, and the "
+        "rank that is late from those that wait for it."
+    )
+    return f"Rank {here[0]}{of} is here alone", advice
+
+
+def _several(here: list[int], size: int | None, count: int, every: pd.DataFrame) -> tuple[str, str]:
+    share = f"{count:,} of {len(every):,} communication calls have no partner in the other ranks' traces"
+    if size and size > len(here):
+        who = f"{len(here)} of {size} ranks are here ({listed(here)}), and {share}"
+        return who, "Put the traces of all ranks, of the same steps, into one folder."
+    whys = every.loc[every["why_not_split"].notna(), "why_not_split"].astype("object")
+    most = f" ({whys.mode().iloc[0]})" if len(whys) else ""
+    advice = (
+        "Record the same steps on every rank, with a larger buffer where events were lost; let Nsight Systems record "
+        "NCCL's payloads, or the PyTorch profiler the calls' arguments, so that groups have names."
+    )
+    return f"{share}{most}", advice
+
+
+def _by_collective(held: pd.DataFrame, per: float) -> pd.DataFrame:
+    lengths = held["unmatched_ns"].astype("float64")
+    sums = lengths.groupby([held["rank"], held["collective"].astype("object").fillna("unknown")]).sum() / per
+    table = sums.rename("unknown_ns").round().astype("int64").reset_index()
+    return table.sort_values("unknown_ns", ascending=False, kind="stable").head(8)
