@@ -91,7 +91,8 @@ that is mounted read-only works. The packages that these bring were not audited:
 
 - Few cases of what is slow: a case of all analyses, or of a comparison, takes seconds. Ten thousand of each were not run.
 - nsys, rocprofv3 and xplane captures through all analyses: not in the last run.
-- Campaigns are not guided by coverage: their mutations are drawn at random, by kind.
+- The campaigns' mutations are drawn at random, by kind. Guided by coverage (`python -m tests.fuzz.guided`, atheris) only three
+  targets were run, for a minute each and without a bug: topologies 50,153 cases, the unpickler 61,693, NCCL logs 6,522.
 - How the time of one long capture is measured against a wrong clock of its profiler: nothing in a file tells.
 - Windows and macOS: signals, locks and limits of memory were tried on Linux.
 """

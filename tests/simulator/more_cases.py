@@ -6,6 +6,7 @@ from tests.simulator import more_jobs as more
 from tests.simulator import odd_jobs as odd
 from tests.simulator import workloads as usual
 from tests.simulator.case import LOADER, MS, Case, Truth, case_of
+from tests.simulator.cube_jobs import cube
 from tests.simulator.faults import Fault, Faults
 from tests.simulator.program import Job
 
@@ -44,6 +45,9 @@ MORE_CASES: tuple[Case, ...] = (
     case_of("two models in turn, compute", more.two_models, Fault("compute", 2 * MS, (3,)), "mm"),
     case_of("pipeline, extra work on the first stage", more.pipeline_with_extra, Fault("compute", 3 * MS, (0,)), "mm"),
     _nobody("redundant exchanges", "exchange", lambda faults: more.redundant_exchanges(faults=faults)),
+    case_of("tensor x pipeline x data, compute", cube, Fault("compute", 3 * MS, (5,)), "mm"),
+    case_of("tensor x pipeline x data, gc", cube, Fault("gc", 8 * MS, (2,)), "gc.collect"),
+    _nobody("tensor x pipeline x data, even", "ipeline", lambda faults: cube(faults=faults)),
     Case("two slow ranks, one behind the other", lambda faults: usual.ddp(6, 5, faults),
          (Fault("compute", 5 * MS, (1,)), Fault("compute", 3 * MS, (4,))), Truth((1, 4), "compute", "mm")),
     case_of("a straggler behind the loader", odd.accumulating, Fault("data", 8 * MS, (2,)), LOADER,

@@ -37,14 +37,14 @@ def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes
     waiting = [row for row in pipelines.rows() if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT]
     causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay) for row in waiting}
     ideal = _ideal(replay)
-    hosts = HOSTS if _waits_for_hosts(replay, ideal) else None
+    elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
     alike: dict[object, list[Mapping[str, Any]]] = {}
     for row in sorted(waiting, key=lambda row: -row["bubble_pct"]):
         is_explained = causes[row["pipeline"]] or _is_uneven(row)
         own = row["pipeline"] if is_explained else (row["schedule"], row["stages"], row["microbatches"])
         alike.setdefault(own, []).append(row)
     return [
-        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, hosts, others)
+        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, elsewhere, others)
         for first, *others in alike.values()
     ]
 
@@ -87,12 +87,21 @@ def _waits_for_hosts(replay: Replay, ideal: Gain | None) -> bool:
     return ideal is not None and hosts is not None and hosts.gain_ns >= _OF_HOSTS * ideal.gain_ns > 0
 
 
+def _late_elsewhere(episodes: Episodes, ideal: Gain | None) -> str | None:
+    """A late rank of any pipeline, which gains most of what ideal pipelines would: all others wait for it, too."""
+    late = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+    first = max(late, key=lambda row: row["gain_ns"], default=None)
+    if first is None or ideal is None or first["gain_ns"] < _OF_HOSTS * ideal.gain_ns:
+        return None
+    return of_ranks(first)
+
+
 def _bubble(
     row: Mapping[str, Any],
     stages: pd.DataFrame,
     cause: str | None,
     ideal: Gain | None,
-    hosts: str | None,
+    elsewhere: str | None,
     others: Sequence[Mapping[str, Any]],
 ) -> Finding:
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
@@ -112,7 +121,7 @@ def _bubble(
         is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
-        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else hosts),
+        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else elsewhere),
     )
 
 
