@@ -55,7 +55,7 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
 
 
 def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
-    """Communication that begins later than all that is known explains, for a compute kernel that left it no room.
+    """Kernels that begin later than all that is known explains, for another stream's that left them no room.
 
     A kernel whose blocks fill the GPU lets another stream's begin only when the first of its last blocks are done: in
     its last quarter, or within 50 µs of its end. It ran all the while from when nothing held the other any more.
@@ -64,15 +64,20 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     ends = starts + ops["duration_ns"].to_numpy()
     stream = ops["stream"].to_numpy()
     compute = np.flatnonzero((ops["kind"] == "compute").to_numpy())
-    late = np.flatnonzero((lag_ns > 0) & (ops["kind"] == "comm").to_numpy())
+    late = np.flatnonzero((lag_ns > 0) & (ops["kind"] != "copy").to_numpy())
     if not len(compute) or not len(late):
         return _inferred_pairs(_NO_ROWS, _NO_ROWS)
     order = compute[np.argsort(starts[compute], kind="stable")]
-    source = order[np.maximum(np.searchsorted(starts[order], starts[late], side="right") - 1, 0)]
-    left, since = ends[source] - starts[late], starts[late] - lag_ns[late]
-    ends_soon = (left > 0) & (left <= np.maximum(_LAST_PART * (ends[source] - starts[source]), _LAST_NS))
-    held = ends_soon & (starts[source] <= since + TOUCHING_NS) & (stream[source] != stream[late])
-    return _inferred_pairs(source[held], late[held])
+    place = np.searchsorted(starts[order], starts[late], side="right") - 1
+    since = starts[late] - lag_ns[late]
+    found = np.full(len(late), NONE, dtype=np.int64)
+    for back in range(4):  # the last ones before it may be of its own stream
+        source = order[np.maximum(place - back, 0)]
+        left = ends[source] - starts[late]
+        ends_soon = (left > 0) & (left <= np.maximum(_LAST_PART * (ends[source] - starts[source]), _LAST_NS))
+        held = ends_soon & (starts[source] <= since + TOUCHING_NS) & (stream[source] != stream[late])
+        found = np.where((found == NONE) & held & (place >= back), source, found)
+    return _inferred_pairs(found[found != NONE], late[found != NONE])
 
 
 def _inferred_pairs(source: np.ndarray, target: np.ndarray) -> pd.DataFrame:
