@@ -8,12 +8,14 @@ import pandas as pd
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import HIDDEN, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.findings.wiring import taken
 
 LEAST_TRANSFER_PCT = 5.0
@@ -42,8 +44,11 @@ _LARGE = SIZE_CLASSES[3:5]
 _BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 
-def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Finding]:
-    """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication."""
+def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
+    """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
+
+    The gain is that of the replay in which no other stream waits for transfers: hosts that bind leave little of it.
+    """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
         return []
@@ -51,20 +56,35 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm) -> list[Findin
     if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
         return []
     overlap = max(row["overlap_pct"] for row in rows)
+    gain = gain_of(replay, Change("comm", HIDDEN))
+    won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
+    share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
+    if share < LEAST_GAIN_PCT:
+        return []
     return [
         Finding(
             rule="little_overlap",
-            severity=severity(worst["pct"]),
+            severity=severity(share),
             title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {milliseconds(worst['ns'])} of a "
             f"{milliseconds(worst['window_ns'])} step while no compute runs "
-            f"({overlap:.0f} % of communication is hidden).",
+            f"({overlap:.0f} % of communication is hidden).{_hidden(gain)}",
             evidence=tuple(rows),
             recommendation="Start communication as soon as its data is ready: bucketed gradients during backward, "
             "prefetched all-gathers, asynchronous collectives that are waited for where their result is used.",
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
-            gain_ns=round(worst["ns"]),
+            gain_ns=gain.gain_ns if gain else round(worst["ns"]),
+            gain_error_ns=gain.error_ns if gain else None,
+            unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
         )
     ]
+
+
+def _hidden(gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
+    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
+    return f" With all of it hidden a mean step is {shorter}{without}."
 
 
 def low_bandwidth(collectives: Collectives, replay: Replay) -> list[Finding]:
