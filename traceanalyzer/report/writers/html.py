@@ -14,6 +14,7 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import heat, table_view, tiles, use_strips, waiting
+from traceanalyzer.report.page.bars import bars
 from traceanalyzer.report.page.charts import Charts, embedded
 from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.page.floors import floors
@@ -106,6 +107,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
+        "bars": bars,
         "hosts": guard.made("hosts", partial(host_heat, report.results), None),
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
