@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import TableDiff
+from traceanalyzer.diff.joins import NEW, REMOVED
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.words.wording import label, words
@@ -163,10 +164,10 @@ def _text(value: object, column: Column) -> Cell:
 
 def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
     made = []
-    is_split = all(f"base_{name}" in frame and frame[f"base_{name}"].notna().any() for name, _ in _SPLIT)
-    for name in (*_SHOWN, *((time,) if time and not is_split else ())):  # transfer and wait add up to the time
-        if f"base_{name}" in frame:
-            made += _pair(frame, name)
+    held = [name for name in _SHOWN if _is_told(frame, name)]
+    is_split = {name for name, _ in _SPLIT} <= set(held) and bool(frame["change_transfer_ns"].notna().all())
+    for name in (*held, *((time,) if time and not is_split else ())):  # transfer and wait add up to the time
+        made += _pair(frame, name)
     if time:
         made.append(_one(frame[f"change_{time}"], f"change_{time}", "change", signed=True))
         made.append(_one(frame[f"change_{time}_pct"], f"change_{time}_pct", "change", signed=True))
@@ -174,10 +175,22 @@ def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading
     return made
 
 
+def _is_told(frame: pd.DataFrame, name: str) -> bool:
+    """Whether the table has it; of transfer and wait, whether they are known of any row."""
+    if f"base_{name}" not in frame:
+        return False
+    return name not in dict(_SPLIT) or bool(frame[f"change_{name}"].notna().any())
+
+
 def _pair(frame: pd.DataFrame, name: str) -> list[tuple[Heading, list[Cell]]]:
     """Base's and other's column in one unit."""
     both = pd.concat([frame[f"base_{name}"], frame[f"other_{name}"]]).abs().dropna()
     shared = scale(column_named(name).unit, both.tolist())
+    if name in dict(_SPLIT):  # beside n/a of the one run a 0 of the other, which has no such row, would be noise
+        is_untold = frame[f"change_{name}"].isna() & frame["status"].isin((NEW, REMOVED))
+        frame = frame.assign(
+            **{f"{side}_{name}": frame[f"{side}_{name}"].mask(is_untold) for side in ("base", "other")}
+        )
     return [
         _one(frame[f"{side}_{name}"], f"{side}_{name}", f"{label(name, column_named(name))} {side}", shared)
         for side in ("base", "other")
