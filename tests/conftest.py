@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests import once
 from traceanalyzer.scale import set_up_process, summarise
@@ -18,6 +18,8 @@ settings.load_profile("patient")
 
 def pytest_configure(config):
     """Nothing is left in the caches of whoever runs the tests; what processes of a parallel run share lies beside."""
+    if config.getoption("--thorough"):
+        _RUN.add("thorough")
     config.stash[_FOLDER] = folder = tempfile.mkdtemp(prefix="traceanalyzer-tests-")
     os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
     if not hasattr(config, "workerinput"):
@@ -31,6 +33,7 @@ def pytest_unconfigure(config):
 
 
 _FOLDER = pytest.StashKey[str]()
+_RUN: set[str] = set()
 
 
 _COMMANDS = ("scale", "diff.sources", "agents.workspace")
@@ -72,3 +75,14 @@ def sampled(cases, every):
         case if not place % every else pytest.param(case, marks=pytest.mark.thorough)
         for place, case in enumerate(cases)
     ]
+
+
+def examples(few, thorough=1500):
+    """The same few random examples each time; many in a thorough run. To make a failing one small would take minutes."""
+    return settings(
+        max_examples=thorough if "thorough" in _RUN else few,
+        derandomize=True,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )

@@ -107,7 +107,7 @@ def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
         "timeline": "traceanalyzer.report.writers.html.timeline_data",
         "tiles": "traceanalyzer.report.writers.html.tiles.tiles",
         "verdict": "traceanalyzer.report.writers.html.verdict.sentences",
-        "nccl": "traceanalyzer.report.page.by_collective.by_collective",
+        "collective_waits": "traceanalyzer.report.writers.html.wait_matrix",
     }
     for place in parts.values():
         monkeypatch.setattr(place, broken)

@@ -43,7 +43,7 @@ QUESTIONS = [
     ("Is an absent folder?", "summary", {"folder": "nowhere"}, "status", "usage_error"),
     ("What is the pipeline's bubble on rank 0?", "table", {"folder": "pp", "name": "pipeline", "where": ["rank=0"]}, "status", "ok"),
     ("Can ddp and moe be compared?", "compare", {"base": "ddp", "other": "moe"}, "why~", "did not do the same work"),
-    ("What does ddp_straggler do that ddp does not?", "compare", {"base": "ddp", "other": "ddp_straggler"}, "said~", "bf16 40 on rank 1"),
+    ("What does ddp_straggler do that ddp does not?", "compare", {"base": "ddp", "other": "ddp_straggler"}, "said~", "40 [8192, 8192] × [8192, 8192] bf16 on rank 1"),
     ("Does a run differ from itself?", "compare", {"base": "ddp", "other": "ddp"}, "said~", "No figure differs"),
     ("Why is the GPU of rank 0 idle?", "table", {"folder": "ddp", "name": "idle", "where": ["rank=0"]}, "text~", "host"),
     ("What if rank 1 of ddp_straggler were as fast as rank 0?", "what_if", {"folder": "ddp_straggler", "changes": ["rank 1=peers"]}, "rows.0.of", "step"),

@@ -33,6 +33,8 @@ def case(name: str, seed: int, folder: Path) -> Outcome:
 
 
 Counts = Counter[str]
+SLOWEST = "at most ms"
+"""Among the counts: what the slowest case took by the clock."""
 Bugs = dict[str, tuple[int, Outcome]]
 
 
@@ -46,7 +48,9 @@ def campaign(name: str, seeds: Iterable[int], keep: Path | None = None, limit_s:
             folder = keep or Path(place, "case")
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
+            started = time.monotonic()
             found = case(name, seed, folder)
+            counts[SLOWEST] = max(counts[SLOWEST], round(1000 * (time.monotonic() - started)))
             counts[found.what] += 1
             if not found.is_fine:
                 counts[f"at {found.what}: {found.place}"] += 1
@@ -72,7 +76,9 @@ def spread(name: str, seeds: range, workers: int, limit_s: float) -> tuple[Count
                     {f"{HANG}: a worker ended": (seeds[place], Outcome(HANG, "a worker ended"))},
                 )
                 found[f"at {HANG}: a worker ended"] = 1
+            slowest = max(counts[SLOWEST], found[SLOWEST])
             counts += found
+            counts[SLOWEST] = slowest
             for where, case in own.items():
                 bugs[where] = min(bugs.get(where, case), case, key=lambda one: one[0])
     return counts, bugs
@@ -110,7 +116,10 @@ def main() -> int:
             counts, bugs = campaign(name, seeds, given.keep, given.seconds)
         total = sum(count for what, count in counts.items() if not what.startswith("at "))
         shown = ", ".join(f"{count} {what}" for what, count in counts.most_common() if not what.startswith("at "))
-        print(f"{name}: {total} cases in {time.monotonic() - began:.0f} s: {shown}", flush=True)
+        print(
+            f"{name}: {total} cases in {time.monotonic() - began:.0f} s, the slowest in {counts[SLOWEST]} ms: {shown}",
+            flush=True,
+        )
         for place, (seed, outcome) in bugs.items():
             found_bugs = True
             print(f"  {counts['at ' + place]} × {place}: first --seed {seed}", flush=True)

@@ -1,15 +1,19 @@
 """A few damaged inputs of every kind; `python -m tests.fuzz` runs ten thousand."""
 
+import time
 import zlib
 
 import pytest
 
 from tests.conftest import sampled
 from tests.fuzz.__main__ import case
+from tests.fuzz.outcome import MOST_SECONDS
 from tests.fuzz.targets import TARGETS
 
 DEAR = ("summaries", "analyses", "analyses_of_tables")
 """A second a case."""
+
+FILES = ("kineto", "nsys_sqlite", "nsys_parquet", "rocprofv3", "rocpd", "xplane", "snapshots")
 
 FOUND = (
     ("nsys_parquet", 438), ("rocpd", 2421), ("xplane", 2976),
@@ -37,3 +41,15 @@ def test_no_damaged_input_ends_in_a_bug(tmp_path, name):
 def test_what_was_found_once_stays_mended(tmp_path, once):
     found = case(*once, tmp_path)
     assert found.is_fine, (found.place, found.story)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_small_file_takes_long_by_the_clock(tmp_path, name):
+    """A case that waits spends no processor time: the limit of `judged` does not see it."""
+    for seed in range(60_000, 60_006):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        began = time.monotonic()
+        found = case(name, seed, folder)
+        assert time.monotonic() - began < MOST_SECONDS, (seed, found.what)
+        assert found.is_fine, (seed, found.place, found.story)

@@ -9,7 +9,6 @@ from traceanalyzer.report import assets
 from traceanalyzer.report.page import icicle as icicle_module
 from traceanalyzer.report.page import palette
 from traceanalyzer.report.page.icicle import icicle
-from traceanalyzer.report.page.over_ranks import busy_operators
 from traceanalyzer.report.page.roofline import roofline
 
 MM = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": '["c10::BFloat16","c10::BFloat16"]'}
@@ -67,19 +66,6 @@ def test_communication_is_hatched_for_it_holds_waits():
     marker = icicle(run([program(HOST, gpu)], ["operator_kernels"])["operator_kernels"])["data"][0]["marker"]
     hatched = dict(zip(marker["colors"], marker["pattern"]["shape"], strict=True))
     assert hatched == {palette.BLOCK: "", palette.KINDS["compute"]: "", palette.KINDS["comm"]: "/"}
-
-
-def test_operators_that_keep_the_host_busy_are_those_with_most_time_of_their_own_on_any_rank():
-    host = [("aten::linear", 0, 100), ("aten::mm", 10, 40), ("aten::mm", 50, 60), ("aten::add", 200, 250)]
-    busy = program(host, [("gemm", 300, 310, {"launch": 20}), ("other", 310, 400)])
-    calm = program([("aten::add", 0, 10)], [("add", 20, 30, {"launch": 5})]).renumbered(1, "test")
-    table = busy_operators(run([busy, calm], ["operators"])["operators"]).set_index("operator")
-    assert table["host_self_ns"].to_dict() == {"aten::linear": 60, "aten::mm": 40, "aten::add": 30}
-    assert table["calls"].to_dict() == {"aten::linear": 1, "aten::mm": 2, "aten::add": 1}
-    assert table["gpu_own_ns"].to_dict() == {"aten::linear": 0, "aten::mm": 10, "aten::add": 5}
-    assert table["host_share_pct"].sum() == pytest.approx(100)
-    spread = table.loc["aten::add", ["lowest_host_self_ns", "lowest_rank", "highest_host_self_ns", "highest_rank"]]
-    assert spread.tolist() == [10, 1, 50, 0]
 
 
 def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none():

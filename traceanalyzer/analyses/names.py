@@ -81,6 +81,23 @@ BreakdownColumn = Literal[
     "overlapped_comm_ns",
     "overlap_pct",
 ]
+ByCollectiveColumn = Literal[
+    "collective",
+    "group_label",
+    "group_size",
+    "dtype",
+    "calls",
+    "size_bytes",
+    "total_ns",
+    "exposed_comm_ns",
+    "exposed_transfer_ns",
+    "exposed_wait_ns",
+    "not_separable_ns",
+    "highest_exposed_ns",
+    "highest_rank",
+    "busbw_gbps",
+    "peak_pct",
+]
 CallPhasesColumn = Literal["rank", "call", "phase", "range", "exposed_ns"]
 CallWaitsColumn = Literal[
     "rank",
@@ -123,6 +140,7 @@ CallsColumn = Literal[
 ]
 CategoriesColumn = Literal["rank", "category", "gpu_ops", "gpu_ns", "share_pct", "tensor_core_ns", "no_tensor_core_ns"]
 ClocksColumn = Literal["rank", "reference", "offset_ns", "spread_ns", "uncertainty_ns", "is_significant", "instances"]
+CollectiveWaitsColumn = Literal["rank", "collective", "wait_ns"]
 CollectivesColumn = Literal[
     "group",
     "group_label",
@@ -489,6 +507,21 @@ KernelsColumn = Literal[
     "max_ns",
     "share_pct",
     "streams",
+]
+KernelsOverRanksColumn = Literal[
+    "name",
+    "kind",
+    "activity",
+    "share_pct",
+    "total_ns",
+    "calls",
+    "mean_ns",
+    "min_ns",
+    "max_ns",
+    "lowest_total_ns",
+    "lowest_rank",
+    "highest_total_ns",
+    "highest_rank",
 ]
 LaunchesColumn = Literal[
     "rank",

@@ -21,6 +21,7 @@ from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
     clocks,
+    collective_waits,
     collectives,
     exposed_comm,
     groups,
@@ -42,7 +43,7 @@ from traceanalyzer.analyses.host import (
     sync_calls,
 )
 from traceanalyzer.analyses.integrity import integrity
-from traceanalyzer.analyses.kernels import fusions, graphs, kernels
+from traceanalyzer.analyses.kernels import fusions, graphs, kernels, kernels_over_ranks
 from traceanalyzer.analyses.memory import (
     memory,
     memory_calls,
@@ -68,6 +69,7 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.phases import (
+    by_collective,
     call_phases,
     comm_phases,
     exposed_calls,
@@ -134,6 +136,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "balance": Analysis(balance.across, balance.per_rank, _COUNTERS),
         "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
         "nccl": Analysis(nccl.across, nccl.per_rank, _GPU),
+        "by_collective": Analysis(by_collective.across),
         "groups": Analysis(groups.across, groups.per_rank, _GPU),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank, _GPU),
@@ -141,6 +144,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "launches": Analysis(launches.across, launches.per_rank, _GPU),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS),
         "kernels": Analysis(kernels.across, kernels.per_rank, _GPU),
+        "kernels_over_ranks": Analysis(kernels_over_ranks.across),
         "streams": Analysis(streams.across, streams.per_rank, _GPU),
         "stream_pairs": Analysis(stream_pairs.across, stream_pairs.per_rank, _GPU),
         "copies": Analysis(copies.across, copies.per_rank, _GPU),
@@ -195,6 +199,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "step_needs": Analysis(step_needs.across, step_needs.per_rank, _GPU, sees_all=_ON_THE_GPU),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank, _GPU, sees_all=_MATCHED),
         "collectives": Analysis(collectives.across),
+        "collective_waits": Analysis(collective_waits.across),
         "replay": Analysis(replay.across, replay.per_rank, _GPU, sees_all=_REPLAYED),
         "even_experts": Analysis(even_experts.across),
         "what_ifs": Analysis(what_ifs.across),

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
+from traceanalyzer.analyses.communication.collective_waits import CollectiveWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.communication.groups import Groups
@@ -35,6 +36,7 @@ from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.kernels.fusions import Fusions
 from traceanalyzer.analyses.kernels.graphs import Graphs
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.kernels.kernels_over_ranks import KernelsOverRanks
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
 from traceanalyzer.analyses.memory.memory_categories import MemoryCategories
@@ -48,12 +50,14 @@ from traceanalyzer.analyses.names import (
     BlockBoundsColumn,
     BlocksColumn,
     BreakdownColumn,
+    ByCollectiveColumn,
     CallPhasesColumn,
     CallsColumn,
     CallWaitsColumn,
     CategoriesColumn,
     ClocksColumn,
     CollectivesColumn,
+    CollectiveWaitsColumn,
     CommPhasesColumn,
     CopiesColumn,
     CounterSeriesColumn,
@@ -83,6 +87,7 @@ from traceanalyzer.analyses.names import (
     IntegrityColumn,
     IterationsColumn,
     KernelsColumn,
+    KernelsOverRanksColumn,
     LaunchesColumn,
     MatchesColumn,
     MatrixProductsColumn,
@@ -138,6 +143,7 @@ from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels
 from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.phases.by_collective import ByCollective
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.comm_phases import CommPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
@@ -200,6 +206,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def __getitem__(self, name: Literal["nccl"]) -> Nccl: ...
     @overload
+    def __getitem__(self, name: Literal["by_collective"]) -> ByCollective: ...
+    @overload
     def __getitem__(self, name: Literal["groups"]) -> Groups: ...
     @overload
     def __getitem__(self, name: Literal["comm_phases"]) -> CommPhases: ...
@@ -213,6 +221,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["sync_calls"]) -> SyncCalls: ...
     @overload
     def __getitem__(self, name: Literal["kernels"]) -> Kernels: ...
+    @overload
+    def __getitem__(self, name: Literal["kernels_over_ranks"]) -> KernelsOverRanks: ...
     @overload
     def __getitem__(self, name: Literal["streams"]) -> Streams: ...
     @overload
@@ -322,6 +332,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def __getitem__(self, name: Literal["collectives"]) -> Collectives: ...
     @overload
+    def __getitem__(self, name: Literal["collective_waits"]) -> CollectiveWaits: ...
+    @overload
     def __getitem__(self, name: Literal["replay"]) -> Replay: ...
     @overload
     def __getitem__(self, name: Literal["even_experts"]) -> EvenExperts: ...
@@ -373,6 +385,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["nccl"]) -> Nccl | None: ...
     @overload
+    def get(self, name: Literal["by_collective"]) -> ByCollective | None: ...
+    @overload
     def get(self, name: Literal["groups"]) -> Groups | None: ...
     @overload
     def get(self, name: Literal["comm_phases"]) -> CommPhases | None: ...
@@ -386,6 +400,8 @@ class Results(dict[str, Result[Any]]):
     def get(self, name: Literal["sync_calls"]) -> SyncCalls | None: ...
     @overload
     def get(self, name: Literal["kernels"]) -> Kernels | None: ...
+    @overload
+    def get(self, name: Literal["kernels_over_ranks"]) -> KernelsOverRanks | None: ...
     @overload
     def get(self, name: Literal["streams"]) -> Streams | None: ...
     @overload
@@ -495,6 +511,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["collectives"]) -> Collectives | None: ...
     @overload
+    def get(self, name: Literal["collective_waits"]) -> CollectiveWaits | None: ...
+    @overload
     def get(self, name: Literal["replay"]) -> Replay | None: ...
     @overload
     def get(self, name: Literal["even_experts"]) -> EvenExperts | None: ...
@@ -547,6 +565,8 @@ class Tables(Protocol):
     @overload
     def __call__(self, name: Literal["nccl"]) -> Frame[NcclColumn] | None: ...
     @overload
+    def __call__(self, name: Literal["by_collective"]) -> Frame[ByCollectiveColumn] | None: ...
+    @overload
     def __call__(self, name: Literal["groups"]) -> Frame[GroupsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["comm_phases"]) -> Frame[CommPhasesColumn] | None: ...
@@ -560,6 +580,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["sync_calls"]) -> Frame[SyncCallsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["kernels"]) -> Frame[KernelsColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["kernels_over_ranks"]) -> Frame[KernelsOverRanksColumn] | None: ...
     @overload
     def __call__(self, name: Literal["streams"]) -> Frame[StreamsColumn] | None: ...
     @overload
@@ -668,6 +690,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["stragglers"]) -> Frame[StragglersColumn] | None: ...
     @overload
     def __call__(self, name: Literal["collectives"]) -> Frame[CollectivesColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["collective_waits"]) -> Frame[CollectiveWaitsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["replay"]) -> Frame[ReplayColumn] | None: ...
     @overload

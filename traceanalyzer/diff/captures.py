@@ -10,7 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_values
-from traceanalyzer.diff import stored
+from traceanalyzer.diff import splits, stored
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.selection import steps_text
@@ -114,8 +114,9 @@ def result_class(analysis: str) -> type[Result] | None:
 
 
 def of_results(results: Results) -> dict[str, pd.DataFrame]:
-    """Frames of all Results that are not a row for each event."""
-    return {name: result.to_frame() for name, result in results.items() if not result.is_detail}
+    """Frames of all Results that are not a row for each event; communication with `splits.COLUMNS`."""
+    tables = {name: result.to_frame() for name, result in results.items() if not result.is_detail}
+    return splits.with_splits(tables, results)
 
 
 def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
@@ -127,7 +128,7 @@ def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
     frames = {}
     for name, rows in stored.tables(results, where).items():
         known = result_class(name)
-        columns = list(known.columns) if known and not rows else None
+        columns = list(splits.columns_of(name, known.columns)) if known and not rows else None
         frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
     return frames
 

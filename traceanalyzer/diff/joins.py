@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.diff import moved, renamed, variants
+from traceanalyzer.diff import moved, renamed, splits, variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.instance_numbers import PATHS, without_instances
 from traceanalyzer.diff.scales import MOMENT, Scale
@@ -76,7 +76,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     known = result_class(name)
     if known is None or known.is_of_one_run:
         return None
-    keys, columns = joined_by(known), compared(known.columns)
+    keys, columns = joined_by(known), compared(splits.columns_of(name, known.columns))
     frames = [_of_compared_steps(capture, name) for capture in (base, other)]
     if not keys or any(_is_position(frame, keys, known.columns) for frame in frames):
         return None
@@ -148,7 +148,7 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
             return None
         own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
         sides.append((capture, own))
-    keys, columns = ("operation", "kind"), compared(Kernels.columns)
+    keys, columns = ("operation", "kind"), compared(splits.columns_of("kernels", Kernels.columns))
     summed = summed_sides(sides, keys, columns, scale, by_rank)
     rank = ("rank",) if by_rank else ()
     return _joined("kernel_operations", "Kernels by operation", (*rank, *keys), columns, summed)
@@ -178,6 +178,7 @@ def _joined(
     base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
     base, other = moved.brought_together(base, other, keys)
     base, other = renamed.called_alike(base, other, keys)
+    base, other = (splits.kept_whole(name, side) for side in (base, other))
     sums = [column for column in base if column not in (*keys, moved.WHY) and column in other]
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     joined = frame[list(keys)].copy()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.diff import splits
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning.columns import Column, Unit
@@ -75,12 +76,13 @@ def _rows(name: str, rows: Any, where: str) -> Rows:
     known = ANALYSES[name].result if name in ANALYSES else None
     if known is None:
         return rows
-    names = list(known.columns)
+    columns = splits.columns_of(name, known.columns)
+    names = list(columns)
     made = [{column: row.get(column) for column in names} for row in rows]
     for number, row in enumerate(made, 1):
-        odd = next((column for column in names if not _fits(row[column], known.columns[column])), None)
+        odd = next((column for column in names if not _fits(row[column], columns[column])), None)
         if odd is not None:
-            unit = known.columns[odd].unit
+            unit = columns[odd].unit
             raise InputError(
                 f"{where}: {name}, row {number}: {odd} is {row[odd]!r:.40}, not {_WORDS.get(unit, 'a number')}"
             )

@@ -55,6 +55,8 @@ def per_rank(_trace: RankTrace, held: Held, memory_points: int = 600) -> pd.Data
             "is_peak": kept == int(level.argmax()),
         }
     )
+    # Of events of one moment the last one speaks, but for the peak.
+    table = table.iloc[np.lexsort((table["is_peak"], table["time_ns"]))]
     return table.drop_duplicates("time_ns", keep="last", ignore_index=True)
 
 

@@ -70,6 +70,15 @@ def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Step
     return Headline(table.reset_index().assign(basis=steps_text(shared)))
 
 
+def steps_of(headline: Result, steps: Result) -> list[int]:
+    """Numbers of the steps that the headline is of; none when it is of the whole capture."""
+    rows, steps_rows = headline.table, steps.table
+    if rows.empty or steps_rows.empty or rows["steps"].isna().all():
+        return []
+    complete = steps_rows[steps_rows["is_complete"].fillna(value=False).astype(bool)]
+    return shared_steps(complete, set(rows["rank"]))
+
+
 def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
     """Numbers of the steps that are complete on every rank."""
     if complete.empty:

@@ -163,14 +163,41 @@ def _text(value: object, column: Column) -> Cell:
 
 def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading, list[Cell]]]:
     made = []
-    is_split = all(f"base_{name}" in frame and frame[f"base_{name}"].notna().any() for name, _ in _SPLIT)
-    for name in (*_SHOWN, *((time,) if time and not is_split else ())):  # transfer and wait add up to the time
-        if f"base_{name}" in frame:
-            made += _pair(frame, name)
+    is_split = _is_split(frame)
+    is_mixed = is_split and not frame["change_wait_ns"].notna().all()
+    left = set() if is_split and not is_mixed else dict(_SPLIT)
+    shown = [name for name in _SHOWN if f"base_{name}" in frame and name not in left]
+    for name in (*shown, *((time,) if time and left else ())):  # transfer and wait add up to the time
+        made += _pair(frame, name)
+    if is_mixed:
+        made += _split_pair(frame)
     if time:
         made.append(_one(frame[f"change_{time}"], f"change_{time}", "change", signed=True))
         made.append(_one(frame[f"change_{time}_pct"], f"change_{time}_pct", "change", signed=True))
         made.append(_points(frame))
+    return made
+
+
+def _is_split(frame: pd.DataFrame) -> bool:
+    """Whether the table tells transfer and wait: n/a in one of communication, else those of any row."""
+    has_both = all(f"base_{name}" in frame for name, _ in _SPLIT)
+    return has_both and ("collective" in frame or bool(frame["change_wait_ns"].notna().any()))
+
+
+def _split_pair(frame: pd.DataFrame) -> list[tuple[Heading, list[Cell]]]:
+    """Transfer + wait of each run in a table that is not all communication: nothing in rows of another kind."""
+    names = [f"{side}_{name}" for side in ("base", "other") for name, _ in _SPLIT]
+    known = pd.concat([frame[name] for name in names]).abs().dropna()
+    shared = scale(column_named("wait_ns").unit, known.tolist())
+    is_comm = frame["kind"] == "comm" if "kind" in frame else pd.Series(data=True, index=frame.index)
+    made = []
+    for side in ("base", "other"):
+        parts = [[_number(value, shared, signed=False) for value in frame[f"{side}_{name}"]] for name, _ in _SPLIT]
+        cells = [
+            Cell("") if not own else one if one.text == ABSENT else Cell(f"{one.text} + {two.text}", two.full)
+            for own, one, two in zip(is_comm, *parts, strict=True)
+        ]
+        made.append((Heading(f"{side}_wait_ns", f"transfer + wait {side}", shared.symbol, is_number=True), cells))
     return made
 
 

@@ -40,12 +40,14 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "what_if": ("what_ifs", "critical_path", "slack", "slowdown", "replay"),
         "communication": (
+            "by_collective",
             "nccl",
             "calls",
             "episodes",
             "stragglers",
             "exchange_sends",
             "groups",
+            "collective_waits",
             "collectives",
             "overlap",
             "comm_phases",
@@ -64,6 +66,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "gaps",
         ),
         "kernels": (
+            "kernels_over_ranks",
             "kernels",
             "nvtx_projection",
             "categories",
@@ -93,6 +96,9 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The Results of each part in the order in which they stand there; one that is named nowhere stands under "more"."""
 
+WITHIN: Mapping[str, str] = MappingProxyType({"kernels": "kernels_over_ranks", "nccl": "by_collective"})
+"""Results of each rank that the section of another one, of all ranks, shows folded, where that one has rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -116,13 +122,18 @@ def sections(results: Results) -> list[Section]:
             name, template := _template(name), placed.get(name, "more"), is_folded="<h3" not in assets.read(template)
         )
         for name in order
-        if name in results and _is_shown(results[name], is_placed=name in placed)
+        if name in results and _is_shown(results[name], is_placed=name in placed) and not _is_within(name, results)
     ]
 
 
 def _template(name: str) -> str:
     own = f"sections/{name}.html"
     return own if (assets.templates() / own).is_file() else "sections/default.html"
+
+
+def _is_within(name: str, results: Results) -> bool:
+    other = results.get(WITHIN.get(name, ""))
+    return other is not None and _is_shown(other, is_placed=True)
 
 
 def _is_shown(result: Result, *, is_placed: bool) -> bool:

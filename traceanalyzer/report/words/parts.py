@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.time.breakdown import PARTS
-from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.meaning.vocabulary import (
     COMM,
     COMM_PARTS,
@@ -114,11 +114,7 @@ def unsplit_part(calls: pd.DataFrame) -> Part:
 
 def headline_steps(results: Results) -> list[int]:
     """Numbers of the steps that the headline is of; none when it is of the whole capture."""
-    headline, steps = results["headline"].to_frame(), results["steps"].to_frame()
-    if headline.empty or steps.empty or headline["steps"].isna().all():
-        return []
-    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)]
-    return shared_steps(complete, set(headline["rank"]))
+    return steps_of(results["headline"], results["steps"])
 
 
 def _divided(

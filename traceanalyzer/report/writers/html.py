@@ -13,7 +13,8 @@ from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page import by_collective, heat, over_ranks, table_view, tiles, use_strips, waiting
+from traceanalyzer.report.page import heat, table_view, tiles, use_strips, waiting
+from traceanalyzer.report.page.bars import bars
 from traceanalyzer.report.page.charts import Charts, embedded
 from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.page.floors import floors
@@ -24,6 +25,7 @@ from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
 from traceanalyzer.report.page.sends import sends
 from traceanalyzer.report.page.step_chart import step_chart
+from traceanalyzer.report.page.wait_matrix import wait_matrix
 from traceanalyzer.report.timeline.first_look import meant_ranks, pins
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care, host, verdict, wording
@@ -98,14 +100,14 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "view": partial(table_view.view, zero_ns=_zero(report)),
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
-        "over_ranks": over_ranks,
-        "by_collective": by_collective,
+        "wait_matrix": wait_matrix,
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
         "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,
+        "bars": bars,
         "hosts": guard.made("hosts", partial(host_heat, report.results), None),
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,

@@ -1,0 +1,108 @@
+"""Transfer and wait of communication in joined tables of kernels, operators and collectives."""
+
+from functools import cache
+
+import pandas as pd
+import pytest
+
+from tests.samples import sample
+from traceanalyzer.analyses import run
+from traceanalyzer.diff import compare
+from traceanalyzer.diff.captures import Capture, Side, of_json, of_results, shared_steps, to_json
+from traceanalyzer.report.comparison.rows import table_view
+from traceanalyzer.selection import with_steps
+
+NEEDED = ("ranks", "headline", "breakdown", "steps", "micro_steps", "nccl", "kernels", "operators", "calls", "call_waits",
+          "timeline", "exposed_comm", "idle")  # fmt: skip
+
+IS_COMMUNICATION = {
+    "nccl": lambda table: table["collective"].notna(),
+    "kernels": lambda table: table["kind"] == "comm",
+    "kernel_operations": lambda table: table["kind"] == "comm",
+    "operators": lambda table: table["operator"] == "record_param_comms",
+}
+
+
+@cache
+def of_complete_steps():
+    return run([with_steps(trace, "complete") for trace in sample("ddp").ranks], NEEDED)
+
+
+def results(**changed):
+    found = of_complete_steps()
+    return {**found, **{name: type(found[name])(change(found[name].table)) for name, change in changed.items()}}
+
+
+def capture(found, label):
+    tables = of_results(found)
+    steps = shared_steps(tables["steps"], tables["breakdown"])
+    return Capture(label, "traces", tables, steps, is_exact=True)
+
+
+def joined(base, other):
+    made = compare([Side("a", (base,)), Side("b", (other,))], force=True)
+    return {table.analysis: table for table in made.tables["b"]}
+
+
+@pytest.fixture(scope="module")
+def known():
+    return capture(results(), "a")
+
+
+@pytest.fixture(scope="module")
+def tables(known):
+    """Joined with itself, but for one call of the other whose transfer is not known."""
+    last = of_complete_steps()["calls"].table.iloc[-1]
+
+    def without_the_last(waits):
+        is_last = (waits["rank"] == last["rank"]) & (waits["call"] == last["call"])
+        return waits.assign(**{column: waits[column].mask(is_last) for column in ("transfer_ns", "wait_ns")})
+
+    return joined(known, capture(results(call_waits=without_the_last), "b"))
+
+
+@pytest.mark.parametrize("name", IS_COMMUNICATION)
+def test_rows_of_communication_are_their_calls_transfers_and_waits(name, known, tables):
+    found = results()
+    table = tables[name].frame
+    own = table[IS_COMMUNICATION[name](table)]
+    calls = found["calls"].table[["rank", "call"]].merge(found["call_waits"].table, on=["rank", "call"])
+    for column in ("transfer_ns", "wait_ns"):
+        assert own[f"base_{column}"].sum() == calls[column].sum() / len(found["ranks"]) / known.per > 0
+    assert table[~table.index.isin(own.index)][["base_transfer_ns", "base_wait_ns"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("name", IS_COMMUNICATION)
+def test_one_call_without_a_known_transfer_leaves_its_row_untold(name, tables):
+    table = tables[name].frame
+    own = table[IS_COMMUNICATION[name](table)].iloc[0]
+    assert pd.notna(own["base_wait_ns"])
+    assert pd.isna(own["other_wait_ns"])
+    assert pd.isna(own["change_wait_ns"])
+
+
+def test_a_rank_whose_operations_were_let_go_is_not_told_by_kernel(known):
+    found = capture(results(timeline=lambda table: table[table["rank"] == 0]), "b")
+    tables = joined(known, found)
+    kernels = tables["kernels"].frame
+    assert kernels.loc[kernels["kind"] == "comm", "other_wait_ns"].isna().all()
+    assert tables["nccl"].frame["other_wait_ns"].notna().all()
+
+
+def test_a_baseline_keeps_them(known):
+    saved = of_json(to_json(known), "baseline")
+    for name in ("nccl", "kernels", "operators"):
+        assert saved.tables[name]["wait_ns"].sum() == known.tables[name]["wait_ns"].sum() > 0
+
+
+def test_the_page_shows_both_with_the_time_of_what_is_no_communication(known):
+    longer = lambda waits: waits.assign(transfer_ns=waits["transfer_ns"] + waits["wait_ns"], wait_ns=0)  # noqa: E731
+    tables = joined(known, capture(results(call_waits=longer), "b"))
+    view = table_view(tables["kernels"])
+    names = [column.name for column in view.columns]
+    assert {"base_wait_ns", "other_wait_ns", "base_total_ns"} <= set(names)
+    row = next(row for row in view.rows if row.cells[0].full.startswith("nccl"))
+    assert sorted(piece.look for piece in row.bar) == ["transfer", "wait"]
+    product = next(row for row in view.rows if "nvjet" in row.cells[0].full)
+    assert [cells[names.index("base_wait_ns")].text for cells in (row.cells, product.cells)] == ["2.63 + 25.8", ""]
+    assert "base_total_ns" not in [column.name for column in table_view(tables["nccl"]).columns]

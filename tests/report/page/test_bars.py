@@ -1,0 +1,19 @@
+"""The bars' pieces are the parts of the headline, one after another."""
+
+import pytest
+
+from tests import once
+from traceanalyzer.report.page.bars import bars
+from traceanalyzer.report.words.parts import split
+
+
+def test_pieces_add_up_to_the_window_and_stand_side_by_side():
+    parts = split(once.results("ddp"))
+    made = bars(parts)
+    longest = parts.table["window_ns"].max()
+    assert [bar.rank for bar in made] == parts.table["rank"].tolist()
+    for bar in made:
+        assert sum(piece.ns for piece in bar.pieces) == bar.window_ns
+        ends = [piece.at + piece.width for piece in bar.pieces]
+        assert [piece.at for piece in bar.pieces] == pytest.approx([0, *ends[:-1]])
+        assert ends[-1] == pytest.approx(100 * bar.window_ns / longest)
