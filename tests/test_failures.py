@@ -118,6 +118,16 @@ def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
 
 
 @QUIETLY
+def test_a_terminal_that_fails_leaves_the_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("traceanalyzer.report.writers.terminal._show_findings", broken)
+    assert run(["job", "--output", "out", "--format", "html"]) == 3
+    assert (tmp_path / "out" / "summary.html").exists()
+    assert "What the terminal shows could not be computed: IndexError: of 3 rows" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+@QUIETLY
 def test_a_gate_on_what_failed_does_not_pass(monkeypatch, capsys):
     break_analysis(monkeypatch, "idle", "across")
     gate = ["--fail-on", "idle.host_ns > 1000 s @ any rank"]

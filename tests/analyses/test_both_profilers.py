@@ -10,6 +10,7 @@ from traceanalyzer.analyses import ANALYSES
 _RECORDER = "it names the recorder, its files and what only one of them writes down"
 _OPERATORS = "Nsight has no operators: its ranges, NCCL's own among them, stand for them"
 _IDS = "a communicator's id stands for the name of the process group"
+_NO_DTYPE = "a payload states bytes and no element type"
 _COST = "what recording takes is known of PyTorch's profiler only"
 
 ALWAYS = {
@@ -24,7 +25,8 @@ ALWAYS = {
 """Tables that may differ, and why; all others are the same to the nanosecond."""
 
 COLUMNS = {
-    "nccl": {"group": _IDS, "dtype": "a payload states bytes and no element type"},
+    "nccl": {"group": _IDS, "dtype": _NO_DTYPE},
+    "by_collective": {"dtype": _NO_DTYPE},
     **{name: {"group": _IDS} for name in ("groups", "comm_phases", "collectives", "matches")},
     "critical_path": {"name": _OPERATORS},
 }
@@ -36,8 +38,8 @@ _ON_WAITS = "it follows the waits between ranks, which are not known"
 
 WITHOUT_PAYLOADS = ALWAYS | {
     "integrity": "it says what a capture lacks: matches that cannot be made",
-    **dict.fromkeys(("micro_steps", "nccl", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
-    **dict.fromkeys(("phases", "exposed_comm", "stragglers", "matches", "clocks"), _WAITS),
+    **dict.fromkeys(("micro_steps", "nccl", "by_collective", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
+    **dict.fromkeys(("phases", "exposed_comm", "stragglers", "matches", "clocks", "collective_waits"), _WAITS),
     **dict.fromkeys(("episodes", "replay", "critical_path", "slack"), _ON_WAITS),
 }  # fmt: skip
 

@@ -238,11 +238,10 @@ def _analysed(
     )  # fmt: skip
     clock.mark("findings and gates")
     # Before the page is drawn, which takes as long as the analyses of a small trace.
-    terminal.show(made, console)
+    failures = [*made.failures, *terminal.show_guarded(made, console)]
     if options["top"]:
         top.show(made, options["top"], console)
     gates.show(outcomes, console)
-    failures = list(made.failures)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
     clock.mark("write")
     warn(failures[len(made.failures) :])

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from traceanalyzer.failures import Failure
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 from traceanalyzer.report.contents import Report
@@ -24,6 +25,17 @@ _RARE = (FUSED, OPAQUE)
 
 _AMPLE = 1000
 """Columns in which every table has room, to measure what it needs."""
+
+
+def show_guarded(report: Report, console: Console) -> list[Failure]:
+    """`show`; what fails of it is returned, and the report's files are written all the same."""
+    try:
+        show(report, console)
+    except OSError:  # a closed or full terminal is not ours
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is named, and the exit code says so
+        return [Failure.of("terminal", "What the terminal shows", error)]
+    return []
 
 
 def show(report: Report, console: Console) -> None:
