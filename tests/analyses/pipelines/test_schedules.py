@@ -11,7 +11,7 @@ from tests.simulator import schedules as made
 from tests.simulator import torch_schedules
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.pipelines import schedules
+from traceanalyzer.analyses.pipelines import schedules, stage_ranges
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages
 from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
@@ -83,6 +83,17 @@ def test_pytorchs_schedules_have_the_bubbles_that_are_published(made_by, name, i
     busy = 2 * microbatches * (100 + inputs + weights)
     assert found.played_pct == pytest.approx(100 * idle / (busy + idle))
     assert expected_pct(found, 4) == pytest.approx(found.played_pct)
+
+
+def test_a_first_stage_without_gradients_of_inputs_is_played_all_the_same():
+    """Two ranks, one microbatch; the first stage's inputs need no gradients: it has forward and weights alone."""
+    rows = [(0, "forward", 0), (0, stage_ranges.WEIGHTS, 0), (1, "forward", 1), (1, stage_ranges.INPUTS, 1),
+            (1, stage_ranges.WEIGHTS, 1)]  # fmt: skip
+    passes = pd.DataFrame(rows, columns=["rank", "phase", "virtual_stage"]).assign(
+        step=0, slot=range(len(rows)), microbatch=0, is_beside=False, compute_ns=100
+    )
+    # F0, F1, B1, then both weights: four lengths on two ranks, of which five are busy.
+    assert played_pct(passes) == pytest.approx(100 * (1 - 5 / 8))
 
 
 def test_an_order_that_cannot_run_has_no_bubble():

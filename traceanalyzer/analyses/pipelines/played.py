@@ -1,5 +1,7 @@
 """What bubble a pipeline's order of passes has by itself: played with even passes and free transfers."""
 
+from collections.abc import Collection
+
 import pandas as pd
 
 from traceanalyzer.analyses.pipelines.stage_ranges import FORWARD, INPUTS, WEIGHTS
@@ -17,7 +19,8 @@ def played_pct(passes: pd.DataFrame) -> float | None:
     """100 · idle / (ranks · makespan) of a step whose passes run in their order, each as long as the mean of its kind.
 
     A forward pass needs that of the stage before it; a backward one its own forward pass and the backward one of the
-    stage after it; gradients of weights only those of its inputs. `passes` has `rank`, `step`, `slot`, `phase`,
+    stage after it; gradients of weights only those of its inputs, or what these would need (a first stage computes
+    none where its inputs need none). `passes` has `rank`, `step`, `slot`, `phase`,
     `virtual_stage`, `microbatch`, `is_beside` and `compute_ns`; the order is that of the first step. `None` where the
     passes cannot run in it, as where one is missing.
     """
@@ -48,6 +51,7 @@ def _actions(own: pd.DataFrame, lengths: dict[object, float]) -> list[_Action]:
 def _ends(todo: dict[object, list[_Action]], last: int) -> dict[_Pass, float] | None:
     """When each pass ends; `None` where they wait for each other for ever."""
     ends: dict[_Pass, float] = {}
+    present = {what for own in todo.values() for action in own for what, _ in action}
     free, place = dict.fromkeys(todo, 0.0), dict.fromkeys(todo, 0)
     left = sum(map(len, todo.values()))
     while left:
@@ -56,7 +60,7 @@ def _ends(todo: dict[object, list[_Action]], last: int) -> dict[_Pass, float] | 
             while place[rank] < len(own):
                 action = own[place[rank]]
                 inside = {what for what, _ in action}
-                needed = [[each for each in _needs(what, last) if each not in inside] for what, _ in action]
+                needed = [[each for each in _needs(what, last, present) if each not in inside] for what, _ in action]
                 if any(each not in ends for needs in needed for each in needs):
                     break
                 for needs, (_, length) in zip(needed, action, strict=True):
@@ -69,10 +73,10 @@ def _ends(todo: dict[object, list[_Action]], last: int) -> dict[_Pass, float] | 
     return ends
 
 
-def _needs(what: _Pass, last: int) -> list[_Pass]:
+def _needs(what: _Pass, last: int, present: Collection[_Pass]) -> list[_Pass]:
     kind, stage, number = what
     if kind == "F":
         return [("F", stage - 1, number)] if stage else []
-    if kind == "W":
+    if kind == "W" and ("B", stage, number) in present:
         return [("B", stage, number)]
     return [("F", stage, number), *([("B", stage + 1, number)] if stage < last else [])]
