@@ -96,7 +96,9 @@ def test_a_baseline_keeps_them(known):
 
 
 def test_the_page_shows_both_with_the_time_of_what_is_no_communication(known):
-    longer = lambda waits: waits.assign(transfer_ns=waits["transfer_ns"] + waits["wait_ns"], wait_ns=0)  # noqa: E731
+    def longer(waits):
+        return waits.assign(transfer_ns=waits["transfer_ns"] + waits["wait_ns"], wait_ns=0)
+
     tables = joined(known, capture(results(call_waits=longer), "b"))
     view = table_view(tables["kernels"])
     names = [column.name for column in view.columns]
