@@ -26,6 +26,6 @@ await new Promise((ready) => setTimeout(ready)); // it begins in promises
 
 const parts = [];
 const port = { postMessage: (bytes) => parts.push(Buffer.from(bytes)) };
-self.onmessage({ data: port });
+globalThis.onmessage({ data: port });
 port.onmessage({ data: new Uint8Array(readFileSync(requests)) });
 writeFileSync(answers, Buffer.concat(parts));
