@@ -217,8 +217,8 @@ def _examined(examination: Any) -> bool:
 
 
 def _snapshot(rng: random.Random, folder: Path) -> Look:
+    from traceanalyzer.snapshots import is_snapshot, read_snapshot
     from traceanalyzer.snapshots.examination import examine_snapshot
-    from traceanalyzer.snapshots.reading import is_snapshot, read_snapshot
     from traceanalyzer.snapshots.words import sentences
 
     content = value_mutated(rng, seeds.snapshot()) if rng.random() < 0.7 else seeds.snapshot()

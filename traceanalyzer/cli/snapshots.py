@@ -30,7 +30,7 @@ Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
     """Snapshots in the folder, or the file, that was named; links to outside it are said and skipped."""
     from traceanalyzer.discovery import LINK_OUT
-    from traceanalyzer.snapshots import find_snapshots
+    from traceanalyzer.discovery.memory_snapshots import find_snapshots
 
     named = [place for place in places if place is not None]
     if len(named) != 1 or not named[0].exists():
@@ -98,10 +98,10 @@ def _examined(paths: "Sequence[Path]") -> "tuple[tuple[Examined, ...], list[str]
 
 def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
     """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
-    from traceanalyzer.snapshots import beside_trace, sentences
-
     if not paths:
         return (), ()
+    from traceanalyzer.snapshots import beside_trace, sentences
+
     try:
         examined, skipped = _examined(paths)
     except InputError as error:
@@ -112,9 +112,9 @@ def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
 
 def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:
     """Print what snapshots beside the traces tell."""
-    from traceanalyzer.report.snapshots import terminal
-
     if examined:
+        from traceanalyzer.report.snapshots import terminal
+
         terminal.show(examined, console, told)
         console.print(f"Memory: {target / 'memory.html'}", highlight=False, soft_wrap=True, markup=False)
     elif told:
