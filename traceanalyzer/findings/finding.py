@@ -33,7 +33,8 @@ class Finding:
         ranks: those that are late by it, in order; none where the finding holds nobody to be late.
         steps: in which they are; `None` for every step that is looked at.
         is_about_capture: it says what the capture cannot tell: such findings come before advice.
-        cause: the part of their time that is longer than their peers': compute, copies, host, data, …
+        cause: the part of their time that is longer than their peers': compute, copies, host, data, …; of ranks that
+            hide each other those of all of them (`data and compute`).
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
         table: the Result in which a reader sees more of it.

@@ -8,6 +8,16 @@ import pandas as pd
 CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
 """What a part is called, unless by its own name."""
 
+HOST_BEYOND = 1.1
+"""A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
+
+
+def is_of_every_host(row: Mapping[str, Any]) -> bool:
+    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
+    own, others = row["own_host_ns"], row["peers_host_ns"]
+    is_without_name = row["cause"] == "host" and not isinstance(row["name"], str)
+    return is_without_name and not (pd.isna(own) or pd.isna(others) or own >= HOST_BEYOND * others)
+
 
 def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
     """The columns of `Episodes` for some cells of one part; `late` are all steps of their job."""

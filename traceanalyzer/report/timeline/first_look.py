@@ -48,7 +48,7 @@ def meant_ranks(finding: Finding) -> list[int]:
 
 def _cause(cause: str) -> str:
     labels = {each.key: each.label for each in IDLE_CAUSES}
-    return labels.get(cause, cause)
+    return " and ".join(labels.get(each, each) for each in cause.split(" and "))
 
 
 def _waits_most(split: Split | None, ranks: set[int]) -> int | None:
