@@ -236,6 +236,8 @@ EpisodesColumn = Literal[
     "excess_ns",
     "own_ns",
     "peers_ns",
+    "worst_rank",
+    "worst_ns",
     "cost_ns",
     "waiting_ranks",
     "most_waiting_rank",

@@ -153,7 +153,7 @@ def _needs(row: Mapping[str, Any]) -> str:
         share = 100 * (row["own_ns"] - row["peers_ns"]) / row["peers_ns"]
         always = " in every step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
         longer = f"{verb.removesuffix(' for')} {share:.0f} % longer{always}"
-        return f"{longer} ({own}, {_peers(row)} {peers}){called}"
+        return f"{longer} ({own}, {_peers(row)} {peers}{_worst(row)}){called}"
     if row["cause"] in ("compute", "copies"):
         same = (
             "" if row["same_work_ratio"] is None else f", the same kernels {row['same_work_ratio']:.3g} times as long"
@@ -169,6 +169,11 @@ def _needs(row: Mapping[str, Any]) -> str:
         part = f"{_OF_PARTS[row['cause']]}{f': {name(row)}' if row['name'] else ''}"
         return f"{turn}{'need' if many else 'needs'} {more}{each} longer than {_peers(row)}, {much} {part}"
     return f"{turn}{verb} {more}{each} longer than {_peers(row)}{called}"
+
+
+def _worst(row: Mapping[str, Any]) -> str:
+    """Of graded loads the rank that has most."""
+    return "" if row["worst_rank"] is None else f"; rank {row['worst_rank']} most, {_ms(row['worst_ns'])}"
 
 
 def _is_slow_gpu(row: Mapping[str, Any]) -> bool:

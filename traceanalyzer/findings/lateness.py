@@ -1,6 +1,7 @@
 """Ranks that make the others wait: one finding for each episode, those of the same ranks in one."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,8 +11,10 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
-from traceanalyzer.findings.basis import lower, plain, severity
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import lower, milliseconds, plain, severity
 from traceanalyzer.findings.evened import Evened, evened
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late_sets import joint_ns, set_of, told
@@ -25,7 +28,7 @@ _MOST_FINDINGS = 5
 
 
 def late_ranks(
-    episodes: Episodes, step_needs: StepNeeds, expert_layers: ExpertLayers, even_experts: EvenExperts
+    episodes: Episodes, step_needs: StepNeeds, expert_layers: ExpertLayers, even_experts: EvenExperts, replay: Replay
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
@@ -33,14 +36,29 @@ def late_ranks(
     first, the others behind it.
 
     Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
-    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains.
+    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains. Where ranks compute
+    each another amount, what dealing it out evenly gains is part of the advice.
     """
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     rows = [_evened(row, saved) for row in episodes.rows() if is_said(row)]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
-    return [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
+    found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
+    return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+
+
+def _is_graded(finding: Finding) -> bool:
+    return finding.cause == "compute" and finding.worst_rank is not None
+
+
+def _dealt_out(finding: Finding, replay: Replay) -> Finding:
+    """With what even compute gains, where it gains something."""
+    gain = gain_of(replay, Change("compute", EVEN))
+    if gain is None or not gain.gain_ns:
+        return finding
+    even = f"Dealt out evenly over all ranks, a mean step is about {milliseconds(gain.gain_ns)} shorter."
+    return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 
 def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
@@ -109,6 +127,7 @@ def _finding(
         unprofiled_gain_ns=row["unprofiled_gain_ns"],
         is_of_hosts=is_of_hosts(row),
         ranks=numbers(row["ranks"]),
+        worst_rank=row["worst_rank"],
         steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
         cause=row["cause"],
         interval_ns=_interval(row, needs),

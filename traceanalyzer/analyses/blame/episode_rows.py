@@ -11,6 +11,9 @@ CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
 
+_BEYOND = 1.15
+"""Times the excess of the next one: of ranks that are late together one is the worst."""
+
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
     """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
@@ -55,7 +58,17 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "own_host_ns": _of_hosts(own, "min"),
         "peers_host_ns": _of_hosts(others, "max"),
         "total_ns": cost_ns * len(numbers),
+        **_worst(own, group, part),
     }
+
+
+def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:
+    """The rank that needs most more, and its time, where the others of the episode need clearly less than it."""
+    excess = group.groupby("rank")["excess_ns"].sum().sort_values()
+    is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= _BEYOND * excess.iloc[:-1].max()
+    rank = int(excess.index[-1]) if is_one else None
+    mean = pd.NA if rank is None else round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))
+    return {"worst_rank": rank, "worst_ns": mean}
 
 
 def _times(group: pd.DataFrame) -> object:

@@ -71,6 +71,10 @@ class Episodes(Result[EpisodesColumn]):
         ),
         "own_ns": Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
         "peers_ns": Column.time("The peers' median of the same.", adds=Adds.DERIVED),
+        "worst_rank": Column.ident(
+            "Of several that are late together the one that needs most more, clearly; absent where they need alike."
+        ),
+        "worst_ns": Column.time("Its time in that part.", adds=Adds.DERIVED),
         "cost_ns": Column.time(
             "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
             adds=Adds.DERIVED,
