@@ -30,8 +30,8 @@ def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) 
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late:
-            first = finding.worst_rank if finding.worst_rank in there else None
-            found[late[0] if first is None else first] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            worst = finding.worst_rank if finding.worst_rank in there else None
+            found[late[0] if worst is None else worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
             break
     victim = _waits_most(split, there - set(found))
     if victim is not None:
