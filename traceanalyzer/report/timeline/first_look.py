@@ -29,8 +29,8 @@ def pins(
 ) -> list[dict[str, Any]]:
     """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most.
 
-    Where no finding calls a rank late, the one that the first finding speaks of. Of several ranks the one on which
-    most of the critical path lies.
+    Where no finding calls a rank late, the one that the first finding speaks of. Of several ranks the one that
+    the finding calls the worst, else the one on which most of the critical path lies.
     """
     there = set(kept)
     lengths = path_lengths(results) if results is not None else pd.Series(dtype="int64")
@@ -38,7 +38,8 @@ def pins(
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late:
-            found[_weightiest(late, lengths)] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            worst = finding.worst_rank if finding.worst_rank in there else _weightiest(late, lengths)
+            found[worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
             break
     first = [rank for rank in named_ranks(findings[:1]) if rank in there]
     if not found and first and len(there) > 1:
@@ -57,12 +58,14 @@ def _weightiest(ranks: Sequence[int], lengths: pd.Series) -> int:
 
 def meant_ranks(finding: Finding) -> list[int]:
     """The ranks to look at for a finding: those that it blames, else the first that its words name; at most two."""
-    return (list(finding.ranks) or named_ranks([finding])[:1])[:2]
+    worst = [] if finding.worst_rank is None else [finding.worst_rank]
+    ranks = [*worst, *(rank for rank in finding.ranks if rank not in worst)]
+    return (ranks or named_ranks([finding])[:1])[:2]
 
 
 def _cause(cause: str) -> str:
     labels = {each.key: each.label for each in IDLE_CAUSES}
-    return labels.get(cause, cause)
+    return " and ".join(labels.get(each, each) for each in cause.split(" and "))
 
 
 def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
