@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
@@ -251,7 +252,7 @@ SPOILT_PCT = 5.0
 _LOST = "operations that were lost"
 
 
-def lost_pct(integrity: Integrity) -> "pd.Series[float]":
+def lost_pct(integrity: Result) -> pd.Series:
     """Of each rank that lost some the per cent of its launches whose operation is missing amid others."""
     frame = integrity.to_frame()
     own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna()]
