@@ -96,10 +96,8 @@ def test_of_the_groups_that_files_list_those_whose_calls_end_together(listed, mo
 
 
 def test_groups_that_fit_equally_well_are_not_told_apart():
-    def at_once(number):
-        return rank(*((at, at + 100, spin(PAIR, group_size=2)) for at in (0, 1_000_000, 5_000_000)))
-
-    parts = of_job(4, *map(at_once, range(4)))
+    calls = [(at, at + 100, spin(PAIR, group_size=2)) for at in (0, 1_000_000, 5_000_000)]
+    parts = of_job(4, *(rank(*calls) for _ in range(4)))
     tables = of_mesh()
     parts = {number: part.assign(listed_groups=tables[number]["listed_groups"]) for number, part in parts.items()}
     assert waits(present=parts)[0, 0] == (None, None, "the ranks of its group are not known")
