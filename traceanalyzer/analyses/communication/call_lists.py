@@ -68,6 +68,18 @@ def moves_only(calls: pd.DataFrame) -> np.ndarray:
     return mask
 
 
+def sizes_from(arguments: pd.Series) -> str | None:
+    """What else than their own arguments tells the sizes of some calls; `None` where nothing does."""
+    found = sorted(set(arguments.dropna()) - {"kernel", "host"})
+    return ", ".join(found) or None
+
+
+SIZES_FROM = (
+    "Where the sizes of some of the calls are not their own: operator (the dimensions of the one that launched them), "
+    "inferred (from a later step), or host, size inferred (by who calls the communicator); absent where all are."
+)
+
+
 def waits_of(calls: pd.DataFrame) -> pd.Series:
     """What each call's duration holds by its kernel: `only` waiting, waiting for `peers` too, `no` waiting; else NA."""
     names = calls["name"].astype("object")

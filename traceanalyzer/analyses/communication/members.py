@@ -46,7 +46,7 @@ class Members(Result[MembersColumn]):
         "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
         "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
         "size_bytes": Column.size("Size of the full array.", is_aside=True),
-        "arguments": Column.text("Where the arguments come from: kernel, host or inferred."),
+        "arguments": Column.text("Where the arguments come from, as `calls` has it."),
         "matched_by": Column.text(
             "How the instance was found: sequence, step and position, offset, or order between others."
         ),
