@@ -138,7 +138,8 @@ def _title(
             f"{share:.0f} % of a mean step."
         )
     if is_one and _are_late_alike(idle):
-        idles = f"its GPUs idle {span(idle['host_ns'].min(), cost_ns)}, up to"
+        idle_for = span(idle["host_ns"].min(), cost_ns)
+        idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
     else:
         idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'} {milliseconds(cost_ns)},"
     gpu = f"{idles} {share:.0f} % {basis.of_a_step}, before work that has not been launched yet"
