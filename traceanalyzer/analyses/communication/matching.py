@@ -138,7 +138,7 @@ def _inferred(
 def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: frozenset[int]) -> Attempt:
     """The calls in `rows` matched within the groups; those of no group have no partner."""
     why = np.full(len(lists.rank), GROUP_UNKNOWN, dtype=object)
-    tables = []
+    tables: list[pd.DataFrame] = []
     for group in partition:
         held = rows[np.isin(lists.rank[rows], list(group))]
         table = _aligned(lists, held, group, present, why)

@@ -113,8 +113,7 @@ def _with_two_ways_bubble(schedule: Schedule, own: pd.DataFrame, order: list[int
 
     F and B are the ranks' mean compute of a microbatch's forward and backward pass.
     """
-    lengths = own.groupby("phase")["compute_ns"].sum() if len(own) else {}
-    forward, backward = float(lengths.get(FORWARD, 0)), float(lengths.get(BACKWARD, 0))
+    forward, backward = (float(own.loc[own["phase"] == phase, "compute_ns"].sum()) for phase in (FORWARD, BACKWARD))
     if schedule.name != BOTH_WAYS or not schedule.microbatches or not forward or not backward:
         return schedule
     idle = (len(order) / 2 - 1) * (forward + backward / 2) / schedule.microbatches
