@@ -65,6 +65,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.far_apart(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
+            *checks.lost_amid_others(trace),
             *checks.operations_without_launch(trace),
             *checks.communication_without_arguments(calls),
             *checks.arguments_of_operators(calls),
