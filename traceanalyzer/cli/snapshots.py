@@ -47,20 +47,26 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     from traceanalyzer import __version__, gate
     from traceanalyzer.cli.surroundings import with_model
     from traceanalyzer.job import run_info
-    from traceanalyzer.loading import label_of
+    from traceanalyzer.loading import label_of, parse_ranks
     from traceanalyzer.report.snapshots import terminal
     from traceanalyzer.report.writers import folder, gates
     from traceanalyzer.snapshots import sentences
     from traceanalyzer.snapshots.job import job_of, ranks, run_json
+    from traceanalyzer.snapshots.reading import rank_of
 
     label, info_path = label_of(place), run_json(paths)
+    wanted = parse_ranks(options["ranks"])
+    if wanted is not None:
+        paths = [path for path in paths if rank_of(path) in wanted]
+        if not paths:
+            raise InputError(f"{place}: no memory snapshot is of the ranks that were asked for")
     info, notes = run_info.read_or_note(info_path)
     known = with_model(run_info.thresholds(info), options["model"])
     examined, skipped = _examined(paths)
     job = job_of(examined, info, known.get("trained_model"), skipped)
     outcomes = []
     if options["gates"]:
-        lack = gate.lack_of_ranks(ranks(job), None, ()) or "; ".join(skipped) or None
+        lack = gate.lack_of_ranks(ranks(job), wanted, ()) or "; ".join(skipped) or None
         outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
     target = options["output"] or Path("reports", label)
     files = [*paths, *([info_path] if info_path else [])]

@@ -137,6 +137,16 @@ def examine_snapshots(paths: Sequence[Path]) -> tuple[Examined, ...]:
     return tuple(sorted(made, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0)))
 
 
+def deciding(examined: Sequence[Examined]) -> dict[int, str]:
+    """Places of those that decide what fits, and by what: whose request failed first, and whose peak is the highest."""
+    failed = [(one.oom.time_ns, place) for place, one in enumerate(examined) if one.oom is not None]
+    found = {min(failed)[1]: "failed first"} if failed else {}
+    if examined:
+        most = max(range(len(examined)), key=lambda place: examined[place].peak_bytes)
+        found[most] = ", ".join([*filter(None, [found.get(most)]), "highest peak"])
+    return found
+
+
 def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:
     failed = snapshot.history.index[snapshot.history["action"] == "oom"]
     if failed.empty:

@@ -66,6 +66,12 @@ class Snapshot:
         return f"rank {self.rank}" if self.rank is not None else self.path.name
 
 
+def rank_of(path: Path) -> int | None:
+    """The rank that the name of the file, else of its folder, tells."""
+    found = _RANK.search(path.name) or _RANK.search(path.parent.name)
+    return int(found[1]) if found else None
+
+
 def read_snapshot(path: Path) -> Snapshot:
     """Read a snapshot, packed with gzip or not; nothing that the pickle names is imported or run.
 
@@ -121,7 +127,7 @@ def _made(path: Path, parts: Parts, stacks: Stacks) -> Snapshot:
         device = segments[0]["device"] if segments else 0
     return Snapshot(
         path=path,
-        rank=int(found[1]) if (found := _RANK.search(path.name) or _RANK.search(path.parent.name)) else None,
+        rank=rank_of(path),
         device=device,
         history=pd.concat(tables, ignore_index=True),
         **_state([one for one in segments if one.get("device", device) == device], stacks),
