@@ -50,7 +50,9 @@ def test_a_snapshot_without_history_passes_no_gate_on_its_peak(tmp_path, monkeyp
     assert run(["rank0_snapshot.pickle", "-o", "out", "--fail-on", "peak_allocated_gib > 70"]) == 1
     told = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert told["snapshots"][0]["peak_bytes"] is None
-    assert told["verdict"][0].startswith("Rank 0 held 54.5 MB when its snapshot was written, by whom is not known")
+    assert told["verdict"][0].startswith(
+        "Rank 0 held 54.5 MB when its snapshot was written, what it held before is not known"
+    )
     assert "Who holds the peak" not in (tmp_path / "out" / "memory.html").read_text()
 
 
