@@ -135,11 +135,11 @@ def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | 
     return page.write(examined, folder, label, command, job) + as_json.write(examined, folder, job)
 
 
-def snapshot_sides(sources: "Sequence[str]") -> "dict[str, list[Path]]":
+def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[str, list[Path]]":
     """By source that a comparison names its snapshots; none unless the base and another have some."""
     from traceanalyzer.diff.sources import places
 
-    found = {source: snapshots_in(*places(source)[:1]) for source in sources}
+    found = {source: snapshots_in(*places(source)[:1], follows_links=follows_links) for source in sources}
     known = {source: paths for source, paths in found.items() if paths}
     return known if sources[0] in known and len(known) > 1 else {}
 
@@ -206,12 +206,14 @@ class Alone:
     Attributes:
         output: folder to write into; `None` for one named after the runs.
         force: replace others' files, and check gates on runs that did not do the same work.
+        follows_links: whether links out of the folders are read.
         gates: conditions on the ranks' memory.
         inconclusive_fails: whether a gate that noise leaves open fails the build.
     """
 
     output: Path | None
     force: bool
+    follows_links: bool
     gates: "Sequence[Gate]" = ()
     inconclusive_fails: bool = True
 
@@ -229,7 +231,7 @@ def _gated(sources: "dict[str, str]", options: Alone) -> "list[Outcome]":
     for label, source in sources.items():
         captures = []
         for place in places(source):
-            paths = snapshots_in(place)
+            paths = snapshots_in(place, follows_links=options.follows_links)
             if not paths:
                 raise InputError(f"{place}: it has no memory snapshots, so that its memory cannot be compared")
             info, _ = run_info.read_or_note(run_json(paths))
