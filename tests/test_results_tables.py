@@ -19,6 +19,7 @@ from measured.pipelines import by_split
 from measured.runs import Run
 
 STEPS = {"C": ("--steps", "3:5")}  # as run.py does
+READ = ("--format", "json", "--format", "csv")
 SAMPLES = {"A": ("zero2", "simple_ddp"), "C": ("zo_offload_sliced",), "D": ("pp_1f1b",)}
 
 
@@ -31,7 +32,7 @@ def tables(tmp_path_factory):
         for name in names:
             run = shutil.copytree(RUNNERS / name, folder / "profile" / set_name / name)
             target = folder / "reports" / set_name / name
-            assert command([str(run), "--output", str(target), *STEPS.get(set_name, ())]) == DONE
+            assert command([str(run), "--output", str(target), *READ, *STEPS.get(set_name, ())]) == DONE
     (folder / "README.md").write_text("before\n<!-- table: a_calls -->\nold\n<!-- end -->\nafter\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["results.py", *(str(folder / part) for part in ("profile", "reports", ""))])
