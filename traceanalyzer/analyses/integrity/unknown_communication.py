@@ -103,7 +103,7 @@ def _likeliest_first(ops: pd.DataFrame, by_name: pd.Series) -> pd.Series:
     computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
     beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
     is_beside = beside.groupby(names).any().reindex(by_name.index)
-    told = [category(name, "compute", None) != "other" for name in by_name.index]
+    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index], dtype=bool)
     order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool)))
     return by_name.iloc[order]
 
