@@ -62,7 +62,9 @@ class SlowHost:
 def slow_host(operators: Operators, rank: int) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer."""
     table = operators.to_frame()
-    table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
+    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
+        {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
+    )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
     if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
         return None
@@ -107,7 +109,9 @@ class MoreCalls:
 def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
     """`None` unless the rank makes at least 1.15 times as many calls as the others' median."""
     table = operators.to_frame()
-    table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
+    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
+        {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
+    )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
     if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
         return None
