@@ -16,7 +16,7 @@ from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.streams.block_chain import with_chain
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
-from traceanalyzer.analyses.time.intervals import Intervals, new_ns, unions
+from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -193,13 +193,11 @@ def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
     pitch = ends - starts
     typical = np.median(pitch[:-1]) if len(pitch) > 1 else 0
     is_known = (pitch > 0) & (pitch <= 10 * typical)
-    ops = trace.gpu_ops
-    compute = unions(trace)["compute"]
-    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    compute, every = unions(trace)["compute"], busy(trace)
     return table.assign(
         pitch_ns=pd.arrays.IntegerArray(pitch, ~is_known),
         exposed_ns=pd.arrays.IntegerArray(pitch - compute.covered_ns(starts, ends), ~is_known),
-        idle_ns=pd.arrays.IntegerArray(pitch - busy.covered_ns(starts, ends), ~is_known),
+        idle_ns=pd.arrays.IntegerArray(pitch - every.covered_ns(starts, ends), ~is_known),
     )
 
 

@@ -93,8 +93,14 @@ def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
     starts, ends = (trace.gpu_ops[name].to_numpy() for name in ("start_ns", "end_ns"))
     kind: Any = trace.gpu_ops["kind"].array
-    masks = {name: kind.codes == kind.categories.get_loc(name) for name in kinds.KINDS}
-    return {name: Intervals.of(starts[mask], ends[mask]) for name, mask in masks.items()}
+    masks = {name: kind.codes == place for place, name in enumerate(kind.categories.tolist())}
+    return {name: Intervals.of(starts[masks[name]], ends[masks[name]]) for name in kinds.KINDS}
+
+
+@once_a_trace
+def busy(trace: RankTrace) -> Intervals:
+    """The union of all the rank's GPU operations."""
+    return Intervals.of(trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy())
 
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
