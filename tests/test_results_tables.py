@@ -14,10 +14,12 @@ from traceanalyzer.cli import run as command
 
 sys.path.insert(0, str(RUNNERS.parent / "experiments"))
 import results
+from measured.forecasts import forecast
 from measured.pipelines import by_split
 from measured.runs import Run
 
 STEPS = {"C": ("--steps", "3:5")}  # as run.py does
+READ = ("--format", "json", "--format", "csv")
 SAMPLES = {"A": ("zero2", "simple_ddp"), "C": ("zo_offload_sliced",), "D": ("pp_1f1b",)}
 
 
@@ -30,7 +32,7 @@ def tables(tmp_path_factory):
         for name in names:
             run = shutil.copytree(RUNNERS / name, folder / "profile" / set_name / name)
             target = folder / "reports" / set_name / name
-            assert command([str(run), "--output", str(target), *STEPS.get(set_name, ())]) == DONE
+            assert command([str(run), "--output", str(target), *READ, *STEPS.get(set_name, ())]) == DONE
     (folder / "README.md").write_text("before\n<!-- table: a_calls -->\nold\n<!-- end -->\nafter\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["results.py", *(str(folder / part) for part in ("profile", "reports", ""))])
@@ -87,6 +89,19 @@ def test_an_even_split_predicts_another(tmp_path):
     assert (first["predicted ms by stage"], first["head in blocks"]) == ("", 2.5)
     assert (second["predicted ms by stage"], second["measured"]) == ("40 45", "40 50")
     assert (second["longest off by %"], second["against even %"]) == (-10.0, -10.0)
+
+
+def test_a_forecast_stands_beside_the_run_that_makes_the_change(tmp_path):
+    before = pipeline_run(tmp_path, "simple_ddp", [3, 3], [30, 30], 40)
+    after = pipeline_run(tmp_path, "pytorch_ddp", [3, 3], [30, 30], 36)
+    pd.DataFrame(
+        {"after": ["pytorch_ddp", "single"], "asked": "comm hidden", "before_ns": 44e6, "after_ns": 38e6}
+    ).to_csv(before.report / "tables/forecasts.csv", index=False)
+    pd.DataFrame({"step_mean_ns": [39e6, 41e6]}).to_csv(after.report / "tables/headline.csv", index=False)
+    (row,) = forecast([before, after])
+    assert row["change"] == "simple_ddp → pytorch_ddp"
+    assert [row[name] for name in ("recorded ms", "forecast ms", "happened ms", "miss %")] == [44, 38, 40, -5]
+    assert [row["un-profiled before ms"], row["after ms"]] == [40, 36]
 
 
 def test_kept_runs_make_the_printed_tables_again(tmp_path):

@@ -69,6 +69,8 @@ def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> 
     Raises:
         UsageError: one cannot be evaluated, whatever the traces hold.
     """
+    if not options["gates"] and not options["gate_files"]:
+        return []
     from traceanalyzer import gate
 
     wanted = [gate.parse(text) for text in options["gates"]]

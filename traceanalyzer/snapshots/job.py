@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit, estimate, largest_batch, placed
+from traceanalyzer.diff import Capture
 from traceanalyzer.discovery.clustering import RUN_INFO
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.model_state import Model
@@ -81,6 +82,17 @@ def ranks(job: Job) -> pd.DataFrame:
             "gates need to know whose each snapshot is: say the rank in the files' names, as in rank3_snapshot.pickle"
         )
     return pd.DataFrame({"rank": known, "world_size": job.world or int(known.max()) + 1})
+
+
+def capture_of(examined: Sequence[Examined], info: RunInfo | None, label: str) -> Capture:
+    """The ranks' peaks as a comparison's gates look at them.
+
+    Raises:
+        UsageError: names of several files do not tell whose they are.
+    """
+    job = job_of(examined, info, None)
+    tables = {"memory": job.memory.to_frame(), "ranks": ranks(job)}
+    return Capture(label, SOURCE, tables, steps=(), is_exact=True, info=info)
 
 
 def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:

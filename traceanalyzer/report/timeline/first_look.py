@@ -30,7 +30,8 @@ def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) 
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late:
-            found[late[0]] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            worst = finding.worst_rank if finding.worst_rank in there else None
+            found[late[0] if worst is None else worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
             break
     victim = _waits_most(split, there - set(found))
     if victim is not None:
@@ -43,12 +44,14 @@ def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) 
 
 def meant_ranks(finding: Finding) -> list[int]:
     """The ranks to look at for a finding: those that it blames, else the first that its words name; at most two."""
-    return (list(finding.ranks) or named_ranks([finding])[:1])[:2]
+    worst = [] if finding.worst_rank is None else [finding.worst_rank]
+    ranks = [*worst, *(rank for rank in finding.ranks if rank not in worst)]
+    return (ranks or named_ranks([finding])[:1])[:2]
 
 
 def _cause(cause: str) -> str:
     labels = {each.key: each.label for each in IDLE_CAUSES}
-    return labels.get(cause, cause)
+    return " and ".join(labels.get(each, each) for each in cause.split(" and "))
 
 
 def _waits_most(split: Split | None, ranks: set[int]) -> int | None:
