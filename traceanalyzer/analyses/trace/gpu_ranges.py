@@ -9,7 +9,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, picked, stack
 from traceanalyzer.analyses.grouping import rows_of_each
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -72,7 +71,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GpuRanges:
 def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     """Ranges that a person wrote and that are not steps, with their depth; those too deep are left out."""
     every = trace.ranges
-    is_wanted = ~host_names.matches(every["name"], _OF_THE_TOOLS.search)
+    names = every["name"].cat.categories.tolist()
+    is_wanted = is_any(every["name"], *(name for name in names if not _OF_THE_TOOLS.search(name)))
     starts_with_step = np.isin(every["start_ns"].to_numpy(), trace.steps["host_start_ns"].to_numpy())
     ranges = picked(every, is_wanted & ~(starts_with_step & is_any(every["name"], *trace.steps["name"].astype("str"))))
     starts, ends = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
