@@ -58,7 +58,7 @@ def per_rank(
     lengths = np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns)
     is_gap = (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns)
     sums = {name: sums_at(of_row, causes[name].to_numpy(), len(facts)) for name in PARTS}
-    idle_ns = sum(sums.values())
+    idle_ns = np.sum(list(sums.values()), axis=0)
     assert (idle_ns == facts["idle_ns"].to_numpy()).all(), "the causes must add up to the breakdown's idle time"
     has_gap = np.bincount(of_row, minlength=len(facts)) > 0
     longest_ns = pd.arrays.IntegerArray(extreme_at(np.maximum, of_row, lengths, len(facts)), ~has_gap)
