@@ -145,11 +145,15 @@ def _loaded(experiment: Experiment, folder: Path, hardware: Hardware, options: a
 def _analyse_all(traces: Path, reports: Path, deadline: float) -> None:
     """A report of every run that left traces, several at a time; a failure is said and the next one follows."""
     folders = [path.parent for path in sorted(traces.glob("*/*/run.json"))]
-    captured = [f for f in folders if any(f.glob("rank_*/*")) or any(f.glob("*.sqlite"))]
+    captured = [folder for folder in folders if _has_traces(folder)]
     with ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) // 4)) as pool:
         targets = [reports / folder.relative_to(traces) for folder in captured]
         for outcome in pool.map(_analyse, captured, targets, [deadline] * len(captured)):
             print(outcome, flush=True)
+
+
+def _has_traces(folder: Path) -> bool:
+    return any(folder.glob("rank_*/*.json*")) or any(folder.glob("*.sqlite"))
 
 
 def _analyse(folder: Path, target: Path, deadline: float) -> str:
@@ -190,14 +194,24 @@ def _forecast(set_name: str, options: argparse.Namespace, hardware: Hardware) ->
 def _compare(folder: Path, target: Path) -> str:
     """The set's captures with the first of them that has several ranks: what the studies' tables do not say."""
     facts = {path.parent: json.loads(path.read_text()) for path in sorted(folder.glob("*/run.json"))}
-    several = [run for run, own in facts.items() if any(run.glob("rank_1/*")) and own["model"]]
+    facts = {run: own for run, own in facts.items() if own["model"] and own["status"] == "ok"}
+    # A run out of memory leaves a snapshot in a rank's folder, and no trace.
+    several = [run for run in facts if _has_traces(run) and facts[run]["world_size"] > 1]
     same = [run for run in several if facts[run]["world_size"] == facts[several[0]]["world_size"]]
     if len(same) < 2:
         return f"comparison of {folder}: fewer than two captures of as many ranks"
     runs = sorted(same, key=lambda run: (run.name != BASE, run.name))
     command = [sys.executable, "-m", "traceanalyzer.cli", "diff", *map(str, runs), "--output", str(target), "--force"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else f"comparison of {folder}: {(done.stderr or done.stdout).strip()}"
+    if done.returncode:
+        return f"comparison of {folder}: {(done.stderr or done.stdout).strip()}"
+    left_out = sorted(path.parent.name for path in folder.glob("*/run.json") if path.parent not in same)
+    why = (
+        f"\nNot in it, for they left no trace or have another number of ranks: {', '.join(left_out)}."
+        if left_out
+        else ""
+    )
+    return done.stdout + why
 
 
 def _complete_steps(folder: Path) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from traceanalyzer.runners.options import parse
 from traceanalyzer.runners.strategies import strategy_named
 
 sys.path.insert(0, str(ROOT / "experiments"))
+import run as studies
 import waiting
 from sets import SETS, Hardware, forecasts
 from waiting import Waiting, discard
@@ -101,3 +103,26 @@ def test_two_ranks_begin_with_a_byte_each(tmp_path):
     run.begin()
     assert run.outcome(100)[0] == "ok", (tmp_path / "ddp.log").read_text()
     assert json.loads((tmp_path / "ddp/run.json").read_text())["world_size"] == 2
+
+
+def test_what_left_no_trace_is_not_compared(tmp_path, monkeypatch):
+    def record(name, *, status="ok", file="capture.pt.trace.json.gz", ranks=2):
+        (tmp_path / name / "rank_1").mkdir(parents=True)
+        (tmp_path / name / "rank_1" / file).touch()
+        facts = {"model": {"layers": 2}, "status": status, "world_size": ranks}
+        (tmp_path / name / "run.json").write_text(json.dumps(facts))
+
+    for name in ("pytorch_zero3", "pytorch_ddp"):
+        record(name)
+    record("pytorch_ddp_batch64", status="oom", file="memory_snapshot.pickle")
+    record("timed", file="nothing")
+    compared = []
+    monkeypatch.setattr(
+        studies.subprocess,
+        "run",
+        lambda command, **_: compared.extend(command) or subprocess.CompletedProcess([], 0, "said"),
+    )
+    said = studies._compare(tmp_path, tmp_path / "out")
+    assert [Path(word).name for word in compared if str(tmp_path) in word] == ["pytorch_ddp", "pytorch_zero3", "out"]
+    assert said.startswith("said")
+    assert said.endswith("pytorch_ddp_batch64, timed.")

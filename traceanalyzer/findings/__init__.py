@@ -163,11 +163,12 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
     found: list[int] = []
     for finding in findings:
         words = " ".join([finding.title, finding.about or "", *(item.title for item in finding.also)])
-        found += [*finding.ranks, *(int(number) for number in _NAMED.findall(words))]
+        found += [*finding.ranks, *(int(rank) for named in _NAMED.findall(words) for rank in _NUMBER.findall(named))]
     return list(dict.fromkeys(found))
 
 
-_NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
+_NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+")
 
 
 def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:

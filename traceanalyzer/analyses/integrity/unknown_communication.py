@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.operator_arguments import comm_operato
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
+from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.kinds.function_names import function_path
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
@@ -90,12 +91,25 @@ def no_communication(trace: RankTrace) -> list[Defect]:
             "the work), or that was not recorded."
         )
         return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
+    others = _likeliest_first(ops, others)
     text = (
         f"A job of {size} ranks, but nothing in the capture is known as communication: it has none here, or its "
-        f"kernels have names that no rule knows and count as compute. The longest of those that no library of "
-        f"computing kernels has: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
+        f"kernels have names that no rule knows and count as compute. Of those that no library of computing kernels "
+        f"has, the likeliest first: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
     )
     return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
+
+
+def _likeliest_first(ops: pd.DataFrame, by_name: pd.Series) -> pd.Series:
+    """Kernels that share no stream with matrix products and the like, then those whose names tell no computing."""
+    kernels = ops[(ops["kind"] == "compute").to_numpy()]
+    names = kernels["name"].astype("str")
+    computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
+    beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
+    is_beside = beside.groupby(names).any().reindex(by_name.index)
+    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index], dtype=bool)
+    order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool)))
+    return by_name.iloc[order]
 
 
 def fused_kernels(trace: RankTrace) -> list[Defect]:
