@@ -4,13 +4,14 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.simulator import Group, Program, scenarios
+from tests.simulator import Group, Program, odd_jobs, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
+from traceanalyzer.findings.exposed_collective import exposed_collective
 
 MS = 1_000_000
 
@@ -119,3 +120,23 @@ def test_small_collectives_that_take_next_to_nothing_of_a_step_are_no_news():
         "call_waits", "headline", "steps",
     )  # fmt: skip
     assert many_small_collectives(**results) == []
+
+
+@pytest.mark.parametrize(("layers", "is_said"), [(30, True), (1, False)])
+def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
+    _, results = analysed(
+        odd_jobs.serial(steps=4, layers=layers), "headline", "steps", "exposed_calls", "call_waits", "replay"
+    )
+    found = exposed_collective(**results)
+    assert len(found) == is_said
+    for item in found:
+        assert item.title.startswith(f"All-reduces ({layers} a step) run while nothing computes for ")
+        assert item.gain_ns == pytest.approx(layers * 150_000, rel=0.1)
+
+
+def test_steps_that_alone_hold_a_collective_are_named():
+    """Parameters that are averaged in every third step only."""
+    _, results = analysed(odd_jobs.averaging(), "headline", "steps", "exposed_calls", "call_waits", "replay")
+    (found,) = exposed_collective(**results)
+    assert found.steps == (2, 5)
+    assert "of each of steps 2 and 5, and hardly in others" in found.title

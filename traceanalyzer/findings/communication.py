@@ -17,6 +17,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.findings.wiring import taken
@@ -78,6 +79,7 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            about=EXPOSED,
         )
     ]
 
