@@ -86,13 +86,15 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     wanted = wanted_gates(options, of_comparison=True)
     sources = source_options(options)
     named = (base, *others)
-    memory = snapshot_sides(named)
+    memory = snapshot_sides(named, follows_links=options["follow_links"])
     try:
         sides = read_sides(named, sources)
     except InputError:
         if not memory:
             raise
-        asked = Alone(options["output"], options["force"], wanted, options["inconclusive"] != 0)
+        asked = Alone(
+            options["output"], options["force"], options["follow_links"], wanted, options["inconclusive"] != 0
+        )
         return gate_code(compare_alone(memory, named, asked, console), options["inconclusive"])
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)

@@ -131,6 +131,8 @@ def cache_folder(options: Mapping[str, Any]) -> Path | None:
     return None if options["no_cache"] else default_folder()
 
 
+FOLLOW_LINKS = "Read what links in the folder name outside it; else they are skipped."
+
 _PART: tuple[Decorator, ...] = (
     click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3."),
     click.option(
@@ -142,9 +144,7 @@ _PART: tuple[Decorator, ...] = (
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
-    click.option(
-        "--follow-links", is_flag=True, help="Read what links in the folder name outside it; else they are skipped."
-    ),
+    click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS),
     click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
 )  # fmt: skip
 

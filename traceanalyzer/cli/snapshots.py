@@ -47,20 +47,26 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     from traceanalyzer import __version__, gate
     from traceanalyzer.cli.surroundings import with_model
     from traceanalyzer.job import run_info
-    from traceanalyzer.loading import label_of
+    from traceanalyzer.loading import label_of, parse_ranks
     from traceanalyzer.report.snapshots import terminal
     from traceanalyzer.report.writers import folder, gates
     from traceanalyzer.snapshots import sentences
     from traceanalyzer.snapshots.job import job_of, ranks, run_json
+    from traceanalyzer.snapshots.reading import rank_of
 
     label, info_path = label_of(place), run_json(paths)
+    wanted = parse_ranks(options["ranks"])
+    if wanted is not None:
+        paths = [path for path in paths if rank_of(path) in wanted]
+        if not paths:
+            raise InputError(f"{place}: no memory snapshot is of the ranks that were asked for")
     info, notes = run_info.read_or_note(info_path)
     known = with_model(run_info.thresholds(info), options["model"])
     examined, skipped = _examined(paths)
     job = job_of(examined, info, known.get("trained_model"), skipped)
     outcomes = []
     if options["gates"]:
-        lack = gate.lack_of_ranks(ranks(job), None, ()) or "; ".join(skipped) or None
+        lack = gate.lack_of_ranks(ranks(job), wanted, ()) or "; ".join(skipped) or None
         outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
     target = options["output"] or Path("reports", label)
     files = [*paths, *([info_path] if info_path else [])]
@@ -129,11 +135,11 @@ def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | 
     return page.write(examined, folder, label, command, job) + as_json.write(examined, folder, job)
 
 
-def snapshot_sides(sources: "Sequence[str]") -> "dict[str, list[Path]]":
+def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[str, list[Path]]":
     """By source that a comparison names its snapshots; none unless the base and another have some."""
     from traceanalyzer.diff.sources import places
 
-    found = {source: snapshots_in(*places(source)[:1]) for source in sources}
+    found = {source: snapshots_in(*places(source)[:1], follows_links=follows_links) for source in sources}
     known = {source: paths for source, paths in found.items() if paths}
     return known if sources[0] in known and len(known) > 1 else {}
 
@@ -200,12 +206,14 @@ class Alone:
     Attributes:
         output: folder to write into; `None` for one named after the runs.
         force: replace others' files, and check gates on runs that did not do the same work.
+        follows_links: whether links out of the folders are read.
         gates: conditions on the ranks' memory.
         inconclusive_fails: whether a gate that noise leaves open fails the build.
     """
 
     output: Path | None
     force: bool
+    follows_links: bool
     gates: "Sequence[Gate]" = ()
     inconclusive_fails: bool = True
 
@@ -223,7 +231,7 @@ def _gated(sources: "dict[str, str]", options: Alone) -> "list[Outcome]":
     for label, source in sources.items():
         captures = []
         for place in places(source):
-            paths = snapshots_in(place)
+            paths = snapshots_in(place, follows_links=options.follows_links)
             if not paths:
                 raise InputError(f"{place}: it has no memory snapshots, so that its memory cannot be compared")
             info, _ = run_info.read_or_note(run_json(paths))

@@ -13,6 +13,7 @@ from traceanalyzer.snapshots.examination import (
     Examined,
     OutOfMemory,
     beside_trace,
+    deciding,
     examine_snapshot,
     examine_snapshots,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "beside_trace",
     "change",
     "compared",
+    "deciding",
     "examine_snapshot",
     "examine_snapshots",
     "find_snapshots",

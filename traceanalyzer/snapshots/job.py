@@ -103,7 +103,9 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
             "source": SOURCE,
             "events": len(one.snapshot.history),
             "allocated_bytes": one.end["allocated"],
-            "peak_allocated_bytes": one.peak_allocated_bytes if one.has_history else None,
+            "peak_allocated_bytes": one.peak_allocated_bytes
+            if one.has_history and not one.contradicted_bytes
+            else None,
             "reserved_bytes": one.end["reserved"],
             "peak_reserved_bytes": _most_reserved(one),
             "device_bytes": device_bytes,
