@@ -4,7 +4,7 @@ import globals from "globals";
 export default [
   js.configs.recommended,
   { files: ["templates/scripts/**/*.js"], languageOptions: { globals: globals.browser } },
-  { files: ["tests/scripts/**/*.js"], languageOptions: { globals: globals.node } },
+  { files: ["tests/**/*.{js,mjs}"], languageOptions: { globals: globals.node } },
   {
     rules: {
       eqeqeq: "error",

@@ -17,6 +17,7 @@ import pandas as pd
 from measured.breakdown import breakdown
 from measured.cells import markdown
 from measured.copies import broadcast, offload
+from measured.forecasts import forecast
 from measured.kernels import by_category, by_operator
 from measured.pipelines import by_split, pipeline
 from measured.runs import Run, runs_of
@@ -49,6 +50,7 @@ TABLES: dict[str, Callable[[Sets], Any]] = {
     "d_pipeline": lambda sets: (pipeline(run) for run in sets["D"] if run.name == run.label),
     "d_splits": lambda sets: by_split(sets["D"]),
     "d_seeds": lambda sets: over_seeds(sets["D"]),
+    **{f"{name.lower()}_forecasts": lambda sets, name=name: forecast(sets[name]) for name in SETS},  # type: ignore[misc]  # the default binds the loop's set
 }
 
 

@@ -6,23 +6,25 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sets import SETS, Experiment, Hardware
+from sets import SETS, Experiment, Hardware, forecasts
 from table import over_seeds, row_of, write
+from waiting import Waiting, discard, is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB = 2**20
 BASE = "pytorch_ddp"  # with which the other captures of a set are compared, where it has it
+Outcome = tuple[str, Experiment, Path, str, float]  # set, run, its folder, how it ended in a word, its seconds
 TRACE_SUFFIXES = (".json.gz", ".nsys-rep", ".sqlite")
 
 
@@ -33,21 +35,15 @@ def main() -> int:
     deadline = time.monotonic() + options.budget_s
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    too_large: set[tuple[str, str]] = set()
-    for set_name, experiment in _chosen(options, hardware):
-        if (set_name, experiment.sweep) in too_large:
-            continue
-        folder = options.out / set_name / experiment.folder
-        outcome, wall_s = _run(experiment, folder, hardware, options, deadline)
+    for set_name, experiment, folder, outcome, wall_s in _outcomes(options, hardware, deadline):
         rows.append(row_of(set_name, experiment.label, experiment.seed, folder, outcome, wall_s))
         print(f"{set_name} {experiment.folder}: {rows[-1]['status']}, {wall_s:.0f} s", flush=True)
-        if rows[-1]["status"] == "oom" and experiment.sweep:
-            too_large.add((set_name, experiment.sweep))
         # After every run, so that a call which is cut off leaves the table of what it did.
         write(rows, options.out / "comparison")
     if options.analyse:
         _analyse_all(options.out, options.reports, deadline + 60)
         for set_name in options.sets:
+            _forecast(set_name, options, hardware)
             print(_compare(options.out / set_name, options.reports / set_name / "comparison"), flush=True)
     print(write(rows, options.out / "comparison"))
     repeated = over_seeds(rows)
@@ -107,57 +103,57 @@ def _chosen(options: argparse.Namespace, hardware: Hardware) -> Iterable[tuple[s
             yield from ((set_name, run.repeated(seed)) for run in again)
 
 
-def _run(
-    experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace, deadline: float
-) -> tuple[str, float]:
-    """How the run ended, in a word, and its seconds; its output goes to `folder`.log."""
-    if time.monotonic() > deadline:
-        return "not started", 0.0
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    command = _command(experiment, folder, hardware, options)
-    start = time.monotonic()
-    with folder.with_suffix(".log").open("w") as log:
-        print(" ".join(command[1:]), file=log, flush=True)
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        try:
-            status = process.wait(timeout=min(options.run_timeout_s, max(30.0, deadline + 30 - start)))
-        except subprocess.TimeoutExpired:
-            _end(process)
-            return "timed out", time.monotonic() - start
-    return ("ok" if status == 0 else f"exit {status}"), time.monotonic() - start
+def _outcomes(options: argparse.Namespace, hardware: Hardware, deadline: float) -> Iterable[Outcome]:
+    """How every run ended, one after the other; the next one's processes load meanwhile."""
+    left = deque(_chosen(options, hardware))
+    too_large: set[tuple[str, str | None]] = set()
+    ahead: Waiting | None = None
+    try:
+        while left:
+            set_name, experiment = left.popleft()
+            if (set_name, experiment.sweep) in too_large:
+                continue
+            folder = options.out / set_name / experiment.folder
+            if time.monotonic() > deadline:
+                yield set_name, experiment, folder, "not started", 0.0
+                continue
+            if ahead is None or ahead.folder != folder:
+                discard(ahead)
+                ahead = _loaded(experiment, folder, hardware, options)
+            this, ahead = ahead, None
+            this.begin()
+            if left and options.profiler != "nsys":
+                ahead = _loaded(left[0][1], options.out / left[0][0] / left[0][1].folder, hardware, options)
+            outcome, wall_s = this.outcome(min(options.run_timeout_s, max(30.0, deadline + 30 - time.monotonic())))
+            yield set_name, experiment, folder, outcome, wall_s
+            if experiment.sweep and is_out_of_memory(folder):
+                too_large.add((set_name, experiment.sweep))
+    finally:
+        discard(ahead)
 
 
-def _command(experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace) -> list[str]:
+def _loaded(experiment: Experiment, folder: Path, hardware: Hardware, options: argparse.Namespace) -> Waiting:
     arguments = ["--strategy", experiment.strategy, "--out", str(folder), "--seed", str(experiment.seed)]
     arguments += experiment.arguments
     if hardware.is_cpu and "--device" not in experiment.arguments:
         arguments += ["--device", "cpu"]
     if options.profiler:
         arguments += ["--profiler", options.profiler]
-    ranks = experiment.ranks or hardware.gpus
-    return [sys.executable, "-m", "traceanalyzer.runners", "--ranks", str(ranks), *arguments, *options.extra]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the run with all its ranks, first politely: they then write what they have recorded."""
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
-        # torchrun gives its ranks half a minute.
-        process.wait(timeout=45)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    return Waiting.load(folder, [*arguments, *options.extra], experiment.ranks or hardware.gpus)
 
 
 def _analyse_all(traces: Path, reports: Path, deadline: float) -> None:
     """A report of every run that left traces, several at a time; a failure is said and the next one follows."""
     folders = [path.parent for path in sorted(traces.glob("*/*/run.json"))]
-    captured = [f for f in folders if any(f.glob("rank_*/*")) or any(f.glob("*.sqlite"))]
+    captured = [folder for folder in folders if _has_traces(folder)]
     with ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) // 4)) as pool:
         targets = [reports / folder.relative_to(traces) for folder in captured]
         for outcome in pool.map(_analyse, captured, targets, [deadline] * len(captured)):
             print(outcome, flush=True)
+
+
+def _has_traces(folder: Path) -> bool:
+    return any(folder.glob("rank_*/*.json*")) or any(folder.glob("*.sqlite"))
 
 
 def _analyse(folder: Path, target: Path, deadline: float) -> str:
@@ -174,17 +170,48 @@ def _analyse(folder: Path, target: Path, deadline: float) -> str:
     return f"report of {folder}: {'ok' if done.returncode == 0 else last_line[0]}"
 
 
+def _forecast(set_name: str, options: argparse.Namespace, hardware: Hardware) -> None:
+    """What the replay says of the set's changes, among the tables of the run that it replayed."""
+    found: dict[Path, list[dict[str, Any]]] = {}
+    for forecast in forecasts(set_name, hardware.gpus):
+        folder = options.out / set_name / forecast.before
+        command = [sys.executable, "-m", "traceanalyzer.cli", "what-if", str(folder), *forecast.options, "--json"]
+        if (folder / "run.json").exists():
+            command += _complete_steps(folder)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"forecast of {folder}: {done.stderr.strip()}", flush=True)
+            continue
+        answer = json.loads(done.stdout)
+        row = {"after": forecast.after, "asked": ", ".join(answer["changes"])}
+        row |= {name: answer[name] for name in ("before_ns", "after_ns", "error_ns", "is_bound")}
+        found.setdefault(options.reports / set_name / forecast.before / "tables", []).append(row)
+    for tables, rows in found.items():
+        tables.mkdir(parents=True, exist_ok=True)
+        write(rows, tables / "forecasts")
+
+
 def _compare(folder: Path, target: Path) -> str:
     """The set's captures with the first of them that has several ranks: what the studies' tables do not say."""
     facts = {path.parent: json.loads(path.read_text()) for path in sorted(folder.glob("*/run.json"))}
-    several = [run for run, own in facts.items() if any(run.glob("rank_1/*")) and own["model"]]
+    facts = {run: own for run, own in facts.items() if own["model"] and own["status"] == "ok"}
+    # A run out of memory leaves a snapshot in a rank's folder, and no trace.
+    several = [run for run in facts if _has_traces(run) and facts[run]["world_size"] > 1]
     same = [run for run in several if facts[run]["world_size"] == facts[several[0]]["world_size"]]
     if len(same) < 2:
         return f"comparison of {folder}: fewer than two captures of as many ranks"
     runs = sorted(same, key=lambda run: (run.name != BASE, run.name))
     command = [sys.executable, "-m", "traceanalyzer.cli", "diff", *map(str, runs), "--output", str(target), "--force"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else f"comparison of {folder}: {(done.stderr or done.stdout).strip()}"
+    if done.returncode:
+        return f"comparison of {folder}: {(done.stderr or done.stdout).strip()}"
+    left_out = sorted(path.parent.name for path in folder.glob("*/run.json") if path.parent not in same)
+    why = (
+        f"\nNot in it, for they left no trace or have another number of ranks: {', '.join(left_out)}."
+        if left_out
+        else ""
+    )
+    return done.stdout + why
 
 
 def _complete_steps(folder: Path) -> list[str]:

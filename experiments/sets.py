@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 BY_HAND = ("simple_ddp", "simple_ddp_ga", "simple_ddp_hook", "simple_ddp_async", "bucket_ddp_async")
 SHARDED = ("zero1", "zero2", "zero3", "pytorch_zero1", "pytorch_zero2", "pytorch_zero3")
+# Whose differences are small enough to be noise.
+OVER_SEEDS = {"simple_ddp", "pytorch_ddp", "pytorch_ddp_bf16", "zero2", "zero3", "pytorch_zero2", "pytorch_zero3"}
 PIPELINES = ("pp_naive", "pp_gpipe", "pp_1f1b")
 # Under the profiler the host needs about as long to launch a smaller micro-batch as a large GPU to compute it.
 GPU_BOUND_MICRO_BATCH = 16
@@ -68,13 +70,13 @@ def set_a(hardware: Hardware) -> list[Experiment]:
     # One batch for all ranks: activations are cut among them in part only, so that it cannot grow with them.
     shared = batch * min(hardware.gpus, 2)
     runs = [Experiment("single", "single", (*model, "--batch", str(batch)), ranks=1)]
-    for name in (*BY_HAND, "pytorch_ddp", *SHARDED):
+    for name in (*BY_HAND, "pytorch_ddp", "pytorch_ddp_bf16", *SHARDED):
         sized = ("--batch", str(batch))
         if name == "simple_ddp_ga":
             # Together the micro-batches make up the batch of the others.
             accumulate = max(2, batch // GPU_BOUND_MICRO_BATCH)
             sized = ("--batch", str(batch // accumulate), "--accumulate", str(accumulate))
-        runs.append(Experiment(name, name, (*model, *sized)))
+        runs.append(Experiment(name, name, (*model, *sized), repeats=3 if name in OVER_SEEDS else 1))
     piped = ("--batch", str(shared), "--microbatches", str(min(8, max(2, shared // GPU_BOUND_MICRO_BATCH))))
     runs += [Experiment(name, name, (*model, *piped)) for name in PIPELINES]
     runs.append(Experiment("tp", "tp", (*model, "--batch", str(shared))))
@@ -90,7 +92,7 @@ def set_b(hardware: Hardware) -> list[Experiment]:
     batch = hardware.batch(GPU_BOUND_MICRO_BATCH, for_140_gib=2 * GPU_BOUND_MICRO_BATCH)
     sized = (*model, "--batch", str(batch))
     runs = [Experiment("single", "single", sized, ranks=1)]
-    strategies = ("pytorch_ddp", "pytorch_zero2", "pytorch_zero3")
+    strategies = ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero2", "pytorch_zero3")
     runs += [Experiment(name, name, sized) for name in strategies]
     if hardware.gpus > 2:
         timed = (*sized, "--profiler", "none")
@@ -143,6 +145,35 @@ def set_d(hardware: Hardware) -> list[Experiment]:
     return runs + [
         Experiment(name, name, sized, repeats=3) for name in ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero3")
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A change that a set makes from one run to another, as `analyze-traces what-if` is asked for it."""
+
+    before: str
+    after: str
+    options: tuple[str, ...]
+
+
+_NO_EXCHANGE = ("--comm", "free", "--waits", "none", "--compute", "alone")
+
+
+def forecasts(set_name: str, gpus: int) -> list[Forecast]:
+    """What the replay of one run is held against in the other."""
+    return {
+        "A": [
+            Forecast("simple_ddp", "pytorch_ddp", ("--comm", "hidden")),
+            Forecast("simple_ddp", "single", _NO_EXCHANGE),
+            Forecast("pytorch_ddp", "single", _NO_EXCHANGE),
+        ],
+        "B": [Forecast("pytorch_ddp", "single", _NO_EXCHANGE)],
+        "C": [Forecast("zo_offload_naive", "zo_offload_sliced", ("--copy", f"{gpus}x"))],
+        "D": [
+            Forecast(f"pp_{stages}_stages", f"pp_{stages}_stages_by_time", ("--stage", "even"))
+            for stages in sorted({2, min(gpus, 4)})
+        ],
+    }[set_name]
 
 
 SETS = {"A": set_a, "B": set_b, "C": set_c, "D": set_d}

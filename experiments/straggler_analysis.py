@@ -127,6 +127,7 @@ def piece(own: pd.DataFrame) -> Piece:
             "stream": beside[order].astype(np.int64), "start_ns": held["start_ns"], "duration_ns": held["duration_ns"],
             "kind": pd.Categorical(kind), "name": pd.Categorical(held["optype"]), "step": 0,
             "call": np.where(kind == "comm", np.arange(len(held)), -1), "launch": -1,
+            "is_ring": False,
         }
     )  # fmt: skip
     host = pd.DataFrame(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests import once
+from tests.samples import EVERY
 from traceanalyzer.scale import set_up_process, summarise
 
 # A busy machine is no failure.
@@ -60,13 +61,28 @@ def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="every simulated job and seed, not a sample of them")
 
 
+_FIRST = ("tests/browser/", "tests/simulator/", "tests/cli/", "tests/test_")
+"""Those that take longest begin: at the end no process waits long for the other."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
     if config.getoption("--thorough"):
         return
     left_out = [item for item in items if item.get_closest_marker("thorough")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+def _group(item):
+    """What one process of a parallel run does: it reads a capture, and makes what a file's tests share, once."""
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    captures = [value for value in given if isinstance(value, str) and value in EVERY]
+    return captures[0] if captures else "browser" if "/browser/" in item.nodeid else item.path.stem
 
 
 def sampled(cases, every):

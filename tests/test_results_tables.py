@@ -14,10 +14,12 @@ from traceanalyzer.cli import run as command
 
 sys.path.insert(0, str(RUNNERS.parent / "experiments"))
 import results
+from measured.forecasts import forecast
 from measured.pipelines import by_split
 from measured.runs import Run
 
 STEPS = {"C": ("--steps", "3:5")}  # as run.py does
+READ = ("--format", "json", "--format", "csv")
 SAMPLES = {"A": ("zero2", "simple_ddp"), "C": ("zo_offload_sliced",), "D": ("pp_1f1b",)}
 
 
@@ -30,7 +32,7 @@ def tables(tmp_path_factory):
         for name in names:
             run = shutil.copytree(RUNNERS / name, folder / "profile" / set_name / name)
             target = folder / "reports" / set_name / name
-            assert command([str(run), "--output", str(target), *STEPS.get(set_name, ())]) == DONE
+            assert command([str(run), "--output", str(target), *READ, *STEPS.get(set_name, ())]) == DONE
     (folder / "README.md").write_text("before\n<!-- table: a_calls -->\nold\n<!-- end -->\nafter\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["results.py", *(str(folder / part) for part in ("profile", "reports", ""))])
@@ -89,19 +91,30 @@ def test_an_even_split_predicts_another(tmp_path):
     assert (second["longest off by %"], second["against even %"]) == (-10.0, -10.0)
 
 
+def test_a_forecast_stands_beside_the_run_that_makes_the_change(tmp_path):
+    before = pipeline_run(tmp_path, "simple_ddp", [3, 3], [30, 30], 40)
+    after = pipeline_run(tmp_path, "pytorch_ddp", [3, 3], [30, 30], 36)
+    pd.DataFrame(
+        {"after": ["pytorch_ddp", "single"], "asked": "comm hidden", "before_ns": 44e6, "after_ns": 38e6}
+    ).to_csv(before.report / "tables/forecasts.csv", index=False)
+    pd.DataFrame({"step_mean_ns": [39e6, 41e6]}).to_csv(after.report / "tables/headline.csv", index=False)
+    (row,) = forecast([before, after])
+    assert row["change"] == "simple_ddp → pytorch_ddp"
+    assert [row[name] for name in ("recorded ms", "forecast ms", "happened ms", "miss %")] == [44, 38, 40, -5]
+    assert [row["un-profiled before ms"], row["after ms"]] == [40, 36]
+
+
 def test_kept_runs_make_the_printed_tables_again(tmp_path):
-    kept = RUNNERS.parent / "docs/results/two_gpus"
-    again = shutil.copytree(kept, tmp_path / "again")
-    tables = sorted(path.name for path in kept.glob("*.csv"))
-    for path in again.glob("*.csv"):
-        path.unlink()
-    readme = again / "README.md"
-    readme.write_text(
-        re.sub(r"(<!-- table: \w+ -->\n).*?(<!-- end -->)", r"\1gone\n\2", readme.read_text(), flags=re.DOTALL)
-    )
+    printed = RUNNERS.parent / "docs/results"
+    text = (printed / "README.md").read_text()
+    tables = [f"{name}.csv" for name in re.findall(r"<!-- table: (\w+) -->", text)]
+    again = tmp_path / "again"
+    shutil.copytree(printed / "runs", again / "runs")
+    pattern = r"(<!-- table: \w+ -->\n).*?(<!-- end -->)"
+    (again / "README.md").write_text(re.sub(pattern, r"\1gone\n\2", text, flags=re.DOTALL))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["results.py", "--kept", str(again)])
         results.main()
-    assert sorted(path.name for path in again.glob("*.csv")) == tables
+    assert sorted(path.name for path in again.glob("*.csv")) == sorted(tables)
     for name in (*tables, "README.md"):
-        assert (again / name).read_text() == (kept / name).read_text(), name
+        assert (again / name).read_text() == (printed / name).read_text(), name

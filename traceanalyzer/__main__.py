@@ -1,10 +1,12 @@
 """The command: `analyze-traces` and `python -m traceanalyzer`. Imports nothing before Ctrl-C is answered."""
 
+import gc
 import sys
 
 
 def main() -> None:
     """Load the command line and run it; Ctrl-C ends it with a word, also while it loads."""
+    gc.set_threshold(100_000, 50, 50)  # loading makes many objects and no garbage: looking for some takes a tenth of it
     try:
         from traceanalyzer.cli import main as command  # noqa: PLC0415 - not before Ctrl-C is answered
 

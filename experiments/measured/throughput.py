@@ -22,7 +22,7 @@ def against_one_gpu(runs: list[Run]) -> Iterator[dict[str, Any]]:
     base = named.get("single")
     if base is None or base.step_ms is None:
         return
-    strategies = ("pytorch_ddp", "pytorch_zero2", "pytorch_zero3")
+    strategies = ("pytorch_ddp", "pytorch_ddp_bf16", "pytorch_zero2", "pytorch_zero3")
     names = [name for strategy in strategies for name in (f"{strategy}_2_gpus", strategy)]
     for run in (base, *(named[name] for name in names if name in named)):
         if run.step_ms is None:

@@ -53,17 +53,17 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def workspace():
-    return Workspace((ROOT / "tests" / "captures",), jobs=1)
-
-
-def asked(workspace, tool, arguments):
-    from mcp import Client
-
+def served():
     from traceanalyzer.agents.server import server
 
+    return server(Workspace((ROOT / "tests" / "captures",), jobs=1))
+
+
+def asked(served, tool, arguments):
+    from mcp import Client
+
     async def call():
-        async with Client(server(workspace), raise_exceptions=True) as client:
+        async with Client(served, raise_exceptions=True) as client:
             return await client.call_tool(tool, arguments)
 
     result = asyncio.run(call())
@@ -73,8 +73,8 @@ def asked(workspace, tool, arguments):
 @pytest.mark.parametrize(
     ("tool", "arguments", "where", "expected"), [one[1:] for one in QUESTIONS], ids=[one[0] for one in QUESTIONS]
 )
-def test_a_question_through_the_server(workspace, tool, arguments, where, expected):
-    answer = asked(workspace, tool, arguments)
+def test_a_question_through_the_server(served, tool, arguments, where, expected):
+    answer = asked(served, tool, arguments)
     text = json.dumps(answer, ensure_ascii=False)
     assert len(text) <= MOST_CHARACTERS
     if where.endswith("~"):
@@ -90,19 +90,19 @@ def at(answer, path):
     return answer
 
 
-def test_a_long_answer_is_read_on_with_its_cursor(workspace):
-    first = asked(workspace, "table", {"folder": "ddp", "name": "kernels"})
+def test_a_long_answer_is_read_on_with_its_cursor(served):
+    first = asked(served, "table", {"folder": "ddp", "name": "kernels"})
     assert first["cursor"] == len(first["rows"]) < first["total_rows"]
     rest, cursor = list(first["rows"]), first["cursor"]
     while cursor is not None:
-        piece = asked(workspace, "table", {"folder": "ddp", "name": "kernels", "cursor": cursor})
+        piece = asked(served, "table", {"folder": "ddp", "name": "kernels", "cursor": cursor})
         rest += piece["rows"]
         cursor = piece.get("cursor")
     assert len({row["id"] for row in rest}) == len(rest) == first["total_rows"]
 
 
-def test_every_column_of_an_answer_is_defined(workspace):
-    answer = asked(workspace, "table", {"folder": "ddp", "name": "breakdown"})
+def test_every_column_of_an_answer_is_defined(served):
+    answer = asked(served, "table", {"folder": "ddp", "name": "breakdown"})
     assert set(answer["rows"][0]) - {"id"} <= set(answer["columns"])
 
 

@@ -15,6 +15,9 @@ from tests.builders import document, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.cli import run
 
+JSON = ("--format", "json")
+"""Nothing is said of pages in tests that ask for this alone."""
+
 DDP, FSDP, STRAGGLER = (str(SAMPLES / name) for name in ("ddp", "fsdp_full", "ddp_straggler"))
 
 
@@ -69,7 +72,10 @@ def test_the_page_is_whole_and_runs_only_its_own_scripts(tmp_path):
 
 def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, capsys):
     gates = ["step_ms +0%", "exposed_comm_pct +0pp @ any rank", "nccl.calls +0", "kernels.total_ns +0% @ all ranks"]
-    assert run(["diff", DDP, DDP, *(part for gate in gates for part in ("--fail-on", gate)), "--output", "out"]) == 0
+    assert (
+        run(["diff", DDP, DDP, *(part for gate in gates for part in ("--fail-on", gate)), "--output", "out", *JSON])
+        == 0
+    )
     assert "No figure differs." in capsys.readouterr().out
     found = summary(tmp_path / "out")
     assert {row["status"] for table in found["tables"]["ddp (2)"].values() for row in table} == {"SAME"}
@@ -103,7 +109,20 @@ def test_order_only_swaps_signs(tmp_path):
 
 def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(tmp_path, capsys):
     code = run(
-        ["diff", DDP, FSDP, "--fail-on", "step_ms +3% @ any rank", "--fail-on", "overlap_pct? -90pp", "-o", "out"]
+        [
+            "diff",
+            DDP,
+            FSDP,
+            "--fail-on",
+            "step_ms +3% @ any rank",
+            "--fail-on",
+            "overlap_pct? -90pp",
+            "-o",
+            "out",
+            *JSON,
+            "--format",
+            "md",
+        ]
     )
     assert code == 1
     printed = capsys.readouterr().out
@@ -129,9 +148,9 @@ def test_gates_of_the_main_command(tmp_path, gate, code, capsys):
 
 def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert run(["in", "--fail-on", "overlap_pct < 50"]) == 1
+    assert run(["in", "--fail-on", "overlap_pct < 50", *JSON]) == 1
     assert "NOT AVAILABLE · in · must not hold: overlap_pct < 50" in capsys.readouterr().out
-    assert run(["in", "--fail-on", "overlap_pct? < 50"]) == 0
+    assert run(["in", "--fail-on", "overlap_pct? < 50", *JSON]) == 0
 
 
 def test_baselines(capsys):
@@ -155,8 +174,8 @@ def test_baselines(capsys):
     assert run(["baseline", "list"]) == 0
     assert "cannot be read" in capsys.readouterr().out
     assert run(["baseline", "trend", "main"]) == 2
-    assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out"]) == 0
-    assert run(["diff", "baseline:main", FSDP, "--fail-on", "step_ms +3%", "-o", "out"]) == 1
+    assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out", *JSON]) == 0
+    assert run(["diff", "baseline:main", FSDP, "--fail-on", "step_ms +3%", "-o", "out", *JSON]) == 1
     assert run(["baseline", "remove", "main"]) == 0
     assert run(["diff", "baseline:main", DDP]) == 2
     assert "no such baseline" in capsys.readouterr().err
@@ -186,7 +205,7 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
         (tmp_path / name / "run.json").write_text(
             json.dumps({"batch": {"tokens_per_step": 1000 if name == "small" else 4000}})
         )
-    assert run(["diff", "small", "large", "-o", "out"]) == 0
+    assert run(["diff", "small", "large", "-o", "out", *JSON]) == 0
     found = summary(tmp_path / "out")
     assert found["per"] == "1,000 tokens of a rank"
     times = {row["run"]: row["value"] for row in found["metrics"] if row["metric"] == "step_ns"}
@@ -211,14 +230,14 @@ def test_other_work_of_equal_model_flops_is_refused_by_the_traces_alone(other, s
 def test_the_report_shows_run_json(tmp_path):
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     (tmp_path / "in" / "run.json").write_text('{"strategy": "ddp", "batch": {"global_batch": 16}}')
-    assert run(["in", "-o", "out", "-q"]) == 0
+    assert run(["in", "-o", "out", "-q", *JSON]) == 0
     found = summary(tmp_path / "out")
     assert found["run_info"]["strategy"] == "ddp"
     assert {"fact": "batch.global_batch", "value": "16"} in found["results"]["run_info"]
-    assert run(["diff", "out/summary.json", "in", "-o", "both", "-q"]) == 0
+    assert run(["diff", "out/summary.json", "in", "-o", "both", "-q", *JSON]) == 0
     assert summary(tmp_path / "both")["facts"][0]["state"] == "not known"
     (tmp_path / "in" / "run.json").write_text("[")
-    assert run(["in", "-o", "out", "-q"]) == 0
+    assert run(["in", "-o", "out", "-q", *JSON]) == 0
     assert "not a run.json" in summary(tmp_path / "out")["notes"][0]
 
 

@@ -310,6 +310,10 @@ def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(tmp_path, 
     assert run(["in", "-o", "all", "--format", "json", "--follow-links"]) == 0
     content = json.loads((tmp_path / "all" / "summary.json").read_text())
     assert [row["rank"] for row in content["results"]["breakdown"]] == [0, 1]
+    assert run(["summary", "in", "--json", "--jobs", "1"]) == 0
+    assert "--follow-links" in capsys.readouterr().out
+    assert run(["table", "in", "breakdown", "--json", "--jobs", "1", "--follow-links"]) == 0
+    assert [row["rank"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
     (tmp_path / "in" / "rank0.json").unlink()
     capsys.readouterr()
     assert run(["in"]) == 2
@@ -327,6 +331,8 @@ def test_links_to_snapshots_outside_are_followed_on_request_only(tmp_path, monke
     assert run(["in", "-o", "out"]) == 2
     assert "Skipped: in/rank1_snapshot.pickle (a link to outside the folder" in capsys.readouterr().err
     assert run(["in", "-o", "out", "--follow-links"]) == 0
+    assert run(["diff", "in", "./in", "-o", "two"]) == 2
+    assert run(["diff", "in", "./in", "-o", "two", "--follow-links"]) == 0
 
 
 @pytest.mark.parametrize(

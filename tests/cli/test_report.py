@@ -24,9 +24,14 @@ def summary(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
-@pytest.mark.parametrize("given", [["--trace-dir"], [], ["report"], ["report", "--trace-dir"]])
-def test_writes_page_csv_and_json(tmp_path, given, capsys):
-    assert run([*given, str(SAMPLES / "moe")]) == 0
+@pytest.mark.parametrize("given", [["--trace-dir"], ["report"], ["report", "--trace-dir"]])
+def test_a_folder_is_named_with_and_without_words(tmp_path, given):
+    assert run([*given, str(SAMPLES / "moe"), "--format", "csv"]) == 0
+    assert (tmp_path / "reports" / "moe" / "summary.csv").exists()
+
+
+def test_writes_page_csv_and_json(tmp_path, capsys):
+    assert run([str(SAMPLES / "moe")]) == 0
     folder = tmp_path / "reports" / "moe"
     assert {path.name for path in folder.iterdir()} == {
         "summary.html", "summary.csv", "summary.json", "tables", ".traceanalyzer.json",
@@ -38,12 +43,12 @@ def test_writes_page_csv_and_json(tmp_path, given, capsys):
 
 def test_profile_folders_keep_their_place(tmp_path):
     write(tmp_path / "profile" / "mine" / "ddp" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    assert run(["--trace-dir", "profile/mine/ddp"]) == 0
+    assert run(["--trace-dir", "profile/mine/ddp", "--format", "json"]) == 0
     assert (tmp_path / "reports" / "mine" / "ddp" / "summary.json").exists()
 
 
 def test_json_and_csv_say_the_same(tmp_path):
-    assert run([str(SAMPLES / "ddp"), "--output", "out"]) == 0
+    assert run([str(SAMPLES / "ddp"), "--output", "out", "--format", "json", "--format", "csv"]) == 0
     found = summary(tmp_path / "out")
     assert list(found) == [
         "format_version", "label", "created", "version", "command", "run_info", "ranks", "results", "files", "tables", "doubted",
@@ -96,7 +101,7 @@ def test_a_new_report_clears_only_its_own_tables(tmp_path):
 
 
 def test_nothing_is_removed_when_nothing_can_be_analysed(tmp_path):
-    assert run([str(SAMPLES / "moe"), "--output", "out"]) == 0
+    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "csv"]) == 0
     before = sorted(path.name for path in (tmp_path / "out" / "tables").iterdir())
     assert run(["nowhere", "--output", "out"]) == 2
     assert sorted(path.name for path in (tmp_path / "out" / "tables").iterdir()) == before
@@ -131,12 +136,12 @@ def test_odd_file_names(tmp_path, name, capsys):
 def test_all_runs_of_a_folder(tmp_path):
     for start in (0, 100_000_000):
         write(tmp_path / "in" / f"t{start}.json", document([kernel(start, 5)], rank=0, world_size=1, base_ns=10**18))
-    assert run(["in", "--select", "all", "--output", "out"]) == 0
+    assert run(["in", "--select", "all", "--output", "out", "--format", "json"]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "run_0_20010909-014640",
         "run_1_20010909-014820",
     ]
-    assert run(["in", "--output", "one"]) == 0
+    assert run(["in", "--output", "one", "--format", "json"]) == 0
     assert "1 other run" in summary(tmp_path / "one")["notes"][0]
 
 
@@ -150,14 +155,14 @@ def several_runs(tmp_path, *, bad):
 
 def test_a_bad_run_does_not_hide_the_good_ones(tmp_path, capsys):
     several_runs(tmp_path, bad=[0])
-    assert run(["in", "--select", "all", "--output", "out"]) == 2
+    assert run(["in", "--select", "all", "--output", "out", "--format", "json"]) == 2
     assert sorted(path.name[:5] for path in (tmp_path / "out").iterdir()) == ["run_1", "run_2"]
     assert "t0.json: a Chrome trace without PyTorch operators" in capsys.readouterr().err
 
 
 def test_the_newest_run_that_can_be_analysed_is_taken(tmp_path):
     several_runs(tmp_path, bad=[2])
-    assert run(["in", "--output", "out"]) == 0
+    assert run(["in", "--output", "out", "--format", "json"]) == 0
     notes = summary(tmp_path / "out")["notes"]
     assert notes[0].startswith("t2, which is newer, cannot be analysed: ")
     assert "2 other runs (t0, t2); this is t1." in notes[1]
@@ -171,12 +176,12 @@ def test_runs_of_which_none_can_be_analysed(tmp_path, capsys):
 
 def test_processes_give_the_same_figures(tmp_path):
     for jobs in ("1", "2"):
-        assert run([str(SAMPLES / "moe"), "--jobs", jobs, "--output", jobs]) == 0
+        assert run([str(SAMPLES / "moe"), "--jobs", jobs, "--output", jobs, "--format", "json"]) == 0
     assert summary(tmp_path / "1")["results"] == summary(tmp_path / "2")["results"]
 
 
 def test_a_kind_rule_changes_the_breakdown(tmp_path):
-    assert run([str(SAMPLES / "moe"), "--kind", "compute=nccl", "--output", "out"]) == 0
+    assert run([str(SAMPLES / "moe"), "--kind", "compute=nccl", "--output", "out", "--format", "json"]) == 0
     assert [row["comm_ns"] for row in summary(tmp_path / "out")["results"]["breakdown"]] == [0, 0]
 
 
@@ -333,7 +338,7 @@ def test_runs_as_a_module():
 def test_a_gate_does_not_pass_without_the_rank_that_was_skipped(tmp_path, capsys):
     write(tmp_path / "job" / "rank0.json", document([kernel(0, 5)], rank=0))
     write(tmp_path / "job" / "rank1.json", b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name"')
-    gate = ["--fail-on", "idle_pct > 5 @ any rank"]
+    gate = ["--fail-on", "idle_pct > 5 @ any rank", "--format", "json"]
     assert run(["job", *gate]) == 1
     printed = capsys.readouterr().out
     assert "NOT AVAILABLE" in printed
@@ -347,7 +352,7 @@ def test_a_file_that_is_cut_off_gives_no_figures_of_steps(tmp_path, capsys, kept
     for place, rank in enumerate(sorted((SAMPLES / "ddp").rglob("*.json.gz"))):
         packed = rank.read_bytes()
         write_raw(tmp_path / "job" / f"rank{place}.json.gz", packed if place else packed[: int(len(packed) * kept)])
-    assert run(["job", "--output", "out"]) == 0
+    assert run(["job", "--output", "out", "--format", "json", "--format", "csv"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     headline = summary(tmp_path / "out")["results"]["headline"]
     if is_used:
@@ -372,17 +377,18 @@ def write_raw(path, data):
 @pytest.mark.parametrize(("limit", "code"), [(200, 0), (-1, 1)])
 def test_a_reader_who_leaves_changes_no_exit_code(tmp_path, limit, code):
     write(tmp_path / "good" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    command = [sys.executable, "-m", "traceanalyzer.cli", "good", "--output", "out", "--fail-on", f"idle_pct > {limit}"]
+    words = ["good", "--output", "out", "--format", "json", "--fail-on", f"idle_pct > {limit}"]
+    command = [sys.executable, "-m", "traceanalyzer.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == code
-    assert (tmp_path / "out" / "summary.html").exists()
+    assert (tmp_path / "out" / "summary.json").exists()
 
 
 def test_an_ascii_terminal_gets_replacement_characters(tmp_path):
     write(tmp_path / "größe" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
-    command = [sys.executable, "-m", "traceanalyzer.cli", "größe", "--output", "out"]
+    command = [sys.executable, "-m", "traceanalyzer.cli", "größe", "--output", "out", "--format", "json"]
     done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"gr??e" in done.stdout

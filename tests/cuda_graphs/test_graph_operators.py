@@ -63,6 +63,13 @@ def test_a_replay_is_one_launch_of_the_operator_around_it_and_no_operator_is_sho
     assert rows == [("my::replay", 1, 3, 20_000)]
 
 
+def test_what_a_graph_replays_has_no_time_on_the_host(tmp_path):
+    traces = loaded(tmp_path, capture(), [operator(1990, 40, "my::replay", [1]), *replay(2000, 7)])
+    times = {row["operator"]: (row["host_self_ns"], row["host_total_ns"]) for row in ta.operators(traces).rows()}
+    assert times["my::replay"][1] == 40_000
+    assert {times[f"my::op_{number}"] for number in range(3)} == {(None, None)}
+
+
 def test_their_order_may_differ_where_names_tell_which_is_which(tmp_path):
     traces = loaded(tmp_path, capture(), replay(2000, 7, ("norm", "gemm", "gemm")))
     assert gpu_ns(traces) == {"my::op_1": (1, 5_000), "my::op_0": (1, 6_000), "my::op_2": (1, 7_000)}

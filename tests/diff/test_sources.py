@@ -142,3 +142,17 @@ def test_lanes_show_the_first_complete_step_from_its_start(tmp_path):
 def test_a_file_is_a_side_too(tmp_path):
     trace(tmp_path)
     assert read_side(str(tmp_path / "rank0.json"), OPTIONS).first.steps == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"rank": 0}, {"rank": None}], "ranks, row 2: it names no rank"),
+        ([{"rank": 0}, {"rank": 0}], "two rows of rank 0"),
+    ],
+)
+def test_a_stored_table_of_ranks_names_each_once(tmp_path, rows, message):
+    stored = {"format_version": 1, "label": "x", "results": {"ranks": rows}}
+    (tmp_path / "summary.json").write_text(json.dumps(stored))
+    with pytest.raises(InputError, match=message):
+        read_side(str(tmp_path / "summary.json"), OPTIONS)

@@ -13,13 +13,15 @@ from traceanalyzer.report.comparison.rows import table_view
 from traceanalyzer.selection import with_steps
 
 NEEDED = ("ranks", "headline", "breakdown", "steps", "micro_steps", "nccl", "kernels", "operators", "calls", "call_waits",
-          "timeline", "exposed_comm", "idle")  # fmt: skip
+          "timeline", "exposed_comm", "idle", "call_phases", "comm_phases", "categories")  # fmt: skip
 
 IS_COMMUNICATION = {
     "nccl": lambda table: table["collective"].notna(),
     "kernels": lambda table: table["kind"] == "comm",
     "kernel_operations": lambda table: table["kind"] == "comm",
     "operators": lambda table: table["operator"] == "record_param_comms",
+    "comm_phases": lambda table: table["collective"].notna(),
+    "categories": lambda table: table["category"] == "communication",
 }
 
 

@@ -1,8 +1,12 @@
 """Pickles of others: plain data is read, all else is refused before it runs."""
 
 import collections
+import errno
+import gc
 import gzip
+import io
 import pickle
+import random
 
 import pytest
 
@@ -63,3 +67,25 @@ def test_shared_containers_are_looked_at_once():
 def test_a_few_bytes_cannot_ask_for_all_memory():
     with pytest.raises(InputError, match="MemoryError"):
         safe_pickle.loads(b"\x80\x02]r\xff\xff\xff\xf0.", "bomb")
+
+
+class _Failing(io.BytesIO):
+    """A file of which the disk gives the first bytes only."""
+
+    def readinto(self, buffer):
+        return super().readinto(buffer) if self.tell() < 1000 else self._fail()
+
+    def read(self, size=-1):
+        return super().read(min(size, 500)) if self.tell() < 1000 else self._fail()
+
+    def _fail(self):
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_read_error_in_the_middle_is_said_and_nothing_is_left_on_stderr(pack, capfd):
+    content = pack(pickle.dumps(random.Random(0).randbytes(100_000)))
+    with pytest.raises(InputError, match=r"^it: cannot be read \(Input/output error\)$"):
+        safe_pickle.load(_Failing(content), "it")
+    gc.collect()
+    assert capfd.readouterr().err == ""

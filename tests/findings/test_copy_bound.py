@@ -1,5 +1,7 @@
 """A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
 
+import inspect
+
 import pytest
 
 import traceanalyzer as ta
@@ -10,7 +12,7 @@ from traceanalyzer.findings import copy_bound
 
 
 def found(traces):
-    return copy_bound.copy_bound(*run(traces, ["headline", "steps", "breakdown", "copies", "ranks"]).values())
+    return copy_bound.copy_bound(**run(traces, inspect.signature(copy_bound.copy_bound).parameters))
 
 
 def test_a_broadcast_by_two_uploads_fills_the_link():

@@ -6,6 +6,7 @@ from tests.simulator import more_jobs, odd_jobs
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.findings.hidden import hidden_late
+from traceanalyzer.findings.lateness import late_ranks
 from traceanalyzer.findings.outside_microbatches import outside_microbatches
 from traceanalyzer.findings.redundant_exchanges import redundant_exchanges
 
@@ -16,16 +17,34 @@ LOADER = Fault("data", 8 * MS, (2,))
 PRODUCTS = Fault("compute", 2 * MS, (1,))
 
 
+_OF_LATENESS = ("episodes", "step_needs", "expert_layers", "even_experts", "replay")
+
+
 @pytest.mark.parametrize(("faults", "is_said"), [((LOADER, PRODUCTS), True), ((LOADER,), False), ((PRODUCTS,), False)])
 def test_a_second_straggler_is_told_by_what_it_costs_once_the_first_is_mended(faults, is_said):
-    _, results = analysed(odd_jobs.accumulating(faults=faults), *_NEEDED)
-    found = hidden_late(**results)
-    assert len(found) == is_said
-    for item in found:
+    _, results = analysed(odd_jobs.accumulating(faults=faults), *_NEEDED, *_OF_LATENESS)
+    first, *hidden = late_ranks(**{name: results[name] for name in _OF_LATENESS})
+    assert "Hidden" not in first.title
+    assert len(hidden) == is_said
+    for item in hidden:
         assert item.title.startswith("Rank 1 computes")
         assert "aten::mm" in item.title
-        assert "hidden behind rank 2's loader now; with that mended, it costs 1." in item.title
+        assert "Hidden behind rank 2's loader now; with that mended, it costs 1." in item.title
+        assert item.part_of == first.about
         assert item.gain_ns < MS / 10
+    assert not hidden_late(**{name: results[name] for name in _NEEDED})
+
+
+def test_ranks_that_hide_each_other_are_told_together():
+    faults = (Fault("compute", 3 * MS, (1,)), Fault("data", 3 * MS, (2,)))
+    _, results = analysed(odd_jobs.accumulating(faults=faults), *_OF_LATENESS)
+    both, behind = late_ranks(**{name: results[name] for name in _OF_LATENESS})
+    assert both.ranks == (1, 2)
+    assert set(both.cause.split(" and ")) == {"compute", "data"}
+    assert "the two hide each other. Mended together, a mean step is " in both.title
+    assert both.gain_ns == pytest.approx(3 * MS, rel=0.05)
+    assert all(own["gain_ns"] < MS / 2 for own in results["episodes"].rows())
+    assert behind.part_of == both.about
 
 
 @pytest.mark.parametrize(("ns", "is_said"), [(3 * MS, True), (0, False)])

@@ -10,7 +10,7 @@ from traceanalyzer.findings import late_words
 from traceanalyzer.findings.lateness import is_said, late_ranks
 
 MS = 1_000_000
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts")
+NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay")
 
 
 def said(job):
@@ -113,7 +113,12 @@ def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, g
         "step_ns": 200,
         "steps": 1,
     }
-    row |= {"gain_is_of_capture": False, "unprofiled_gain_ns": None}
+    row |= {
+        "gain_is_of_capture": False,
+        "unprofiled_gain_ns": None,
+        "joint_gain_ns": None,
+        "joint_unprofiled_gain_ns": None,
+    }
     assert is_said(row) == expected
 
 
@@ -148,6 +153,19 @@ def test_what_only_recording_makes_late_is_not_said():
         "step_ns": 200,
         "steps": 1,
     }
-    row |= {"gain_is_of_capture": False, "unprofiled_gain_ns": 0}
+    row |= {
+        "gain_is_of_capture": False,
+        "unprofiled_gain_ns": 0,
+        "joint_gain_ns": None,
+        "joint_unprofiled_gain_ns": None,
+    }
     assert not is_said(row)
     assert is_said(row | {"unprofiled_gain_ns": 9})
+
+
+def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain():
+    faults = (Fault("compute", 1 * MS, (1,)), Fault("compute", 3 * MS, (2,)), Fault("compute", 5 * MS, (3,)))
+    (found,) = said(workloads.ddp(4, 4, faults))
+    assert found.worst_rank == 3
+    assert "; rank 3 most, " in found.title
+    assert "Dealt out evenly over all ranks, a mean step is about 2." in found.recommendation

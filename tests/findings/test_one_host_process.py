@@ -24,7 +24,7 @@ def titles(tmp_path, devices):
 
 def test_the_host_of_several_gpus_is_one(tmp_path):
     [title] = titles(tmp_path, 2)
-    assert title.startswith("The one host process of both GPUs is late: rank ")
+    assert title.startswith("The one host process of both GPUs is late: its GPUs idle ")
 
 
 def test_of_one_gpu_it_is_the_ranks_own(tmp_path):

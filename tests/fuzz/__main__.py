@@ -5,6 +5,7 @@ python -m tests.fuzz --workers 16 --seconds 20   # as many as fit into twenty se
 python -m tests.fuzz kineto --cases 500      # fewer, of one kind
 python -m tests.fuzz kineto --seed 1234 --cases 1 --keep odd    # one case again, its files kept in `odd`
 python -m tests.fuzz --result docs/reliability.json     # keep the counts, from which the page is written
+python -m tests.fuzz summaries --seed 5000 --cases 5000 --result docs/reliability.json --add   # the second half
 """
 
 import argparse
@@ -103,6 +104,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--keep", type=Path, help="folder for the last case's files")
     parser.add_argument("--result", type=Path, help="JSON file that takes up the counts")
+    parser.add_argument("--add", action="store_true", help="to the counts that the file has, of seeds before these")
     parser.add_argument("--stories", action="store_true", help="show each bug's traceback")
     given = parser.parse_args()
     found_bugs = False
@@ -130,15 +132,18 @@ def main() -> int:
                 flush=True,
             )
         if given.result:
-            _kept(given.result, name, given.seed, counts)
+            _kept(given.result, name, given.seed, counts, adds=given.add)
     return int(found_bugs)
 
 
-def _kept(path: Path, name: str, seed: int, counts: Counter[str]) -> None:
-    """Take up a campaign's counts in a file, in place of an earlier one of the same kind."""
+def _kept(path: Path, name: str, seed: int, counts: Counts, *, adds: bool) -> None:
+    """Take up a campaign's counts in a file, in place of earlier ones of the same kind or added to them."""
     known = json.loads(path.read_text()) if path.is_file() else {}
     own = {what: count for what, count in sorted(counts.items()) if not what.startswith("at ")}
-    known[name] = {"what": TARGETS[name].what, "first_seed": seed, **own}
+    earlier = known.get(name, {}) if adds else {}
+    for what in earlier.keys() - {"what", "first_seed"}:
+        own[what] = own.get(what, 0) + earlier[what]
+    known[name] = {"what": TARGETS[name].what, "first_seed": earlier.get("first_seed", seed), **own}
     path.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
 
 

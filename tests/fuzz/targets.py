@@ -217,8 +217,8 @@ def _examined(examination: Any) -> bool:
 
 
 def _snapshot(rng: random.Random, folder: Path) -> Look:
+    from traceanalyzer.snapshots import is_snapshot, read_snapshot
     from traceanalyzer.snapshots.examination import examine_snapshot
-    from traceanalyzer.snapshots.reading import is_snapshot, read_snapshot
     from traceanalyzer.snapshots.words import sentences
 
     content = value_mutated(rng, seeds.snapshot()) if rng.random() < 0.7 else seeds.snapshot()
@@ -386,12 +386,12 @@ def _summaries(rng: random.Random, folder: Path) -> Look:
     from traceanalyzer.diff.sources import SourceOptions, read_sides
 
     is_baseline = rng.random() < 0.5
-    whole = baseline_text() if is_baseline else summary_text()
-    content = _focused(rng, json.loads(whole)) if rng.random() < 0.85 else json.loads(whole)
-    text = json.dumps(content).encode(errors="surrogatepass")
-    text = bytes_mutated(rng, text) if rng.random() < 0.2 else text
-    (folder / "odd.json").write_bytes(text)
-    (folder / "whole.json").write_text(whole)
+    whole = _few_tables(rng, json.loads(baseline_text() if is_baseline else summary_text()))
+    text = json.dumps(whole)
+    (folder / "whole.json").write_text(text)
+    is_damaged = rng.random() < 0.85
+    odd = json.dumps(_focused(rng, whole) if is_damaged else whole).encode(errors="surrogatepass")
+    (folder / "odd.json").write_bytes(odd if is_damaged and rng.random() < 0.8 else bytes_mutated(rng, odd))
     names = (
         ("baseline:odd", "baseline:whole") if is_baseline else (str(folder / "odd.json"), str(folder / "whole.json"))
     )
@@ -409,13 +409,26 @@ USED = (
 )  # fmt: skip
 """Tables from which a comparison's figures come."""
 
+ALWAYS = ("headline", "steps", "breakdown", "ranks")
+
+
+def _capture_of(content: Any) -> Any:
+    return content["captures"][0] if "captures" in content else content
+
+
+def _few_tables(rng: random.Random, content: Any) -> Any:
+    """What a comparison cannot do without, and a few others of its tables: its time is that of its tables."""
+    capture = _capture_of(content)
+    others = [name for name in capture["results"] if name not in ALWAYS]
+    kept = {*ALWAYS, *rng.sample([name for name in others if name in USED], 2), *rng.sample(others, 2)}
+    capture["results"] = {name: rows for name, rows in capture["results"].items() if name in kept}
+    return content
+
 
 def _focused(rng: random.Random, content: Any) -> Any:
     """Damage in one table as likely as in what is around the tables."""
-    capture = content["captures"][0] if "captures" in content else content
-    others = [name for name in capture["results"] if name not in USED]
-    kept = {*USED, *rng.sample(others, min(4, len(others)))}  # a comparison's time is that of its tables
-    results = capture["results"] = {name: rows for name, rows in capture["results"].items() if name in kept}
+    capture = _capture_of(content)
+    results = capture["results"]
     if rng.random() < 0.4:
         bare = {key: value for key, value in capture.items() if key != "results"}
         odd = value_mutated(rng, bare)
@@ -429,7 +442,7 @@ def _focused(rng: random.Random, content: Any) -> Any:
 
 
 def _analyses(rng: random.Random, folder: Path) -> Look:
-    data, suffix = kineto_bytes(rng, _light(rng.choice(seeds.kineto())))
+    data, suffix = kineto_bytes(rng, rng.choice(seeds.kineto()))
     path = folder / f"rank0{suffix}"
     path.write_bytes(data)
     if rng.random() < 0.4:
@@ -438,10 +451,6 @@ def _analyses(rng: random.Random, folder: Path) -> Look:
     if rng.random() < 0.2:
         (folder / "run.json").write_bytes(json.dumps(value_mutated(rng, seeds.RUN_INFO)).encode(errors="surrogatepass"))
     return lambda: analysed(folder)
-
-
-def _light(content: Any) -> Any:
-    return content
 
 
 def _analyses_of_tables(rng: random.Random, folder: Path) -> Look:

@@ -11,7 +11,7 @@ import pytest
 from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions, cache, load
+from traceanalyzer.loading import LoadOptions, cache, kept_traces, load
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import RankHint, kineto, nsys_sqlite
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("analysed_anew")
 
 @pytest.fixture(autouse=True)
 def _small_and_new_files_count(monkeypatch):
-    monkeypatch.setattr(cache, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache, "WORTH_BYTES_OF_TEXT", 0)
+    monkeypatch.setattr(kept_traces, "WORTH_BYTES", 0)
+    monkeypatch.setattr(kept_traces, "WORTH_BYTES_OF_TEXT", 0)
     monkeypatch.setattr(cache, "_UNSETTLED_NS", 0)
 
 
@@ -44,7 +44,7 @@ def ranks(folder, path, options=(), asked=None):
             asked.append(path)
         yield from kineto.read(path, HINT, KindRules())
 
-    return list(cache.through(folder, path, options, read()))
+    return list(kept_traces.through(folder, path, options, read()))
 
 
 def assert_same(one, other):
@@ -65,8 +65,8 @@ def assert_same(one, other):
 )
 def test_what_comes_back_is_what_was_read(traces, tmp_path, trace_file):
     made = traces()
-    assert len(list(cache.through(tmp_path / "kept", trace_file, (), iter(made)))) == len(made)
-    back = list(cache.through(tmp_path / "kept", trace_file, (), iter(())))
+    assert len(list(kept_traces.through(tmp_path / "kept", trace_file, (), iter(made)))) == len(made)
+    back = list(kept_traces.through(tmp_path / "kept", trace_file, (), iter(())))
     assert len(back) == len(made) > 0
     for one, other in zip(made, back, strict=True):
         assert_same(one, other)
@@ -110,7 +110,7 @@ def test_other_options_and_other_code_find_nothing(tmp_path, trace_file, monkeyp
     asked = []
     ranks(tmp_path / "kept", trace_file, asked=asked)
     ranks(tmp_path / "kept", trace_file, options=("other",), asked=asked)
-    monkeypatch.setattr(cache, "_code", lambda: ("another version",))
+    monkeypatch.setattr(kept_traces, "_code", lambda: ("another version",))
     ranks(tmp_path / "kept", trace_file, asked=asked)
     assert len(asked) == 3
 
@@ -126,7 +126,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, trace_file):
         yield from kineto.read(trace_file, HINT, KindRules())
         touched(trace_file)
 
-    assert len(list(cache.through(tmp_path / "kept", trace_file, (), read()))) == 1
+    assert len(list(kept_traces.through(tmp_path / "kept", trace_file, (), read()))) == 1
     assert cache.contents(tmp_path / "kept").entries == 0
 
 
@@ -136,8 +136,8 @@ def test_what_is_no_trace_or_not_read_to_its_end_leaves_nothing(tmp_path, trace_
         yield
 
     with pytest.raises(NotATraceError):
-        list(cache.through(tmp_path / "kept", trace_file, (), read()))
-    reading = cache.through(tmp_path / "kept", trace_file, (), kineto.read(trace_file, HINT, KindRules()))
+        list(kept_traces.through(tmp_path / "kept", trace_file, (), read()))
+    reading = kept_traces.through(tmp_path / "kept", trace_file, (), kineto.read(trace_file, HINT, KindRules()))
     assert len(next(reading).gpu_ops)
     reading.close()
     assert [*(tmp_path / "kept").iterdir()] == []
@@ -185,7 +185,9 @@ def test_the_longest_unused_goes_when_it_is_full(tmp_path, monkeypatch):
 
 def test_two_runs_at_once_keep_one_whole_entry(tmp_path, trace_file):
     kept = tmp_path / "kept"
-    first, second = (cache.through(kept, trace_file, (), kineto.read(trace_file, HINT, KindRules())) for _ in range(2))
+    first, second = (
+        kept_traces.through(kept, trace_file, (), kineto.read(trace_file, HINT, KindRules())) for _ in range(2)
+    )
     assert_same(next(first), next(second))
     assert [*first, *second] == []
     assert cache.contents(kept).entries == len([*kept.iterdir()]) == 1

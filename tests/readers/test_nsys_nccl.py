@@ -82,6 +82,7 @@ def test_sizes_are_inferred_where_the_making_of_communicators_lies_outside(tmp_p
     tables = two_processes(all_reduce(1 << 20, communicator=0xABC), all_gather(1000), other)
     first = read_all(write_sqlite(tmp_path / "r.sqlite", tables))[0]
     assert plain(first.comm_args, "collective", "group_size", "size_bytes") == expected
+    assert first.comm_args["has_inferred_size"].tolist() == [False, is_said]
     assert any("sizes of 2 of 3 NCCL calls are inferred" in note for note in first.meta.notes) == is_said
 
 

@@ -12,7 +12,8 @@ pytest.importorskip("torch", reason="the runners need torch")
 
 ROOT = Path(__file__).parents[2]
 # One thread a rank: more than there are cores slows every rank down.
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+PYTHONPATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 

@@ -1,5 +1,6 @@
 """What a profiler records of a run: windows that cut, clocks that differ, events that are lost."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ class Capture:
         end_ns: recording ends: operations that begin later are missing.
         offset_ns: what the rank's clock shows more than the truth.
         dropped: communication kernels that are lost, by their place among the rank's calls (negative: from the end).
+        lost: share of the rank's GPU operations that the profiler loses, anywhere.
         arguments: where communication arguments are: `kernel`, `host` (only there) or `none`.
         has_sequence: whether calls carry NCCL's sequence numbers.
         has_payloads: whether Nsight's report says bytes and communicators of NCCL's calls, and which ranks have which.
@@ -28,6 +30,7 @@ class Capture:
     end_ns: Mapping[int, int] = field(default_factory=dict)
     offset_ns: Mapping[int, int] = field(default_factory=dict)
     dropped: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    lost: Mapping[int, float] = field(default_factory=dict)
     arguments: str = "kernel"
     has_sequence: bool = False
     has_payloads: bool = False
@@ -90,6 +93,7 @@ def _rank(run: Run, how: Capture, rank: int) -> Recorded:
     start, end = how.start_ns.get(rank, 0), how.end_ns.get(rank, 1 << 62)
     calls = [call.op.number for call in run.calls[rank] if start <= call.op.start_ns < end]
     lost = {calls[place] for place in how.dropped.get(rank, ())}
+    lost |= _lost(run.ops[rank], how.lost.get(rank, 0.0))
     ops = [op for op in run.ops[rank] if start <= op.start_ns < end and op.number not in lost]
     launches = tuple(op for op in run.ops[rank] if start <= op.launch_start_ns < end)
     return Recorded(
@@ -103,6 +107,11 @@ def _rank(run: Run, how: Capture, rank: int) -> Recorded:
         sequences=_sequences(run.ops[rank]),
         waits=_stream_waits(run, launches) if how.has_stream_waits else (),
     )
+
+
+def _lost(ops: list[GpuOp], share: float) -> set[int]:
+    """Numbers of operations that are lost, the same in every run."""
+    return {op.number for op in ops if share and random.Random(op.number).random() < share}
 
 
 def _stream_waits(run: Run, launches: tuple[GpuOp, ...]) -> tuple[StreamWait, ...]:

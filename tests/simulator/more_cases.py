@@ -50,6 +50,13 @@ MORE_CASES: tuple[Case, ...] = (
     _nobody("tensor x pipeline x data, even", "ipeline", lambda faults: cube(faults=faults)),
     Case("two slow ranks, one behind the other", lambda faults: usual.ddp(6, 5, faults),
          (Fault("compute", 5 * MS, (1,)), Fault("compute", 3 * MS, (4,))), Truth((1, 4), "compute", "mm")),
+    Case("two ranks late by two causes", lambda faults: usual.ddp(4, 5, faults),
+         (Fault("compute", 4 * MS, (1,)), Fault("data", 5 * MS, (2,))), Truth((1, 2), "data and compute", LOADER)),
+    Case("three ranks late by three causes", lambda faults: usual.ddp(5, 5, faults),
+         (Fault("compute", 4 * MS, (1,)), Fault("copy", 4 * MS, (2,)), Fault("gc", 6 * MS, (4,))),
+         Truth((1, 2, 4), "host and copies and compute", "gc.collect")),
+    Case("a pair in a mesh, late by two causes", lambda faults: usual.tp_dp(2, 4, 5, faults),
+         (Fault("copy", 4 * MS, (5,)), Fault("compute", 3 * MS, (2,))), Truth((2, 5), "copies and compute", "mm")),
     case_of("a straggler behind the loader", odd.accumulating, Fault("data", 8 * MS, (2,)), LOADER,
             left=(Fault("compute", 2 * MS, (1,)),), others=(1,)),
 )  # fmt: skip

@@ -15,7 +15,7 @@ RIGHT, ODD, MORE = ([case for case in cases if case.name not in WRONG] for cases
 
 
 @pytest.mark.parametrize(
-    "case", [*sampled(RIGHT, every=5), *sampled(ODD, every=8), *sampled(MORE, every=8)], ids=lambda case: case.name
+    "case", [*sampled(RIGHT, every=10), *sampled(ODD, every=16), *sampled(MORE, every=12)], ids=lambda case: case.name
 )
 def test_the_first_line_is_true(case):
     result = judged(case)

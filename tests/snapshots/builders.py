@@ -54,6 +54,7 @@ class History:
             for addr, (size, lines) in self.blocks.items()
         ]
         used = sum(block["size"] for block in blocks)
+        reserved = max(reserved, used)
         blocks.append(
             {"address": self.next, "size": reserved - used, "requested_size": 0, "state": "inactive", "frames": []}
         )

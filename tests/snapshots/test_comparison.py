@@ -1,5 +1,9 @@
 """Two runs' snapshots: what of the peak is more or less, by category and by line, adds up to its change."""
 
+import json
+
+import pytest
+
 from tests.snapshots.builders import STATE, History, write
 from tests.snapshots.test_snapshots import MB, leak
 from traceanalyzer.cli import run
@@ -53,4 +57,37 @@ def test_diff_of_folders_that_have_snapshots_only(tmp_path, monkeypatch, capsys)
     page = (tmp_path / "out" / "memory.html").read_text()
     assert "run1 against run0: memory" in page
     assert 'data-v="25165824">+25.2 MB' in page.replace("\u202f", " ")
-    assert run(["diff", "run0", "run1", "--fail-on", "step_ms +3%"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "said"),
+    [
+        ("peak_allocated_gib > 70", 0, "PASSED"),
+        ("peak_allocated_bytes > 90e6 @ any rank", 1, "on all 2 ranks it is above"),
+        ("peak_allocated_bytes +3%", 1, "grows by 35.29 %"),
+        ("peak_allocated_bytes +3% significant", 4, "INCONCLUSIVE"),
+        ("step_ms +3%", 1, "NOT AVAILABLE"),
+        ("peak_alocated_bytes > 1", 2, "did you mean peak_allocated_bytes"),
+    ],
+)
+def test_gates_on_folders_that_have_snapshots_only(tmp_path, monkeypatch, capsys, gate, code, said):
+    runs(tmp_path, leak(steps=6), leak(steps=9))
+    monkeypatch.chdir(tmp_path)
+    assert run(["diff", "run0", "run1", "-o", "out", "--fail-on", gate]) == code
+    printed = capsys.readouterr()
+    assert said in " ".join((printed.out + printed.err).split())
+    assert (tmp_path / "out" / "gate.xml").exists() == (code != 2)
+
+
+def test_gates_do_not_pass_what_they_do_not_see(tmp_path, monkeypatch, capsys):
+    runs(tmp_path, leak(steps=6), leak(steps=6))
+    monkeypatch.chdir(tmp_path)
+    compared = ["diff", "run0", "run1", "-o", "out", "--fail-on", "peak_allocated_bytes +3%"]
+    assert run(compared) == 0
+    for at in (0, 1):
+        (tmp_path / f"run{at}" / "run.json").write_text(json.dumps({"world_size": 3}))
+    assert run(compared) == 1
+    assert "1 of 3 ranks is not here (2)" in " ".join(capsys.readouterr().out.split())
+    whole = (tmp_path / "run1" / "rank1_snapshot.pickle").read_bytes()
+    (tmp_path / "run1" / "rank1_snapshot.pickle").write_bytes(whole[: len(whole) // 2])
+    assert run(compared) == 2

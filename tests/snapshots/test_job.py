@@ -1,6 +1,8 @@
 """Snapshots without traces: how the run ended, gates on its memory, what would fit."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +11,8 @@ from tests.snapshots.test_snapshots import MB, examined, leak
 from traceanalyzer.cli import run
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo, trained_model
-from traceanalyzer.snapshots import sentences
+from traceanalyzer.report.snapshots.page import page
+from traceanalyzer.snapshots import OutOfMemory, deciding, sentences
 from traceanalyzer.snapshots.job import job_of
 
 ERROR = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 MiB. GPU 0 has a total capacity of 6.00 GiB of which"
@@ -47,7 +50,9 @@ def test_a_snapshot_without_history_passes_no_gate_on_its_peak(tmp_path, monkeyp
     assert run(["rank0_snapshot.pickle", "-o", "out", "--fail-on", "peak_allocated_gib > 70"]) == 1
     told = json.loads((tmp_path / "out" / "memory.json").read_text())
     assert told["snapshots"][0]["peak_bytes"] is None
-    assert told["verdict"][0].startswith("Rank 0 held 54.5 MB when its snapshot was written, by whom is not known")
+    assert told["verdict"][0].startswith(
+        "Rank 0 held 54.5 MB when its snapshot was written, what it held before is not known"
+    )
     assert "Who holds the peak" not in (tmp_path / "out" / "memory.html").read_text()
 
 
@@ -132,3 +137,34 @@ def test_no_history_is_not_a_peak(tmp_path):
     assert one.has_history
     assert "peaks at 71.3 MB" in sentences([one])[2]
     assert one.peak_bytes == 68 * MB
+
+
+def test_ranks_are_a_table_and_only_those_that_decide_are_open(tmp_path):
+    one = examined(tmp_path, leak())
+    made = [
+        replace(one, snapshot=replace(one.snapshot, rank=rank), peak_bytes=one.peak_bytes + (rank == 7))
+        for rank in range(12)
+    ]
+    made[3] = replace(made[3], oom=OutOfMemory(1, 4 * MB, None, "model.py:7 in forward", 0, 0))
+    assert deciding(made) == {3: "failed first", 7: "highest peak"}
+    html = page(made, "job")
+    ranks = html[html.index('<section id="ranks"') : html.index("</section>", html.index('<section id="ranks"'))]
+    rows = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)</td>", ranks)]
+    assert rows[:3] == ["rank 3 failed first", "rank 7 highest peak", "rank 0"]
+    assert len(rows) == 12
+    assert {*re.findall(r'href="#s(\d+)"', ranks)} == {*map(str, range(12))}
+    parts = re.findall(r'<details class="rank"( open)?><summary><h2 id="s(\d+)-title">', html)
+    assert [number for is_open, number in parts if is_open] == ["3", "7"]
+    assert parts[2:] == [("", str(place)) for place in range(12) if place not in (3, 7)]
+    assert html.count("<details") == html.count("</details>")
+    assert "The 10 other ranks" in html
+
+
+def test_only_ranks_that_are_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    place = folder(tmp_path / "in")
+    assert run([place, "-o", "out", "--ranks", "1", "--fail-on", "peak_allocated_gib > 70"]) == 0
+    assert [one["rank"] for one in json.loads((tmp_path / "out" / "memory.json").read_text())["snapshots"]] == [1]
+    assert run([place, "-o", "out", "--ranks", "7"]) == 2
+    assert "no memory snapshot is of the ranks" in capsys.readouterr().err

@@ -24,10 +24,12 @@ class Workspace:
     Attributes:
         roots: folders that may be looked into.
         jobs: processes; `None` as many as suit.
+        follows_links: whether links out of a folder of traces are read, which may lead out of the roots.
     """
 
     roots: Sequence[Path]
     jobs: int | None = None
+    follows_links: bool = False
     _reports: dict[tuple[object, ...], Report] = field(default_factory=dict)
 
     def place(self, folder: str) -> Path:
@@ -52,7 +54,7 @@ class Workspace:
             UsageError: the folder lies outside the roots.
         """
         path = self.place(folder)
-        found = discover(path) if path.is_dir() else of_files([path])
+        found = discover(path, follows_links=self.follows_links) if path.is_dir() else of_files([path])
         key = _identity(found)
         if key not in self._reports:
             self._reports[key] = self._made(found, label_of(path))
@@ -64,12 +66,14 @@ class Workspace:
 
     def traces(self, folder: str, rank: int) -> TraceSet:
         """The events of one rank of the newest run."""
-        return load(self.place(folder), ranks=rank)
+        return load(self.place(folder), ranks=rank, follow_links=self.follows_links)
 
     def _made(self, found: Found, label: str) -> Report:
         run = found.runs[-1]
         info, notes = run_info.read_or_note(run.info)
-        summary = summarise(found, run, LoadOptions(), jobs=self.jobs, **run_info.thresholds(info))
+        summary = summarise(
+            found, run, LoadOptions(follows_links=self.follows_links), jobs=self.jobs, **run_info.thresholds(info)
+        )
         return build(summary, label, (*other_runs(found), *notes), run_info=info)
 
 

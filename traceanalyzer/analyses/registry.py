@@ -120,7 +120,6 @@ _OPERATORS, _HOST = ("gpu_ops", "host_ops"), ("ranges", "host_ops")
 
 _MATCHED = "calls are matched between ranks over the whole capture"
 _REPLAYED = "the job is replayed from its beginning"
-_ON_THE_HOST = "what the host did before a step explains it"
 _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(

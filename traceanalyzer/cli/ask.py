@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.cli.options import PLACE
+from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,15 +35,15 @@ class Question(click.Command):
         from traceanalyzer.agents.verbs import parameters
 
         assert self.name is not None
-        self.params = [*map(_parameter, parameters(self.name)), _JSON, _JOBS]
+        self.params = [*map(_parameter, parameters(self.name)), _JSON, _JOBS, _LINKS]
         self._is_known = True
 
-    def _asked(self, as_json: bool, jobs: int | None, **given: Any) -> None:
+    def _asked(self, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
         from traceanalyzer.agents.verbs import ask
         from traceanalyzer.agents.workspace import Workspace
 
         assert self.name is not None
-        answer = ask(Workspace((Path("/"), Path.cwd()), jobs), self.name, **given)
+        answer = ask(Workspace((Path("/"), Path.cwd()), jobs, follow_links), self.name, **given)
         if as_json:
             click.echo(answer.text())
         else:
@@ -53,6 +53,8 @@ class Question(click.Command):
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, with what every column means.")
 
 _JOBS = click.Option(["--jobs"], type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+
+_LINKS = click.Option(["--follow-links"], is_flag=True, help=FOLLOW_LINKS)
 
 
 def _parameter(one: Parameter) -> click.Parameter:

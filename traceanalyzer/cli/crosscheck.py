@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import PLACE, find_traces
+from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE, find_traces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +18,9 @@ _READABLE = (".gz", ".json")
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", type=PLACE)
+@click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in nanoseconds.")
-def crosscheck(folder: Path, as_json: bool) -> None:
+def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
     """Print figures of the whole capture beside HolisticTraceAnalysis', and what makes each difference.
 
     Files of the PyTorch profiler are read by its own reader, other captures come to it by ta.to_hta. Needs the extra:
@@ -30,7 +31,7 @@ def crosscheck(folder: Path, as_json: bool) -> None:
     from traceanalyzer.export.hta_crosscheck import crosscheck as checked
     from traceanalyzer.loading import load
 
-    found, _ = find_traces(folder, None, ())
+    found, _ = find_traces(folder, None, (), follows_links=follow_links)
     run = found.runs[-1]
     traces = load([capture.path for capture in run.captures])
     table = checked(traces, _files(run, {trace.rank for trace in traces}))

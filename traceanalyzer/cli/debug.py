@@ -6,7 +6,6 @@ import re
 import sys
 import time
 import traceback
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +92,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -20,8 +20,8 @@ from traceanalyzer.cli.options import (
     talk_options,
     wanted_gates,
 )
+from traceanalyzer.cli.snapshots import Alone, compare_alone, snapshot_sides
 from traceanalyzer.cli.snapshots import changes as memory_changes
-from traceanalyzer.cli.snapshots import compare_alone, snapshot_sides
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,14 +86,16 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     wanted = wanted_gates(options, of_comparison=True)
     sources = source_options(options)
     named = (base, *others)
-    memory = snapshot_sides(named)
+    memory = snapshot_sides(named, follows_links=options["follow_links"])
     try:
         sides = read_sides(named, sources)
     except InputError:
-        if not memory or wanted:
+        if not memory:
             raise
-        compare_alone(memory, named, options["output"], console, force=options["force"])
-        return 0
+        asked = Alone(
+            options["output"], options["force"], options["follow_links"], wanted, options["inconclusive"] != 0
+        )
+        return gate_code(compare_alone(memory, named, asked, console), options["inconclusive"])
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
     try:

@@ -69,6 +69,8 @@ def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> 
     Raises:
         UsageError: one cannot be evaluated, whatever the traces hold.
     """
+    if not options["gates"] and not options["gate_files"]:
+        return []
     from traceanalyzer import gate
 
     wanted = [gate.parse(text) for text in options["gates"]]
@@ -129,6 +131,8 @@ def cache_folder(options: Mapping[str, Any]) -> Path | None:
     return None if options["no_cache"] else default_folder()
 
 
+FOLLOW_LINKS = "Read what links in the folder name outside it; else they are skipped."
+
 _PART: tuple[Decorator, ...] = (
     click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3."),
     click.option(
@@ -140,9 +144,7 @@ _PART: tuple[Decorator, ...] = (
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
     click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
-    click.option(
-        "--follow-links", is_flag=True, help="Read what links in the folder name outside it; else they are skipped."
-    ),
+    click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS),
     click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
 )  # fmt: skip
 

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.doctor import Examination
     from traceanalyzer.failures import Failure
-    from traceanalyzer.gate import Outcome
+    from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.report.contents import Report
 
 _GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
@@ -163,7 +164,6 @@ def _one(
     """Analyse one run, write it, print its summary; returns the page (or the folder) and the exit code."""
     from rich.markup import escape
 
-    from traceanalyzer import gate
     from traceanalyzer.report.writers import folder
 
     content = _content(run, load, label, options["hosts_file"])
@@ -182,7 +182,12 @@ def _one(
     say(*memory, target, console)
     surroundings.say(examination, target, console)
     _show_failures(failures, is_verbose=options["verbose"])
-    return page, GATE_FAILED if gate.has_failed(outcomes) else PARTIAL if failures else DONE
+    if outcomes:
+        from traceanalyzer import gate
+
+        if gate.has_failed(outcomes):
+            return page, GATE_FAILED
+    return page, PARTIAL if failures else DONE
 
 
 def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
@@ -202,16 +207,13 @@ def _analysed(
     errors: "list[tuple[str, TraceAnalyzerError]]", options: dict[str, Any], console: "Console",
 ) -> "tuple[list[Outcome], list[Path], list[Failure], Examination | None, Memory]":  # fmt: skip
     """Show and write the run's report: what became of gates, files, what could not be computed, doctor, snapshots."""
-    from traceanalyzer import gate
-    from traceanalyzer.export.events import write_rank
     from traceanalyzer.failures import warn
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.job import run_info
     from traceanalyzer.report.build import build
-    from traceanalyzer.report.words import care
-    from traceanalyzer.report.writers import gates, terminal, top
+    from traceanalyzer.report.writers import terminal, top
     from traceanalyzer.report.writers.write import write
-    from traceanalyzer.scale import summarise, visit, with_timelines
+    from traceanalyzer.scale import summarise, with_timelines
 
     formats = options["formats"] or ("html", "csv", "json")
     clock = debug.Clock()
@@ -231,27 +233,46 @@ def _analysed(
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     made = replace(made, results=made.results | {"timeline": whole.results["timeline"]}, snapshots=told)
-    outcomes = gate.check_run(
-        options["gates"], made.results, label,
-        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
-        doubts=care.doubted(made.results),
-    )  # fmt: skip
+    outcomes = _checked(options["gates"], made, load, label, errors)
     clock.mark("findings and gates")
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     failures = [*made.failures, *terminal.show_guarded(made, console)]
     if options["top"]:
         top.show(made, options["top"], console)
-    gates.show(outcomes, console)
+    if outcomes:
+        from traceanalyzer.report.writers import gates
+
+        gates.show(outcomes, console)
     written = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
     clock.mark("write")
     warn(failures[len(made.failures) :])
-    written += gates.write(outcomes, folder) if outcomes else []
+    if outcomes:
+        written += gates.write(outcomes, folder)
     if options["debug"]:
         debug.write(options["debug"], clock, failures, made.results)
     if "parquet" in formats:
+        from traceanalyzer.export.events import write_rank
+        from traceanalyzer.scale import visit
+
         visit(run, load, summary.claims, partial(write_rank, folder=folder / "events"), jobs=options["jobs"])
     written += write_memory(memory, folder, label) if memory else []
     return outcomes, written, failures, examination, (memory, told)
+
+
+def _checked(
+    gates: "list[Gate]", made: "Report", load: "LoadOptions", label: str, errors: "list[tuple[str, TraceAnalyzerError]]"
+) -> "list[Outcome]":
+    """What becomes of the gates, if there are any."""
+    if not gates:
+        return []
+    from traceanalyzer import gate
+    from traceanalyzer.report.words import care
+
+    return gate.check_run(
+        gates, made.results, label,
+        lack=gate.lack_of_ranks(made.results["ranks"].to_frame(), load.ranks, made.skipped) or _of_newer(errors),
+        doubts=care.doubted(made.results),
+    )  # fmt: skip
 
 
 def _of_other_runs(found: "Found", run: "Run", errors: "list[tuple[str, TraceAnalyzerError]]") -> tuple[str, ...]:

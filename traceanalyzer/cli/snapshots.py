@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.analyses import Results
+    from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.snapshots import Examined, MemoryChange
     from traceanalyzer.snapshots.job import Job
 
@@ -28,7 +30,7 @@ Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
     """Snapshots in the folder, or the file, that was named; links to outside it are said and skipped."""
     from traceanalyzer.discovery import LINK_OUT
-    from traceanalyzer.snapshots import find_snapshots
+    from traceanalyzer.discovery.memory_snapshots import find_snapshots
 
     named = [place for place in places if place is not None]
     if len(named) != 1 or not named[0].exists():
@@ -45,20 +47,26 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     from traceanalyzer import __version__, gate
     from traceanalyzer.cli.surroundings import with_model
     from traceanalyzer.job import run_info
-    from traceanalyzer.loading import label_of
+    from traceanalyzer.loading import label_of, parse_ranks
     from traceanalyzer.report.snapshots import terminal
     from traceanalyzer.report.writers import folder, gates
     from traceanalyzer.snapshots import sentences
     from traceanalyzer.snapshots.job import job_of, ranks, run_json
+    from traceanalyzer.snapshots.reading import rank_of
 
     label, info_path = label_of(place), run_json(paths)
+    wanted = parse_ranks(options["ranks"])
+    if wanted is not None:
+        paths = [path for path in paths if rank_of(path) in wanted]
+        if not paths:
+            raise InputError(f"{place}: no memory snapshot is of the ranks that were asked for")
     info, notes = run_info.read_or_note(info_path)
     known = with_model(run_info.thresholds(info), options["model"])
     examined, skipped = _examined(paths)
     job = job_of(examined, info, known.get("trained_model"), skipped)
     outcomes = []
     if options["gates"]:
-        lack = gate.lack_of_ranks(ranks(job), None, ()) or "; ".join(skipped) or None
+        lack = gate.lack_of_ranks(ranks(job), wanted, ()) or "; ".join(skipped) or None
         outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
     target = options["output"] or Path("reports", label)
     files = [*paths, *([info_path] if info_path else [])]
@@ -96,10 +104,10 @@ def _examined(paths: "Sequence[Path]") -> "tuple[tuple[Examined, ...], list[str]
 
 def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
     """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
-    from traceanalyzer.snapshots import beside_trace, sentences
-
     if not paths:
         return (), ()
+    from traceanalyzer.snapshots import beside_trace, sentences
+
     try:
         examined, skipped = _examined(paths)
     except InputError as error:
@@ -110,9 +118,9 @@ def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
 
 def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:
     """Print what snapshots beside the traces tell."""
-    from traceanalyzer.report.snapshots import terminal
-
     if examined:
+        from traceanalyzer.report.snapshots import terminal
+
         terminal.show(examined, console, told)
         console.print(f"Memory: {target / 'memory.html'}", highlight=False, soft_wrap=True, markup=False)
     elif told:
@@ -127,11 +135,11 @@ def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | 
     return page.write(examined, folder, label, command, job) + as_json.write(examined, folder, job)
 
 
-def snapshot_sides(sources: "Sequence[str]") -> "dict[str, list[Path]]":
+def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[str, list[Path]]":
     """By source that a comparison names its snapshots; none unless the base and another have some."""
     from traceanalyzer.diff.sources import places
 
-    found = {source: snapshots_in(*places(source)[:1]) for source in sources}
+    found = {source: snapshots_in(*places(source)[:1], follows_links=follows_links) for source in sources}
     known = {source: paths for source, paths in found.items() if paths}
     return known if sources[0] in known and len(known) > 1 else {}
 
@@ -153,25 +161,80 @@ def changes(sides: "dict[str, list[Path]]", sources: "Sequence[str]") -> "dict[i
 
 
 def compare_alone(
-    sides: "dict[str, list[Path]]", sources: "Sequence[str]", output: Path | None, console: "Console", *, force: bool
-) -> None:
-    """Compare the memory of folders that have snapshots only: `memory.html` and `memory.csv`."""
+    sides: "dict[str, list[Path]]", sources: "Sequence[str]", options: "Alone", console: "Console"
+) -> "list[Outcome]":
+    """Compare the memory of folders that have snapshots only, and check gates on it: `memory.html` and `memory.csv`.
+
+    Raises:
+        UsageError: with gates, runs that by their run.json did not do the same work; or a gate names no figure.
+    """
     from traceanalyzer import __version__
     from traceanalyzer.loading import label_of
     from traceanalyzer.report.comparison import html, memory
-    from traceanalyzer.report.writers import folder
+    from traceanalyzer.report.writers import folder, gates
 
     names = [label_of(Path(source)) for source in sources]
     if len({*names}) < len(names):
         names = list(sources)
+    outcomes = _gated(dict(zip(names, sources, strict=True)), options) if options.gates else []
     held = {names[place]: {memory.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
-    target = output or Path("reports", "_".join(["diff", *(label_of(Path(source)) for source in sources)])[:200])
-    content = folder.fingerprint(__version__, files=[path for side in sides.values() for path in side])
-    with folder.whole(target, " and ".join(sources), content, force=force) as draft:
+    target = options.output or Path("reports", "_".join(["diff", *(label_of(Path(one)) for one in sources)])[:200])
+    files = [path for side in sides.values() for path in side]
+    content = folder.fingerprint(__version__, outcomes, files=files)
+    with folder.whole(target, " and ".join(sources), content, force=options.force) as draft:
         path = draft.path / "memory.html"
         command = shlex.join(["analyze-traces", *sys.argv[1:]])
         path.write_text(html.memory_page(held, names[0], command), encoding="utf-8", errors="replace")
-        page = draft.final([path, *memory.write_csv(held, draft.path)])[0]
+        made = [path, *memory.write_csv(held, draft.path)]
+        page = draft.final(
+            [
+                *made,
+                *(gates.write(outcomes, draft.path, inconclusive_fails=options.inconclusive_fails) if outcomes else []),
+            ]
+        )[0]
     for sentence in memory.sentences(held):
         console.print(f"• {sentence}", highlight=False, markup=False)
+    gates.show(outcomes, console)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
+    return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What was asked of a comparison of snapshots.
+
+    Attributes:
+        output: folder to write into; `None` for one named after the runs.
+        force: replace others' files, and check gates on runs that did not do the same work.
+        follows_links: whether links out of the folders are read.
+        gates: conditions on the ranks' memory.
+        inconclusive_fails: whether a gate that noise leaves open fails the build.
+    """
+
+    output: Path | None
+    force: bool
+    follows_links: bool
+    gates: "Sequence[Gate]" = ()
+    inconclusive_fails: bool = True
+
+
+def _gated(sources: "dict[str, str]", options: Alone) -> "list[Outcome]":
+    """The gates on each later run; captures of `a+b` are repeats, and a file that cannot be read fails them."""
+    from traceanalyzer import gate
+    from traceanalyzer.diff import Side, compare
+    from traceanalyzer.diff.sources import places
+    from traceanalyzer.job import run_info
+    from traceanalyzer.snapshots import examine_snapshots
+    from traceanalyzer.snapshots.job import capture_of, run_json
+
+    sides = []
+    for label, source in sources.items():
+        captures = []
+        for place in places(source):
+            paths = snapshots_in(place, follows_links=options.follows_links)
+            if not paths:
+                raise InputError(f"{place}: it has no memory snapshots, so that its memory cannot be compared")
+            info, _ = run_info.read_or_note(run_json(paths))
+            captures.append(capture_of(examine_snapshots(paths), info, label))
+        sides.append(Side(label, tuple(captures)))
+    return gate.check_comparison(options.gates, compare(sides, force=options.force))

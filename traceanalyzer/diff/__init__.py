@@ -70,6 +70,14 @@ class Comparison:
             has_own_times=len(own_times) == len(self.sides) and bool(own_times.notna().all()),
         )
 
+    def table(self, run: str, analysis: str) -> TableDiff | None:
+        """An analysis' table of a run, joined with the base's; `None` where it has none."""
+        return next((table for table in self.tables[run] if table.analysis == analysis), None)
+
+    def table_by_rank(self, run: str, analysis: str) -> TableDiff | None:
+        """The same for each rank."""
+        return next((table for table in self.by_rank[run] if table.analysis == analysis), None)
+
     @property
     def is_empty(self) -> bool:
         """Whether no figure and no table of any other run differs from the base's."""

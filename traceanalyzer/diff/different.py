@@ -12,18 +12,20 @@ from traceanalyzer.diff.facts import (
     EXCHANGING,
     MICRO_STEPS,
     MODEL_FLOPS,
+    TRACED,
     UNKNOWN,
     Fact,
 )
 
-SURROUNDINGS, RECORDING, SETTING, WORK = "surroundings", "recording", "setting", "work"
-"""What a run stands in, what it was recorded with, what was chosen for it, and what a step computes."""
+SURROUNDINGS, RECORDING, RANKS, SETTING, WORK = "surroundings", "recording", "ranks", "setting", "work"
+"""What a run stands in, what it was recorded with and of whom, what was chosen for it, and what a step computes."""
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("GPU", "links", "host", *surroundings.PACKAGES), SURROUNDINGS),
         **dict.fromkeys(("profiler", "profiler's options"), RECORDING),
         "Nsight Systems": RECORDING,
+        TRACED: RANKS,
         **dict.fromkeys(
             ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
              "activation checkpointing", "schedule of the pipeline", "blocks by stage", "streams of copies",
@@ -76,6 +78,8 @@ def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bo
         )
     if not said and SETTING in kinds:
         said.append(f"A difference of times may come from {'it' if count == 1 else 'any of them'}.")
+    if RANKS in kinds:
+        said.append("Means over ranks, and waits for ranks without a trace, are not comparable.")
     if not said and WORK in kinds:
         said.append("Figures are of unequal steps, made comparable as said below.")
     return " ".join(said) or NOTHING

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.diff import contents, matrix_shapes, model_flops, surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import tokens_per_step, world_size
@@ -69,8 +70,15 @@ def _world_size(capture: Capture) -> str | None:
 
 
 def _ranks(capture: Capture) -> str | None:
-    frame = capture.table("ranks")
-    return ", ".join(str(rank) for rank in sorted(frame["rank"])) if frame is not None else None
+    """`all`, or of how many and which: `1 of 2 (0)`."""
+    frame, size = capture.table("ranks"), world_size(capture)
+    if frame is None:
+        return None
+    ranks = sorted({int(rank) for rank in frame["rank"]})
+    if len(ranks) == size:
+        return "all"
+    of = f"{len(ranks)} of {size}" if size is not None else f"{len(ranks)}"
+    return f"{of} ({listed(ranks)})"
 
 
 def _tokens(capture: Capture) -> str | None:
@@ -136,6 +144,8 @@ def _captured(capture: Capture) -> str:
     return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
 
 
+TRACED = "ranks with a trace"
+
 MICRO_STEPS = "micro-steps a step"
 
 COMMUNICATION = "communication a step"
@@ -182,7 +192,7 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         "another model, another element type in the exchange, or another strategy.",
         _gradient_bytes,
     ),
-    ("ranks with a trace", NOTE, "means over ranks are of these.", _ranks),
+    (TRACED, NOTE, "means over ranks are of these.", _ranks),
     ("steps compared", NOTE, "figures are per step.", _captured),
     ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),
     ("activation checkpointing", NOTE, "the forward pass runs twice.", _checkpointing),

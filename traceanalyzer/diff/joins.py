@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.diff import moved, renamed, splits, variants
+from traceanalyzer.diff import moved, renamed, splits, surroundings, variants
 from traceanalyzer.diff.captures import Capture, result_class
 from traceanalyzer.diff.instance_numbers import PATHS, without_instances
 from traceanalyzer.diff.scales import MOMENT, Scale
@@ -80,7 +80,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     frames = [_of_compared_steps(capture, name) for capture in (base, other)]
     if not keys or any(_is_position(frame, keys, known.columns) for frame in frames):
         return None
-    if all(frame.empty for frame in frames):
+    if all(frame.empty for frame in frames) or (_are_of_two_profilers(base, other) and any(f.empty for f in frames)):
         return None
     keys = _told_by_both(keys, *frames)
     numbered = (*PATHS, "name") if name == "nvtx_projection" else PATHS
@@ -99,6 +99,11 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     if name != "kernels" or by_rank:
         return _joined(name, known.title, (*(("rank",) if by_rank else ()), *keys), columns, sides)
     return _split_names(_joined(name, known.title, keys, columns, _with_variants(sides[0], sides[1], columns)))
+
+
+def _are_of_two_profilers(base: Capture, other: Capture) -> bool:
+    """What one of them has no row of may be what it does not record: operators, shapes of products."""
+    return surroundings.profiler(base) != surroundings.profiler(other)
 
 
 def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.stretches import stretches
+from traceanalyzer.meaning.names import short_name
 from traceanalyzer.model.schema import NONE
 
 KINDS = ("compute", "comm", "wait", "copy", "unknown")
@@ -38,24 +39,34 @@ def of_results(results: Results, steps: tuple[int, ...]) -> pd.DataFrame | None:
 
 
 def calls_of(results: Results, steps: tuple[int, ...]) -> pd.DataFrame | None:
-    """The communication calls that begin in the step that is drawn: `rank`, `name`, `ordinal`, `end_ns`, `length_ns`.
+    """What begins in the step that is drawn and has a name: `rank`, `kind`, `name`, `ordinal`, `end_ns`, `length_ns`.
 
-    `ordinal` counts calls of a name on a rank, so that runs can be matched; `end_ns` is from the step's start. `None`
-    where no calls are known.
+    Communication calls (`comm`) by their collective, computing operations (`compute`) by the operator that launched
+    them and its shapes, else by their kernel. `ordinal` counts those of a name on a rank, so that runs can be matched;
+    `end_ns` is from the step's start. `None` without a timeline.
     """
-    if "calls" not in results or "timeline" not in results or not len(results["calls"]):
+    if "timeline" not in results or not len(results["timeline"]):
         return None
     windows = pd.DataFrame(_windows(results, steps)[:MOST_RANKS], columns=["rank", "own_step", "from_ns", "window_ns"])
-    own = results["calls"].to_frame().merge(windows, on="rank").sort_values(["rank", "start_ns"], kind="stable")
+    operations = results["timeline"].table
+    operations = operations[operations["kind"] == "compute"]
+    named = [operations[["rank", "start_ns", "end_ns"]].assign(kind="compute", name=_work(operations))]
+    if "calls" in results and len(results["calls"]):
+        calls = results["calls"].to_frame()
+        named.append(calls[["rank", "start_ns", "end_ns"]].assign(kind="comm", name=calls["collective"].astype("str")))
+    own = pd.concat(named).merge(windows, on="rank").sort_values(["rank", "start_ns"], kind="stable")
     own = own[own["start_ns"].between(own["from_ns"], own["from_ns"] + own["window_ns"], inclusive="left")]
-    shown = own.assign(
-        name=own["collective"].astype("str"),
-        end_ns=own["end_ns"] - own["from_ns"],
-        length_ns=own["end_ns"] - own["start_ns"],
-    )
-    return shown.assign(ordinal=shown.groupby(["rank", "name"]).cumcount())[
-        ["rank", "name", "ordinal", "end_ns", "length_ns"]
+    shown = own.assign(end_ns=own["end_ns"] - own["from_ns"], length_ns=own["end_ns"] - own["start_ns"])
+    return shown.assign(ordinal=shown.groupby(["rank", "kind", "name"]).cumcount())[
+        ["rank", "kind", "name", "ordinal", "end_ns", "length_ns"]
     ].reset_index(drop=True)
+
+
+def _work(operations: pd.DataFrame) -> pd.Series:
+    """The operator of each and its shapes, else the short name of its kernel."""
+    operator, shapes = (operations[name].astype("object") for name in ("operator", "shapes"))
+    called = operator + (" " + shapes).where(shapes.notna(), "")
+    return called.where(operator.notna(), operations["name"].astype("object").map(short_name))
 
 
 def _with_waits(ops: pd.DataFrame, results: Results) -> pd.DataFrame:

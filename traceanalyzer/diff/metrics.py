@@ -10,6 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.diff import welch
 from traceanalyzer.diff.captures import Capture, Side
+from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
 from traceanalyzer.meaning.columns import Unit, unit_of
@@ -82,6 +83,12 @@ def value(table: pd.DataFrame, metric: str, run: str) -> Any:
     """One cell of the table's `value`; `None` when it is not known."""
     found = table.loc[(table["metric"] == metric) & (table["run"] == run), "value"]
     return None if found.empty or pd.isna(found.iloc[0]) else found.iloc[0]
+
+
+def row(table: pd.DataFrame, metric: MetricName, run: str) -> pd.Series | None:
+    """All of one figure of a run; `None` when the table has it not."""
+    found = table[(table["metric"] == metric) & (table["run"] == run)]
+    return None if found.empty else found.iloc[0]
 
 
 def _row(metric: Metric, side: Side, repeats: int, own: list[pd.Series], base: list[pd.Series]) -> dict[str, object]:

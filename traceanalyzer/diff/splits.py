@@ -1,10 +1,11 @@
-"""Transfer and wait of communication in tables that tell only its time: by kernel, by operator, by collective."""
+"""Transfer and wait of communication in tables that tell only its time: of kernels, operators, collectives, phases."""
 
 from collections.abc import Mapping
 
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.phases.comm_phases import without_numbers
 from traceanalyzer.meaning.columns import Better, Column
 
 COLUMNS: Mapping[str, Column] = {
@@ -16,10 +17,15 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "kernels": ("name", "activity"),
     "operators": ("operator",),
     "nccl": ("group", "collective", "dtype"),
+    "comm_phases": ("phase", "range", "group", "collective"),
+    "categories": ("category",),
 }
 """What of a communication call names its row in each table."""
 
-_TIMES = {"kernels": "total_ns", "kernel_operations": "total_ns", "operators": "gpu_own_ns", "nccl": "total_ns"}
+_TIMES = {
+    "kernels": "total_ns", "kernel_operations": "total_ns", "operators": "gpu_own_ns", "nccl": "total_ns",
+    "comm_phases": "total_ns", "categories": "gpu_ns",
+}  # fmt: skip
 """The time that transfer and wait make up."""
 
 
@@ -63,11 +69,15 @@ def _calls(results: Results) -> pd.DataFrame:
     own = operations.loc[operations["call"].notna(), ["rank", "call", "name", "activity", "operator"]]
     keys = ["rank", "call"]
     split = calls[[*keys, *_KEYS["nccl"]]].merge(waits[[*keys, *COLUMNS]], on=keys, how="left")
-    return split.merge(own, on=keys, how="left")
+    split = split.merge(own, on=keys, how="left").assign(category="communication")
+    if "call_phases" not in results or not len(results["call_phases"]):
+        return split
+    phases = results["call_phases"].table[[*keys, "phase", "range"]]
+    return split.merge(phases.assign(range=without_numbers(phases["range"])), on=keys, how="left")
 
 
 def _with_split(frame: pd.DataFrame, calls: pd.DataFrame, keys: tuple[str, ...], time: str) -> pd.DataFrame:
-    if frame.empty or calls.empty:
+    if frame.empty or calls.empty or not set(keys) <= set(calls):
         return frame.assign(**dict.fromkeys(COLUMNS, pd.Series(pd.NA, index=frame.index, dtype="Int64")))
     groups = calls.assign(**_plain(calls, keys)).groupby(["rank", *keys])
     names = list(COLUMNS)

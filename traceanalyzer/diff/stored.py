@@ -86,6 +86,8 @@ def _rows(name: str, rows: Any, where: str) -> Rows:
             raise InputError(
                 f"{where}: {name}, row {number}: {odd} is {row[odd]!r:.40}, not {_WORDS.get(unit, 'a number')}"
             )
+        if known.keys == ("rank",) and row["rank"] is None:
+            raise InputError(f"{where}: {name}, row {number}: it names no rank; make it again")
     again = _twice([tuple(row[key] for key in known.keys) for row in made])
     if again is not None:
         which = ", ".join(f"{key} {value}" for key, value in zip(known.keys, again, strict=True))

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from traceanalyzer.discovery.candidates import leads_out
-from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_topology
 from traceanalyzer.job.wiring import Wiring
+
+if TYPE_CHECKING:
+    from traceanalyzer.doctor.nccl_log import NcclLog
 
 _SUFFIXES = frozenset({".txt", ".log", ".out", ".err"})
 
@@ -39,7 +42,7 @@ def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     return topology, logs
 
 
-def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:
+def wiring(topology: Topology | None, logs: "Sequence[NcclLog]") -> Wiring | None:
     """What they tell of the job's ranks; of several jobs' logs the largest job's. `None` of nothing."""
     if topology is None and not logs:
         return None
@@ -60,7 +63,7 @@ def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:
     )
 
 
-def _transports(log: NcclLog, world: dict[tuple[str, int], int]) -> dict[tuple[int, int], Counter[str]]:
+def _transports(log: "NcclLog", world: dict[tuple[str, int], int]) -> dict[tuple[int, int], Counter[str]]:
     """By two ranks of the job the transports of their connections, each channel of a communicator once."""
     channels: dict[tuple[int, int], set[tuple[str, str | None, int]]] = {}
     for link in log.links:

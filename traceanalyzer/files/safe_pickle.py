@@ -75,6 +75,8 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
         raise InputError(f"{name}: refused, not a pickle of plain data ({why})") from error
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror or type(error).__name__})") from error
     except Exception as error:  # hostile opcodes end in nearly any error of the C unpickler
         raise InputError(f"{name}: not a pickle that can be read ({type(error).__name__})") from error
     if most_depth is not None and depth_exceeds(found, most_depth):

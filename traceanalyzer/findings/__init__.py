@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     fitness.clock_step,
     fitness.warm_up,
     fitness.silent_rank,
+    fitness.lost_operations,
     fitness.no_complete_step,
     fitness.whole_graphs,
     fitness.cut_files,
@@ -105,12 +106,16 @@ def find(results: Results, failures: list[Failure] | None = None) -> tuple[Findi
 
 
 def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
-    """Without what is said of ranks whose files are cut off: what they lack is taken for idle time, or less work."""
+    """Without what is said of ranks whose files lack operations: that is taken for idle time, or less work."""
     if "integrity" not in results:
         return findings
     frame = results["integrity"].to_frame()
-    cut = set(frame.loc[frame["check"] == TRUNCATED, "rank"].dropna().astype("int64"))
-    return [item for item in findings if _is_of_files(item) or not cut & set(named_ranks([item]))]
+    spoilt = set(frame.loc[frame["check"] == TRUNCATED, "rank"].dropna().astype("int64"))
+    if any(item.rule == fitness.lost_operations.__name__ for item in findings):
+        share = fitness.lost_pct(results["integrity"])
+        spoilt |= set(share.index[share >= fitness.SPOILT_PCT])
+        findings = [item for item in findings if _is_of_files(item) or not (item.is_of_ideal or item.is_of_hosts)]
+    return [item for item in findings if _is_of_files(item) or not spoilt & set(named_ranks([item]))]
 
 
 def _is_of_files(finding: Finding) -> bool:
@@ -119,7 +124,14 @@ def _is_of_files(finding: Finding) -> bool:
 
 
 _SPOILING = tuple(
-    rule.__name__ for rule in (fitness.warm_up, fitness.clock_step, fitness.missing_straggler, fitness.silent_rank)
+    rule.__name__
+    for rule in (
+        fitness.warm_up,
+        fitness.clock_step,
+        fitness.missing_straggler,
+        fitness.silent_rank,
+        fitness.lost_operations,
+    )
 )
 """Rules that find means, waits or lengths to be other than the job's."""
 
@@ -152,11 +164,12 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
     found: list[int] = []
     for finding in findings:
         words = " ".join([finding.title, finding.about or "", *(item.title for item in finding.also)])
-        found += [*finding.ranks, *(int(number) for number in _NAMED.findall(words))]
+        found += [*finding.ranks, *(int(rank) for named in _NAMED.findall(words) for rank in _NUMBER.findall(named))]
     return list(dict.fromkeys(found))
 
 
-_NAMED = re.compile(r"\brank (\d+)\b", re.IGNORECASE)
+_NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+")
 
 
 def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:

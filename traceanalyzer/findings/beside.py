@@ -6,13 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
-
-LEAST_OWN_PCT = 10.0
-"""Work of its own below this share of a rank's compute does not explain that it is late."""
 
 SLOWER = 1.2
 """A host that takes this much longer for the same calls is slow."""
@@ -36,13 +32,6 @@ def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.D
     keys = pd.MultiIndex.from_frame(table[["operator", "shapes"]].astype("object"))
     is_own = (table["rank"] == rank) & ~keys.isin(keys[table["rank"].isin(others)])
     return table.loc[is_own, _SHOWN].sort_values("gpu_ns", ascending=False, kind="stable")
-
-
-def own_share_pct(work: pd.DataFrame, kernels: Kernels, rank: int) -> float:
-    """Of the rank's compute kernels in the whole capture."""
-    table = kernels.table
-    compute = table.loc[(table["rank"] == rank) & (table["kind"] == "compute"), "total_ns"].sum()
-    return 100.0 * float(work["gpu_ns"].sum()) / float(compute) if compute else 0.0
 
 
 def named(row: pd.Series) -> str:
@@ -73,7 +62,9 @@ class SlowHost:
 def slow_host(operators: Operators, rank: int) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer."""
     table = operators.to_frame()
-    table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
+    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
+        {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
+    )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
     if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
         return None
@@ -118,7 +109,9 @@ class MoreCalls:
 def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
     """`None` unless the rank makes at least 1.15 times as many calls as the others' median."""
     table = operators.to_frame()
-    table = table[table["calls"].notna()].astype({"operator": "object", "calls": "int64", "host_self_ns": "int64"})
+    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
+        {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
+    )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
     if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
         return None

@@ -1,7 +1,10 @@
 """Rules about copies: pageable memory, and blocks that upload, compute and offload one after another."""
 
+from dataclasses import replace
+
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -11,6 +14,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import all_late_by
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 
@@ -22,9 +26,12 @@ _WHOLE_STEP = 0.8
 
 
 def pageable_copies(
-    headline: Headline, steps: Steps, launches: Launches, copies: Copies, replay: Replay
+    headline: Headline, steps: Steps, launches: Launches, copies: Copies, episodes: Episodes, replay: Replay
 ) -> list[Finding]:
-    """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks."""
+    """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks.
+
+    Of ranks that are late by copies it is a part of what is said of that.
+    """
     if not len(copies) or not len(headline):
         return []
     basis = Basis.of(headline, steps)
@@ -35,7 +42,8 @@ def pageable_copies(
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
     by_rank["window_ns"] = windows.reindex(by_rank.index)
     held = by_rank[by_rank["share_pct"] >= PAGEABLE_PCT].sort_values("share_pct", ascending=False, kind="stable")
-    return [_pageable(held, basis, len(headline), replay)] if len(held) else []
+    part_of = all_late_by(episodes, held.index, "copies")
+    return [replace(_pageable(held, basis, len(headline), replay), part_of=part_of)] if len(held) else []
 
 
 def serial_blocks(headline: Headline, steps: Steps, launches: Launches, block_bounds: BlockBounds) -> list[Finding]:

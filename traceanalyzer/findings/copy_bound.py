@@ -1,9 +1,13 @@
 """The rule for ranks that mostly copy: what moves, how fast, and what the link carries."""
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
@@ -11,6 +15,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import all_late_by
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import digits, text
 
@@ -25,8 +30,14 @@ _LINKS = ((re.compile(r"\b(?:H100|H200|H20|B200|B300)\b"), 63.0), (re.compile(r"
 _WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
 
 
-def copy_bound(headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks) -> list[Finding]:
-    """Ranks on which for half of the window or more nothing runs but copies: one finding for all of them."""
+def copy_bound(
+    headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks, episodes: Episodes,
+    replay: Replay,
+) -> list[Finding]:  # fmt: skip
+    """Ranks on which for half of the window or more nothing runs but copies: one finding for all of them.
+
+    Of ranks that are late by them it is a part of what is said of that.
+    """
     if not len(breakdown) or not len(copies):
         return []
     table = breakdown.to_frame().set_index("rank")
@@ -39,10 +50,13 @@ def copy_bound(headline: Headline, steps: Steps, breakdown: Breakdown, copies: C
     rank = int(bound.idxmax())
     mean_ns = Basis.of(headline, steps).mean_ns(rank)
     gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
-    return [_found(bound, rows, ranks.to_frame().set_index("rank")["device_name"], gain_ns)]
+    gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
+    found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
+    part_of = all_late_by(episodes, bound.index, "copies")
+    return [replace(found, gain_ns=gain_ns if gain is None else gain.gain_ns, part_of=part_of)]
 
 
-def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, gain_ns: int | None) -> Finding:
+def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
     first = rows.iloc[0]
     limit = _limit(devices.get(first["rank"]), str(first["direction"]))
     rate = None if pd.isna(first["rate_gbps"]) else float(first["rate_gbps"])
@@ -69,7 +83,6 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, gain_ns: in
             "computed."
         ),
         caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
-        gain_ns=gain_ns,
         sources=("breakdown", "copies"),
         table="copies",
     )

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import milliseconds, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.tools import tools_of
 
 MATRIX_PCT = 20.0
 """Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
@@ -87,7 +88,7 @@ def _by_rank(table: pd.DataFrame, per: str) -> str:
     return f"{said}, {least}" if len(table) == 2 else f"on {len(table)} ranks, {said} most, {least} least"
 
 
-def memory_bound_kernels(categories: Categories, headline: Headline) -> list[Finding]:
+def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Ranks) -> list[Finding]:
     """A GPU that computes 70 % of the time spends half of it in kernels that move data and compute little."""
     table = _compute(categories)
     if table.empty:
@@ -106,8 +107,7 @@ def memory_bound_kernels(categories: Categories, headline: Headline) -> list[Fin
             title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
             "similar kernels, which move data and compute little.",
             evidence=plain(own.head(_MOST_ROWS)),
-            recommendation="Fuse them: torch.compile, fused norms, losses and optimizers; keep activations in "
-            "bfloat16; avoid copies and casts between layouts and types.",
+            recommendation=tools_of(ranks).fuse_moving,
             caveat="A small model or batch has little matrix work to begin with.",
         )
     ]

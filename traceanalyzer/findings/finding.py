@@ -31,9 +31,11 @@ class Finding:
             severity it comes after causes that can be mended.
         is_of_hosts: it stands on the time of hosts, which are slower under a profiler.
         ranks: those that are late by it, in order; none where the finding holds nobody to be late.
+        worst_rank: of several the one that is latest, clearly; `None` where they are alike.
         steps: in which they are; `None` for every step that is looked at.
         is_about_capture: it says what the capture cannot tell: such findings come before advice.
-        cause: the part of their time that is longer than their peers': compute, copies, host, data, …
+        cause: the part of their time that is longer than their peers': compute, copies, host, data, …; of ranks that
+            hide each other those of all of them (`data and compute`).
         interval_ns: where in the timeline to look.
         sources: names of the Results that it comes from.
         table: the Result in which a reader sees more of it.
@@ -55,6 +57,7 @@ class Finding:
     is_of_ideal: bool = False
     is_of_hosts: bool = False
     ranks: tuple[int, ...] = ()
+    worst_rank: int | None = None
     steps: tuple[int, ...] | None = None
     cause: str | None = None
     is_about_capture: bool = False

@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
-from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
+from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, TRUNCATED
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -177,6 +179,7 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
             recommendation="Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, "
             "active=3).",
             is_about_capture=True,
+            part_of=_LOST,
         )
     ]
 
@@ -208,6 +211,53 @@ def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
 def _numbers(text: str) -> set[int]:
     parts = text.split(",")
     return {int(part) for part in parts} if all(part.strip().isdigit() for part in parts) else set()
+
+
+def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
+    """The profiler lost over 1 % of a rank's GPU operations amid others, and no step without such a loss is left.
+
+    Over 5 % nothing is concluded of that rank.
+    """
+    if not len(headline) or headline.table["steps"].notna().any():
+        return []
+    share = lost_pct(integrity)
+    share = share[share >= LEAST_LOST_PCT]
+    if share.empty:
+        return []
+    low, high = round(float(share.min())), round(float(share.max()))
+    told = f"{max(high, 1)} %" if low == high else f"{max(low, 1)} to {high} %"
+    whose = f"rank {share.index[0]}'s" if len(share) == 1 else f"ranks {listed(list(share.index))}'s"
+    nothing = " Nothing is concluded of that." if (share >= SPOILT_PCT).any() else ""
+    return [
+        Finding(
+            rule="lost_operations",
+            severity="high",
+            title=f"The profiler lost {told} of {whose} GPU operations: their launches are here, they are not, so that "
+            f"compute is too short and idle time too long.{nothing}",
+            evidence=tuple({"rank": int(rank), "lost_pct": round(float(own), 2)} for rank, own in share.items()),
+            recommendation="Record again, and less at once: fewer steps, without with_stack, record_shapes and "
+            "profile_memory; no second profiler (DCGM, Nsight) beside it.",
+            is_about_capture=True,
+            about=_LOST,
+        )
+    ]
+
+
+LEAST_LOST_PCT = 1.0
+"""Of a rank's launches that have no operation, amid others that have one."""
+
+SPOILT_PCT = 5.0
+"""From here on nothing is concluded of the rank."""
+
+_LOST = "operations that were lost"
+
+
+def lost_pct(integrity: Result) -> pd.Series:
+    """Of each rank that lost some the per cent of its launches whose operation is missing amid others."""
+    frame = integrity.to_frame()
+    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna()]
+    share = 100 * own["count"].astype("float64") / own["total"].astype("float64")
+    return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
 
 
 def cut_files(integrity: Integrity) -> list[Finding]:

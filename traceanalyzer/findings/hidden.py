@@ -21,7 +21,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.idle import DATA_PCT, LOADER
-from traceanalyzer.findings.late_words import numbers
+from traceanalyzer.findings.late_words import numbers, whose
 from traceanalyzer.findings.lateness import is_said, of_ranks
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.vocabulary import DATA, HOST
@@ -128,17 +128,11 @@ def _as_peers(one: Slower) -> Change:
 def _firsts(headline: Headline, steps: Steps, idle: Idle, episodes: Episodes) -> Iterator[First]:
     for row in episodes.rows():
         if row["what_if"] and row["gain_ns"] and is_said(row):
-            who = row["ranks"].replace(",", ", ")
-            words = f"rank{'s' if ',' in who else ''} {who}'s {_called(row['cause'])}"
-            yield First(tuple(map(read_change, row["what_if"].split("; "))), words, of_ranks(row))
+            yield First(tuple(map(read_change, row["what_if"].split("; "))), whose(row), of_ranks(row))
     if worst_rank(headline, steps, idle, DATA.column, DATA_PCT):
         yield First((Change("data", 0.0),), "data", LOADER)
     if worst_rank(headline, steps, idle, HOST.column, HOST_PCT):
         yield First((Change("host", 0.0),), "the hosts", HOSTS)
-
-
-def _called(cause: str) -> str:
-    return {"host": "host", "data": "loader"}.get(cause, cause)
 
 
 def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame) -> list[Slower]:

@@ -8,6 +8,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.idle import Idle
@@ -21,6 +22,7 @@ from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, story_of_host
+from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 
@@ -66,6 +68,7 @@ def host_bound(
     replay: Replay,
     places: Places,
     ranks: Ranks,
+    stragglers: Stragglers,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
     worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
@@ -88,13 +91,14 @@ def host_bound(
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     own_set = alike(means["host_ns"], places)
     said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
+    said += "" if few else _waiting(rank, stragglers, basis)
     return [
         Finding(
             rule="host_bound",
             severity=severity(share) if binds_too or is_drained else "medium",
             title=f"{said} {'' if is_drained else without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_RECORD_LESS if is_recorded_so else _advice(name),
+            recommendation=_RECORD_LESS if is_recorded_so else _advice(name, ranks),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
@@ -133,9 +137,12 @@ def _title(
             f"{milliseconds(cost_ns * basis.per / len(few))}{each} before work that has not been launched yet{most}; "
             f"{share:.0f} % of a mean step."
         )
-    idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'}"
-    gpu = f"{idles} {milliseconds(cost_ns)}, {share:.0f} % {basis.of_a_step}, before work that has not "
-    gpu += "been launched yet"
+    if is_one and _are_late_alike(idle):
+        idle_for = span(idle["host_ns"].min(), cost_ns)
+        idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
+    else:
+        idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'} {milliseconds(cost_ns)},"
+    gpu = f"{idles} {share:.0f} % {basis.of_a_step}, before work that has not been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
     needed = _needed_ns(step_needs, basis)
     window = idle["window_ns"].mean()
@@ -157,6 +164,17 @@ def _title(
     return f"{each} {between} to launch a step: {gpu}."
 
 
+def _waiting(rank: int, stragglers: Stragglers, basis: Basis) -> str:
+    """Which rank's GPU waits for this one meanwhile, where it does for a tenth of a step."""
+    table = stragglers.to_frame()
+    own = table[(table["rank"] == rank) & (table["cost_pct"] >= HOST_PCT)] if len(table) else table
+    if own.empty:
+        return ""
+    row = own.iloc[0]
+    where = f", most of it in {str(row['collective']).replace('_', '-')}" if pd.notna(row["collective"]) else ""
+    return f" Rank {row['cost_max_rank']}'s waits {milliseconds(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
+
+
 def _one_host(gpus: int) -> str:
     """One process drives them all."""
     return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
@@ -171,13 +189,17 @@ def _needed_ns(step_needs: StepNeeds, basis: Basis) -> pd.Series:
 
 def _late(own_set: Alike, idle: pd.DataFrame, *, is_one: bool) -> str:
     """Where every GPU idles at least half as long for its host as the one that idles longest, no one host is late."""
-    if len(idle) > 1 and idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max():
+    if _are_late_alike(idle):
         if is_one:
             return f"{_one_host(len(idle))} is late"
         return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
     if own_set.is_one:
         return f"Rank {own_set.ranks[0]}'s host is late"
     return f"The hosts of {own_set.who} are late"
+
+
+def _are_late_alike(idle: pd.DataFrame) -> bool:
+    return len(idle) > 1 and bool(idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max())
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
@@ -194,11 +216,8 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
     return None
 
 
-def _advice(name: str | None) -> str:
-    launching = (
-        "torch.compile or CUDA graphs for the repeated part, fused optimizers, a larger batch; move Python work and "
-        "logging out of the step"
-    )
+def _advice(name: str | None, ranks: Ranks) -> str:
+    launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
     if name is None:
         return f"Launch less or sooner: {launching}."
     first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."

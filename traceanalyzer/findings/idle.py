@@ -15,12 +15,14 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
@@ -53,7 +55,7 @@ _SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_n
 
 
 def short_kernels(
-    headline: Headline, steps: Steps, idle: Idle, launches: Launches, episodes: Episodes
+    headline: Headline, steps: Steps, idle: Idle, launches: Launches, episodes: Episodes, ranks: Ranks
 ) -> list[Finding]:
     """Most kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
@@ -72,8 +74,7 @@ def short_kernels(
             title=f"{share:.0f} % of rank {rank}'s kernels run for less than 10 µs (median "
             f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them.",
             evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
-            recommendation="Fuse small kernels (torch.compile, fused or foreach optimizers, fused norms and "
-            "activations) or replay them as a CUDA graph.",
+            recommendation=tools_of(ranks).fuse_small,
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
             is_of_hosts=True,

@@ -57,12 +57,17 @@ PROFILED = "Recorded under the profiler, which slows the host: time some steps w
 
 def title(row: Mapping[str, Any], last_step: int | None) -> str:
     """One sentence on the lateness, and one on what mending it gains."""
-    late = f"{when(row, last_step)}{who(row)} {_needs(row).removeprefix(' ')}:"
+    told = late(row, last_step)
+    return f"{_first_upper(told)} {waited(row)}. {_gains(row)}".strip()
+
+
+def late(row: Mapping[str, Any], last_step: int | None) -> str:
+    """When, who and by what, up to the colon or semicolon before who waits."""
     if row["cause"] == "host" and row["name"] is None:
-        late = f"{when(row, last_step)}{_late_hosts(row)}"
+        return f"{when(row, last_step)}{_late_hosts(row)}"
     if _is_slow_gpu(row):
-        late = f"{when(row, last_step)}{_slow_gpus(row)}"
-    return f"{late[0].upper()}{late[1:]} {_who_waits(row)}. {_gains(row)}".strip()
+        return f"{when(row, last_step)}{_slow_gpus(row)}"
+    return f"{when(row, last_step)}{who(row)} {_needs(row).removeprefix(' ')}:"
 
 
 def advice(row: Mapping[str, Any]) -> str:
@@ -107,6 +112,12 @@ def who(row: Mapping[str, Any]) -> str:
     return f"rank{'' if len(ranks) == 1 else 's'} {listed(ranks)}{of}"
 
 
+def whose(row: Mapping[str, Any]) -> str:
+    """`rank 5's loader`, `the compute of ranks 8 to 15 (host b07)`."""
+    called = "loader" if row["cause"] == DATA.key else row["cause"]
+    return f"{who(row)}'s {called}" if len(numbers(row["ranks"])) == 1 else f"the {called} of {who(row)}"
+
+
 def numbers(text: str | None) -> tuple[int, ...]:
     """`8,9` as numbers."""
     return tuple(int(number) for number in text.split(",")) if text else ()
@@ -142,7 +153,7 @@ def _needs(row: Mapping[str, Any]) -> str:
         share = 100 * (row["own_ns"] - row["peers_ns"]) / row["peers_ns"]
         always = " in every step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
         longer = f"{verb.removesuffix(' for')} {share:.0f} % longer{always}"
-        return f"{longer} ({own}, {_peers(row)} {peers}){called}"
+        return f"{longer} ({own}, {_peers(row)} {peers}{_worst(row)}){called}"
     if row["cause"] in ("compute", "copies"):
         same = (
             "" if row["same_work_ratio"] is None else f", the same kernels {row['same_work_ratio']:.3g} times as long"
@@ -158,6 +169,11 @@ def _needs(row: Mapping[str, Any]) -> str:
         part = f"{_OF_PARTS[row['cause']]}{f': {name(row)}' if row['name'] else ''}"
         return f"{turn}{'need' if many else 'needs'} {more}{each} longer than {_peers(row)}, {much} {part}"
     return f"{turn}{verb} {more}{each} longer than {_peers(row)}{called}"
+
+
+def _worst(row: Mapping[str, Any]) -> str:
+    """Of graded loads the rank that has most."""
+    return "" if row["worst_rank"] is None else f"; rank {row['worst_rank']} most, {_ms(row['worst_ns'])}"
 
 
 def _is_slow_gpu(row: Mapping[str, Any]) -> bool:
@@ -226,7 +242,8 @@ def _peers(row: Mapping[str, Any]) -> str:
     return f"rank {row['most_waiting_rank']}" if _all(row) == 2 else "the others"
 
 
-def _who_waits(row: Mapping[str, Any]) -> str:
+def waited(row: Mapping[str, Any]) -> str:
+    """Who waits for it, for how long, and where."""
     where = f" inside {row['collective'].replace('_', '-')}" if row["collective"] else ""
     it = "it" if len(numbers(row["ranks"])) == 1 else "them"
     cost = f"{_ms(row['cost_ns'])}{_each(row)}"

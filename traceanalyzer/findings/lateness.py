@@ -1,44 +1,64 @@
 """Ranks that make the others wait: one finding for each episode, those of the same ranks in one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
-from traceanalyzer.findings.basis import lower, plain, severity
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import lower, milliseconds, plain, severity
 from traceanalyzer.findings.evened import Evened, evened
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late_sets import joint_ns, set_of, told
 from traceanalyzer.findings.late_words import advice, caveat, is_of_hosts, numbers, title
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 LEAST_GAIN_PCT = 1.0
 """Of a step; mending what gains less is not advised."""
 
-HOST_BEYOND = 1.1
-"""A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
-
 _MOST_FINDINGS = 5
 
 
 def late_ranks(
-    episodes: Episodes, step_needs: StepNeeds, expert_layers: ExpertLayers, even_experts: EvenExperts
+    episodes: Episodes, step_needs: StepNeeds, expert_layers: ExpertLayers, even_experts: EvenExperts, replay: Replay
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
+    Episodes that hide each other are one finding: of all of them where none gains half of that alone, else of the
+    first, the others behind it.
+
     Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
-    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains.
+    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains. Where ranks compute
+    each another amount, what dealing it out evenly gains is part of the advice.
     """
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     rows = [_evened(row, saved) for row in episodes.rows() if is_said(row)]
-    rows.sort(key=lambda row: -(_expected_ns(row) or 0))
-    return [_finding(row, step_needs.to_frame(), last) for row in rows[:_MOST_FINDINGS]]
+    rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
+    found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
+    return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+
+
+def _is_graded(finding: Finding) -> bool:
+    return finding.cause == "compute" and finding.worst_rank is not None
+
+
+def _dealt_out(finding: Finding, replay: Replay) -> Finding:
+    """With what even compute gains, where it gains something."""
+    gain = gain_of(replay, Change("compute", EVEN))
+    if gain is None or not gain.gain_ns:
+        return finding
+    even = f"Dealt out evenly over all ranks, a mean step is about {milliseconds(gain.gain_ns)} shorter."
+    return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 
 def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
@@ -52,10 +72,11 @@ def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str,
 
 
 def is_said(row: Mapping[str, Any]) -> bool:
-    """Whether the lateness is these ranks' own, and mending it worth anything."""
-    if row["cause"] == "host" and row["name"] is None and not _is_slow_host(row):
+    """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
+    if is_of_every_host(row):
         return False
     expected = _expected_ns(row)
+    expected = expected if expected is None else max(expected, joint_ns(row))
     return expected is None or 100 * expected >= LEAST_GAIN_PCT * _whole_ns(row)
 
 
@@ -70,11 +91,6 @@ def _whole_ns(row: Mapping[str, Any]) -> int:
     return int(row["step_ns"] * (row["steps"] if row["gain_is_of_capture"] else 1))
 
 
-def _is_slow_host(row: Mapping[str, Any]) -> bool:
-    own, others = row["own_host_ns"], row["peers_host_ns"]
-    return own is None or others is None or own >= HOST_BEYOND * others
-
-
 def of_ranks(row: Mapping[str, Any]) -> str:
     """How findings about the same late ranks call them."""
     return f"lateness of ranks {row['ranks']}"
@@ -82,12 +98,20 @@ def of_ranks(row: Mapping[str, Any]) -> str:
 
 def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
     """What is said of a rank's lateness by one of these causes, as findings call it; `None` without a known gain."""
-    rows = [row for row in episodes.rows() if rank in numbers(row["ranks"]) and row["cause"] in causes]
-    rows = [row for row in rows if is_said(row) and row["gain_ns"] is not None]
-    return of_ranks(rows[0]) if rows else None
+    every = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+    rows = [row for row in every if rank in numbers(row["ranks"]) and row["cause"] in causes]
+    return of_ranks(set_of(rows[0], every)[0]) if rows else None
 
 
-def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None) -> Finding:
+def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str | None:
+    """The same of several ranks, where it is one for all of them."""
+    found = {late_by(episodes, int(rank), *causes) for rank in ranks}
+    return found.pop() if len(found) == 1 else None
+
+
+def _finding(
+    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], needs: pd.DataFrame, last_step: int | None
+) -> Finding:
     gain, expected = row["gain_ns"], _expected_ns(row)
     share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if expected is None else expected / _whole_ns(row))
     return Finding(
@@ -103,12 +127,13 @@ def _finding(row: Mapping[str, Any], needs: pd.DataFrame, last_step: int | None)
         unprofiled_gain_ns=row["unprofiled_gain_ns"],
         is_of_hosts=is_of_hosts(row),
         ranks=numbers(row["ranks"]),
+        worst_rank=row["worst_rank"],
         steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
         cause=row["cause"],
         interval_ns=_interval(row, needs),
         table="episodes",
         about=of_ranks(row),
-        part_of=of_ranks(row),
+        part_of=of_ranks(set_of(row, rows)[0]),
     )
 
 

@@ -10,7 +10,7 @@ from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.remote import named
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading.cache import through
+from traceanalyzer.loading.kept_traces import through
 from traceanalyzer.loading.options import LoadOptions
 from traceanalyzer.model import RankTrace, Skipped
 from traceanalyzer.model.schema import printable

@@ -23,7 +23,8 @@ from traceanalyzer.cuda_graphs.captures import captures_beside, notes_beside
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, facts_of, key_of, prune
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune
+from traceanalyzer.loading.kept_traces import facts_of
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.schema import NONE
 

@@ -67,6 +67,12 @@ def digits(value: float) -> str:
     return f"{rounded:,.{decimals}f}".replace("-", "−")
 
 
+def signed(value: float, unit: Unit | None = None) -> str:
+    """A difference, with a + where it is more: of the unit, else digits alone."""
+    shown = digits(value) if unit is None else text(value, unit)
+    return f"+{shown}" if value > 0 else shown
+
+
 def is_known(value: Any) -> bool:
     """Whether there is a value: not None, NA or NaN."""
     if isinstance(value, float):

@@ -110,6 +110,7 @@ COMM_ARGS: Mapping[str, str] = MappingProxyType(
         "root": _MAYBE_INT,  # of a rooted collective
         "peer": _MAYBE_INT,  # of send and recv
         "size_bytes": _MAYBE_INT,  # where the trace says bytes instead of elements (nsys payloads)
+        "has_inferred_size": "bool",  # by who calls the communicator, as the capture does not hold its making
     }
 )
 """Arguments of communication operations, from kernels and from the host operations that launched them."""

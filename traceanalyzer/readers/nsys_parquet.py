@@ -7,8 +7,6 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
-from traceanalyzer.readers.nsys import traces
-from traceanalyzer.readers.nsys.parquet import ParquetSource
 
 
 def recognises(path: Path) -> bool:
@@ -22,6 +20,9 @@ def peek(path: Path) -> Header:
     Raises:
         NotATraceError: it is no export after all, or the same report's database lies beside it.
     """
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.parquet import ParquetSource
+
     database = path.with_name(f"{path.name.removesuffix('_pqtdir')}.sqlite")
     if database.is_file():
         raise NotATraceError(f"{path}: {database.name} of the same report lies beside it; keep one of them")
@@ -30,9 +31,15 @@ def peek(path: Path) -> Header:
 
 def ended_ns(path: Path) -> int | None:
     """When the capture ended; see `Reader.ended_ns`."""
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.parquet import ParquetSource
+
     return traces.ended_ns(ParquetSource(path))
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the folder; see `Reader.read`."""
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.parquet import ParquetSource
+
     return traces.read(ParquetSource(path), path, hint, rules)

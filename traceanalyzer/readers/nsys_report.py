@@ -12,9 +12,6 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
-from traceanalyzer.readers.nsys import traces
-from traceanalyzer.readers.nsys.scrub import scrub
-from traceanalyzer.readers.nsys.sqlite import SqliteSource
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 
@@ -30,6 +27,9 @@ def peek(path: Path) -> Header:
     Raises:
         NotATraceError: an export lies beside the report (that one is read), or `nsys` is missing or fails.
     """
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
     beside = _export_beside(path)
     if beside is not None:
         raise NotATraceError(f"{path}: its export {beside.name} lies beside it and is read instead")
@@ -38,6 +38,9 @@ def peek(path: Path) -> Header:
 
 def ended_ns(path: Path) -> int | None:
     """When the capture ended; see `Reader.ended_ns`."""
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
     return traces.ended_ns(SqliteSource(exported(path)))
 
 
@@ -47,6 +50,9 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     Raises:
         NotATraceError: `nsys` is missing or fails.
     """
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
     return traces.read(SqliteSource(exported(path)), path, hint, rules)
 
 
@@ -71,6 +77,8 @@ def exported(path: Path, cache: Path | None = None) -> Path:
         done = subprocess.run(_command(nsys, path, made), capture_output=True, check=False)  # noqa: S603
         if done.returncode or not made.exists():
             raise NotATraceError(f"{path}: nsys could not export it (exit code {done.returncode}); try: {by_hand}")
+        from traceanalyzer.readers.nsys.scrub import scrub
+
         scrub(made)
         made.rename(target)
     return target

@@ -6,8 +6,6 @@ from pathlib import Path
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
-from traceanalyzer.readers.nsys import traces
-from traceanalyzer.readers.nsys.sqlite import SqliteSource
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -22,14 +20,23 @@ def recognises(path: Path) -> bool:
 
 def peek(path: Path) -> Header:
     """The file's head; see `Reader.peek`."""
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
     return traces.peek(SqliteSource(path), path)
 
 
 def ended_ns(path: Path) -> int | None:
     """When the capture ended; see `Reader.ended_ns`."""
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
     return traces.ended_ns(SqliteSource(path))
 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the file; see `Reader.read`."""
+    from traceanalyzer.readers.nsys import traces
+    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+
     return traces.read(SqliteSource(path), path, hint, rules)

@@ -1,6 +1,5 @@
 """AMD's rocpd databases: `rocprofv3 --output-format rocpd` writes `<process>_results.db`."""
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +8,6 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
-from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, traces
-from traceanalyzer.readers.rocprof.database import Database
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -22,6 +19,8 @@ def recognises(path: Path) -> bool:
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             return False
+    import sqlite3
+
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\' LIMIT 1"
@@ -32,6 +31,9 @@ def recognises(path: Path) -> bool:
 
 def peek(path: Path) -> Header:
     """Nothing: the file names no rank, and its times are no times of day; see `Reader.peek`."""
+    from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS
+    from traceanalyzer.readers.rocprof.database import Database
+
     if not Database(path).suffixes:
         raise NotATraceError(f"{path}: {NO_GPU_OPS}")
     return Header()
@@ -44,6 +46,9 @@ def ended_ns(path: Path) -> int | None:  # noqa: ARG001 - every reader is asked 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each GPU of the file's processes; see `Reader.read`."""
+    from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, traces
+    from traceanalyzer.readers.rocprof.database import Database
+
     captures = Database(path).captures()
     if not captures:
         raise NotATraceError(f"{path}: {NO_GPU_OPS}")

@@ -75,7 +75,9 @@ class RunRecord:
         message = _FOLDERS.sub(lambda found: found["web"] or "", (str(error).splitlines() or [""])[0])
         message = _ADDRESS.sub("<peer>", message)
         status = "oom" if isinstance(error, torch.OutOfMemoryError) else "failed"
-        return replace(self, status=status, error=f"{type(error).__name__}: {message}", memory=[memory])
+        return replace(
+            self, status=status, error=": ".join(filter(None, [type(error).__name__, message])), memory=[memory]
+        )
 
     def write(self, folder: Path) -> None:
         """Write `folder/run.json` in one go: a reader never sees half a file."""

@@ -21,6 +21,7 @@ GUESSES = (
 ITERATIONS = (
     re.compile(r"^execute_(?:\d+_)?context_\d+\("),  # vLLM: requests and tokens of each phase
     re.compile(r"^step\[[A-Z_]+ bs=\d+"),  # SGLang: `step[EXTEND bs=2 toks=64]`
+    re.compile(r"^\[Executor\] _forward_step\b.*?: \d+ ctx reqs"),  # TensorRT-LLM: requests of each phase
     re.compile(r"^execute_model\b"),
     re.compile(
         r"^(?:forward_|run_batch_)?(?:decode|extend|prefill|mixed|idle)(?:_(?:batch|forward|step))?\b", re.IGNORECASE
@@ -51,9 +52,9 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
     """The steps' ranges in order of time, none inside another; empty where nothing is a step.
 
     With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`;
-    iterations of vLLM and SGLang; a compiled module of XLA, else an outermost range of one name, numbers in it apart,
-    that occurs at least three times on one thread and in which at least 80 % of the GPU time but for communication was
-    launched. Ranges around an epoch or the whole training do not count as outer ones.
+    iterations of vLLM, SGLang and TensorRT-LLM; a compiled module of XLA, else an outermost range of one name, numbers
+    in it apart, that occurs at least three times on one thread and in which at least 80 % of the GPU time but for
+    communication was launched. Ranges around an epoch or the whole training do not count as outer ones.
 
     Raises:
         UsageError: the pattern names no range.

@@ -7,16 +7,18 @@ for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))
 print(sentence)
 """
 
+from traceanalyzer.discovery.memory_snapshots import find_snapshots, is_snapshot
 from traceanalyzer.snapshots.comparison import MemoryChange, change, compared
 from traceanalyzer.snapshots.examination import (
     Examined,
     OutOfMemory,
     beside_trace,
+    deciding,
     examine_snapshot,
     examine_snapshots,
 )
 from traceanalyzer.snapshots.growth import Growth
-from traceanalyzer.snapshots.reading import Snapshot, find_snapshots, is_snapshot, read_snapshot
+from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
 from traceanalyzer.snapshots.words import sentences
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "beside_trace",
     "change",
     "compared",
+    "deciding",
     "examine_snapshot",
     "examine_snapshots",
     "find_snapshots",

@@ -47,6 +47,8 @@ class Examined:
         peak_at: position in the history of the event that reached it; -1 without a history.
         peak_allocated_bytes: the most that `torch.cuda.memory_allocated` said in the history: what was asked for,
             as the allocator rounds it.
+        contradicted_bytes: by how much the blocks that are known at the peak differ from the level there: other than 0
+            where events are missing between the first and the last, or the snapshot does not have its segments.
         is_exact: whether that is to the byte: the rules by which blocks are cut gave the size of each block at the end.
         peak_stacks: bytes of the peak by stack: `stack` (-1 for what was allocated before the history), `size_bytes`.
         peak_sites: who held the peak.
@@ -57,6 +59,7 @@ class Examined:
         taken: whose requests made the allocator take more from the GPU in the second half of the history.
         gave_back: whether the allocator gave memory back to the GPU, as it does before it fails a request.
         free_bytes: reserved but not in use at the end.
+        free_private_bytes: of these in pools of their own, as CUDA graphs have: only their graphs use them again.
         free_blocks: in how many blocks.
         largest_free_bytes: the largest of them.
         trace_steps: the history by the steps of the trace beside it; `None` without one.
@@ -68,6 +71,7 @@ class Examined:
     peak_bytes: int
     peak_at: int
     peak_allocated_bytes: int
+    contradicted_bytes: int
     is_exact: bool
     peak_stacks: pd.DataFrame
     peak_sites: pd.DataFrame
@@ -78,6 +82,7 @@ class Examined:
     taken: tuple[Taken, ...]
     gave_back: bool
     free_bytes: int
+    free_private_bytes: int
     free_blocks: int
     largest_free_bytes: int
     trace_steps: TraceSteps | None = None
@@ -98,7 +103,9 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
     sizes, is_exact = given.given_bytes(snapshot, lives)
     allocated = given.allocated(snapshot, lives, sizes)
     at_end = levels.living(lives, max(len(snapshot.history) - 1, -1))
-    free = snapshot.blocks.loc[snapshot.blocks["state"] == "inactive", "size_bytes"]
+    is_free = snapshot.blocks["state"] == "inactive"
+    free = snapshot.blocks.loc[is_free, "size_bytes"]
+    of_private = snapshot.segments["is_private"].to_numpy()[snapshot.blocks.loc[is_free, "segment"].to_numpy()]
     return Examined(
         snapshot=snapshot,
         levels=over_time,
@@ -106,6 +113,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         peak_bytes=peak,
         peak_at=peak_at,
         peak_allocated_bytes=max(int(allocated.max(initial=0)), end["allocated"]),
+        contradicted_bytes=int(at_peak["size_bytes"].sum()) - peak,
         is_exact=is_exact,
         peak_stacks=at_peak.groupby("stack", as_index=False)["size_bytes"].sum(),
         peak_sites=peak_sites,
@@ -116,6 +124,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         taken=taken_late(snapshot),
         gave_back=gave_back(snapshot),
         free_bytes=int(free.sum()),
+        free_private_bytes=int(free[of_private].sum()),
         free_blocks=len(free),
         largest_free_bytes=int(free.max()) if len(free) else 0,
     )
@@ -135,6 +144,16 @@ def examine_snapshots(paths: Sequence[Path]) -> tuple[Examined, ...]:
     """The same of several files, one after the other, by rank."""
     made = [examine_snapshot(read_snapshot(path)) for path in paths]
     return tuple(sorted(made, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0)))
+
+
+def deciding(examined: Sequence[Examined]) -> dict[int, str]:
+    """Places of those that decide what fits, and by what: whose request failed first, and whose peak is the highest."""
+    failed = [(one.oom.time_ns, place) for place, one in enumerate(examined) if one.oom is not None]
+    found = {min(failed)[1]: "failed first"} if failed else {}
+    if examined:
+        most = max(range(len(examined)), key=lambda place: examined[place].peak_bytes)
+        found[most] = ", ".join([*filter(None, [found.get(most)]), "highest peak"])
+    return found
 
 
 def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:

@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit, estimate, largest_batch, placed
+from traceanalyzer.diff import Capture
 from traceanalyzer.discovery.clustering import RUN_INFO
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.model_state import Model
@@ -83,6 +84,17 @@ def ranks(job: Job) -> pd.DataFrame:
     return pd.DataFrame({"rank": known, "world_size": job.world or int(known.max()) + 1})
 
 
+def capture_of(examined: Sequence[Examined], info: RunInfo | None, label: str) -> Capture:
+    """The ranks' peaks as a comparison's gates look at them.
+
+    Raises:
+        UsageError: names of several files do not tell whose they are.
+    """
+    job = job_of(examined, info, None)
+    tables = {"memory": job.memory.to_frame(), "ranks": ranks(job)}
+    return Capture(label, SOURCE, tables, steps=(), is_exact=True, info=info)
+
+
 def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
     """A row a snapshot; what only a history tells is absent without one."""
     rows = [
@@ -91,7 +103,9 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
             "source": SOURCE,
             "events": len(one.snapshot.history),
             "allocated_bytes": one.end["allocated"],
-            "peak_allocated_bytes": one.peak_allocated_bytes if one.has_history else None,
+            "peak_allocated_bytes": one.peak_allocated_bytes
+            if one.has_history and not one.contradicted_bytes
+            else None,
             "reserved_bytes": one.end["reserved"],
             "peak_reserved_bytes": _most_reserved(one),
             "device_bytes": device_bytes,

@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.discovery.candidates import leads_out
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
 from traceanalyzer.snapshots import pieces
@@ -45,10 +44,11 @@ class Snapshot:
             `stack` (number in `stacks`).
         blocks: one row for each block: `segment` (row in `segments`), `addr`, `size_bytes`, `requested_bytes`, `state`,
             `stack`.
-        segments: one row for each segment: `addr`, `size_bytes`, `type`, `stream`, `is_expandable`.
+        segments: one row for each segment: `addr`, `size_bytes`, `type`, `stream`, `is_expandable`, `is_private`.
         stacks: Python (and C++) frames, each different stack once.
         annotations: ranges that PyTorch marked: `name`, `stage`, `time_ns`.
         settings: the allocator's.
+        other_events: events of other GPUs that the file has too, by GPU: they are not looked at.
     """
 
     path: Path
@@ -60,6 +60,7 @@ class Snapshot:
     stacks: tuple[Stack, ...]
     annotations: pd.DataFrame
     settings: Mapping[str, Any]
+    other_events: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -67,26 +68,10 @@ class Snapshot:
         return f"rank {self.rank}" if self.rank is not None else self.path.name
 
 
-def is_snapshot(path: Path) -> bool:
-    """Whether a file is a snapshot, by its first bytes: a pickle whose first key is that of a snapshot."""
-    try:
-        with path.open("rb") as file:
-            if not safe_pickle.is_pickle(file.read(2)):
-                return False
-            file.seek(0)
-            head = safe_pickle.unpacked(file).read(4096)
-    except (OSError, EOFError, ValueError):
-        return False
-    return head[:1] == b"\x80" and (b"segments" in head[:200] or b"device_traces" in head[:200])
-
-
-def find_snapshots(folder: Path, *, follows_links: bool = False) -> list[Path]:
-    """Snapshots below a folder, or the file itself; links to outside the folder only where they are followed."""
-    if folder.is_file():
-        return [folder] if is_snapshot(folder) else []
-    places = sorted(path for path in folder.rglob("*") if path.suffix in {".pickle", ".pkl", ".gz", ".snapshot", ""})
-    inside = [path for path in places if path.is_file() and (follows_links or not leads_out(path, folder))]
-    return [path for path in inside if is_snapshot(path)]
+def rank_of(path: Path) -> int | None:
+    """The rank that the name of the file, else of its folder, tells."""
+    found = _RANK.search(path.name) or _RANK.search(path.parent.name)
+    return int(found[1]) if found else None
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -144,13 +129,18 @@ def _made(path: Path, parts: Parts, stacks: Stacks) -> Snapshot:
         device = segments[0]["device"] if segments else 0
     return Snapshot(
         path=path,
-        rank=int(found[1]) if (found := _RANK.search(path.name) or _RANK.search(path.parent.name)) else None,
+        rank=rank_of(path),
         device=device,
         history=pd.concat(tables, ignore_index=True),
         **_state([one for one in segments if one.get("device", device) == device], stacks),
         annotations=_annotations(rest.get("external_annotations") or (), device),
         stacks=tuple(stacks.numbers),
         settings=settings if isinstance(settings := rest.get("allocator_settings"), Mapping) else {},
+        other_events={
+            number: len(trace)
+            for number, trace in enumerate(rest.get("device_traces") or ())
+            if number != device and len(trace)
+        },
     )
 
 
@@ -181,12 +171,13 @@ def _history(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFram
     except KeyError:  # an out-of-memory event tells what the GPU has left instead of an address
         told = list(zip(*map(_fields, events), strict=True))
     columns = dict(zip(_COLUMNS, told or [()] * len(_COLUMNS), strict=True))
+    sizes = _sizes(columns["size"])
     codes = np.fromiter(map(_CODES.get, columns["action"], repeat(-1)), "int8", len(events))
     return pd.DataFrame(
         {
             "action": pd.Categorical.from_codes(codes, ACTIONS),
             "addr": np.array(columns["addr"], "uint64").view("int64"),
-            "size_bytes": np.array(columns["size"], "int64"),
+            "size_bytes": sizes,
             "stream": np.array(columns["stream"], "uint64").view("int64"),
             "time_ns": np.array(columns["time_us"], "int64") * 1000,
             "stack": np.fromiter(map(stacks.number, columns["frames"]), "int32", len(events)),
@@ -194,8 +185,20 @@ def _history(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFram
     )
 
 
+def _sizes(told: Sequence[int]) -> np.ndarray:
+    """Sizes as integers.
+
+    Raises:
+        ValueError: one is negative.
+    """
+    sizes = np.array(told, "int64")
+    if (sizes < 0).any():
+        raise ValueError(f"a size of {sizes.min()}")
+    return sizes
+
+
 def _fields(event: Mapping[str, Any]) -> tuple[Any, ...]:
-    absent = {"addr": event.get("device_free", 0), "frames": ()}
+    absent = {"addr": event.get("device_free", 0), "frames": None}  # without frames: recorded with context=None
     return tuple(event.get(name, absent.get(name, 0)) for name in _COLUMNS)
 
 
@@ -207,23 +210,29 @@ def _state(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, p
         "segments": pd.DataFrame(
             {
                 "addr": pd.Series([segment["address"] for segment in segments], dtype="int64"),
-                "size_bytes": pd.Series([segment["total_size"] for segment in segments], dtype="int64"),
+                "size_bytes": _sizes([segment["total_size"] for segment in segments]),
                 "type": pd.Series([segment.get("segment_type", "") for segment in segments], dtype="str"),
                 "stream": pd.Series([segment.get("stream", 0) for segment in segments], dtype="int64"),
                 "is_expandable": pd.Series([bool(segment.get("is_expandable")) for segment in segments], dtype="bool"),
+                "is_private": pd.Series([_is_private(segment) for segment in segments], dtype="bool"),
             }
         ),
         "blocks": pd.DataFrame(
             {
                 "segment": pd.Series([number for number, _ in blocks], dtype="int64"),
                 "addr": pd.Series(starts, dtype="int64"),
-                "size_bytes": pd.Series([block["size"] for _, block in blocks], dtype="int64"),
-                "requested_bytes": pd.Series([_requested(block) for _, block in blocks], dtype="int64"),
+                "size_bytes": _sizes([block["size"] for _, block in blocks]),
+                "requested_bytes": _sizes([_requested(block) for _, block in blocks]),
                 "state": pd.Series([block["state"] for _, block in blocks], dtype="str"),
                 "stack": pd.Series([stacks.number(_frames(block)) for _, block in blocks], dtype="int32"),
             }
         ),
     }
+
+
+def _is_private(segment: Mapping[str, Any]) -> bool:
+    """Whether it is of a pool of its own, as CUDA graphs have: others are not served from it."""
+    return tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
 
 
 def _addresses(segments: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -42,11 +42,12 @@ def folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
     return said
 
 
-_FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED = range(7)
+_CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED, _OTHERS = range(9)
 
 
 def _of_one(one: Examined) -> list[tuple[int, str]]:
-    made = [(_FAILED, _failed(one.snapshot.label, one.oom))] if one.oom else []
+    made = [(_CONTRADICTED, _contradicted(one))] if one.contradicted_bytes else []
+    made += [(_FAILED, _failed(one.snapshot.label, one.oom))] if one.oom else []
     made += [(_GROWS, _grows(one.snapshot.label, growth)) for growth in one.growths[:3]]
     if one.oom is None and one.growths:
         made.append((_NOT_FAILED, _not_failed(one)))
@@ -54,24 +55,47 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
     made += [(_BESIDE, text) for text in _beside_trace(one)]
     if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
         made.append((_FRAGMENTED, _fragmented(one)))
+    if one.snapshot.other_events:
+        made.append((_OTHERS, _other_devices(one)))
     return made
+
+
+def _contradicted(one: Examined) -> str:
+    return (
+        f"{capital(one.snapshot.label)}'s history does not lead to what its snapshot holds at the end: "
+        f"{size(abs(one.contradicted_bytes))} at the peak are in only one of them. Events or segments are missing, so "
+        "that its peak and who holds it may be wrong."
+    )
+
+
+def _other_devices(one: Examined) -> str:
+    others = ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items())
+    return (
+        f"{capital(one.snapshot.label)}'s file has events of other GPUs of its process too, which are not looked at: "
+        f"{others}."
+    )
 
 
 def _failed(label: str, oom: OutOfMemory) -> str:
     held = size(oom.reserved_bytes - oom.requested_before_bytes)
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size(oom.device_free_bytes)} left"
     return (
-        f"{capital(label)} ran out of memory at {oom.site}: it asked for {size(oom.requested_bytes)} while tensors "
-        f"held {size(oom.requested_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
+        f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size(oom.requested_bytes)} while "
+        f"tensors held {size(oom.requested_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
     )
+
+
+def _code(site: str) -> str:
+    return site if site != UNKNOWN else "code of which no frames were recorded"
 
 
 def _grows(label: str, growth: Growth) -> str:
     each = size(growth.per_step_bytes)
     rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
     unit = "steps" if growth.is_by_steps else "eighths"
+    who = _code(growth.site)
     return (
-        f"{capital(label)}'s memory grows by {rate}: what {growth.site} allocates is never freed, "
+        f"{capital(label)}'s memory grows by {rate}: what {who} allocates is never freed, "
         f"{size(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
         "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
         "allocates and not who keeps: follow what the named lines return to where it is stored."
@@ -98,6 +122,11 @@ def _not_failed(one: Examined) -> str:
 
 
 def _fragmented(one: Examined) -> str:
+    of_graphs = (
+        f" {size(one.free_private_bytes)} of them lie in pools of CUDA graphs and serve only those."
+        if one.free_private_bytes
+        else ""
+    )
     advice = (
         " If it runs out of memory with so much free, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed "
         "memory then serves requests of other sizes."
@@ -106,7 +135,7 @@ def _fragmented(one: Examined) -> str:
         f"Of {one.snapshot.label}'s {size(one.end['reserved'])} reserved {size(one.free_bytes)} are free at the "
         f"snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size(one.largest_free_bytes)}: usual "
         "between two steps, but a larger request needs new memory from the GPU."
-        f"{'' if one.snapshot.settings.get('expandable_segments') else advice}"
+        f"{of_graphs}{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
 
 
@@ -127,13 +156,14 @@ def _peak(one: Examined) -> str:
     named = zip(largest["category"], largest["size_bytes"], strict=True)
     parts = ", ".join(f"{category} {size(total)}" for category, total in named)
     told = f"{capital(one.snapshot.label)} peaks at {size(one.peak_bytes)} in use: {parts}."
+    known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if not one.has_history:
+        lacks = "by whom is not known" if known.empty else "what it held before is not known"
         told = (
-            f"{capital(one.snapshot.label)} held {size(one.peak_bytes)} when its snapshot was written, by whom is not "
-            "known: no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
+            f"{capital(one.snapshot.label)} held {size(one.peak_bytes)} when its snapshot was written, {lacks}: no "
+            "history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
             "allocation (the runners' --memory-snapshot)."
         )
-    known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if known.empty:
         return told
     return f"{told} The line with most is {known['site'].iloc[0]}: {size(int(known['size_bytes'].iloc[0]))}."

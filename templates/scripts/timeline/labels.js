@@ -30,7 +30,8 @@ export const drawLabels = (ctx, view) => {
       const end = indent + ctx.measureText(title).width;
       write(ctx, c.ink, `600 12px ${FONT}`, title, indent, y + Math.min(row.height, 18) / 2, left - indent - 2);
       if (row.why && row.part === "folded") write(ctx, c.care, `11px ${FONT}`, row.why, end + 5, y + 9, left - end - 8);
-      else if (row.why) write(ctx, c.care, `11px ${FONT}`, row.why, 14, y + 21, left - 16);
+      else if (row.why && isWide) write(ctx, c.care, `11px ${FONT}`, row.why, 14, y + 21, left - 16);
+      else if (row.why) write(ctx, c.care, `10px ${FONT}`, row.why.split(":")[0], 4, y + 21, left - 6);
     }
     const name = row.part === "folded" || row.part === "group" ? "" : nameOf(row, !isWide);
     if (name)

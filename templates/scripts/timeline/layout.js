@@ -107,7 +107,7 @@ const keyOf = (row) => {
 /** @param {Row} row @param {boolean} [isShort] */
 export const nameOf = (row, isShort = false) => {
   if (row.part === "group") return `${row.group.name}, ranks ${row.ranks[0]?.rank} to ${row.ranks.at(-1)?.rank}`;
-  if (row.part === "host") return row.lane.label;
+  if (row.part === "host") return isShort ? row.lane.label.replace(/ thread$/, "") : row.lane.label;
   if (row.part === "counter") return row.counter.name;
   if (row.part === "idle") return "idle";
   const kind = WORDS.kinds[row.part];

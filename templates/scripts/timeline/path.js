@@ -42,7 +42,7 @@ export const pathPlaces = (view) => {
     found.set(row.rank, own);
     if (row.part === "folded") own.any = middle;
     else if (row.part !== "host") own[row.part] = row.y + row.height - 3;
-    else if (!row.lane.frames) own.host ??= row.y + row.height - 4;
+    else if (!row.lane.frames) own.host ??= row.y + row.height - 2;
   }
   return (rank, lane) => {
     const own = found.get(rank);
@@ -51,26 +51,30 @@ export const pathPlaces = (view) => {
   };
 };
 
-/** The path as one line from place to place; what is shorter than a pixel only where the line turns.
+const TURN = 5; // pixels: shorter visits elsewhere are drawn only where the path stays
+
+/** The path as one line from place to place: bold where it runs, thin where it turns to another lane or rank.
  * @param {CanvasRenderingContext2D} ctx @param {View} view */
 export const drawPath = (ctx, view) => {
   if (!view.data.path?.count || !view.shows.path) return;
-  const line = lineOf(view, view.data.path);
+  const { runs, turns } = linesOf(view, view.data.path);
   ctx.lineJoin = "round";
   ctx.setLineDash([]);
-  ctx.strokeStyle = view.colours.paper;
-  ctx.lineWidth = 4.5;
-  ctx.globalAlpha = 0.8;
-  ctx.stroke(line);
-  ctx.strokeStyle = view.colours.path;
-  ctx.lineWidth = 2;
+  for (const isHalo of [true, false]) {
+    ctx.strokeStyle = isHalo ? view.colours.paper : view.colours.path;
+    ctx.globalAlpha = isHalo ? 0.8 : 1;
+    ctx.lineWidth = isHalo ? 2.5 : 1;
+    ctx.stroke(turns);
+    ctx.lineWidth = isHalo ? 4.5 : 2;
+    ctx.stroke(runs);
+  }
   ctx.globalAlpha = 1;
-  ctx.stroke(line);
 };
 
 /** @param {View} view @param {Path} path */
-const lineOf = (view, path) => {
-  const line = new Path2D();
+const linesOf = (view, path) => {
+  const runs = new Path2D();
+  const turns = new Path2D();
   /** @type {number | null} */
   let last = null;
   let done = -Infinity;
@@ -82,15 +86,19 @@ const lineOf = (view, path) => {
       continue;
     }
     const [a, b] = clipped(view, path.start[i], path.start[i] + path.length[i]);
-    if (b - done < 0.8 && last !== null) continue;
-    if (last === null) line.moveTo(a, y);
-    else if (last !== y) {
-      line.lineTo(a, last);
-      line.lineTo(a, y);
+    if (last !== null && (y === last ? b - done < 0.8 : b - done < TURN)) continue;
+    if (last !== null && a > done) {
+      runs.moveTo(done, last);
+      runs.lineTo(a, last);
     }
-    line.lineTo(Math.max(a, b), y);
+    if (last !== null && last !== y) {
+      turns.moveTo(a, last);
+      turns.lineTo(a, y);
+    }
+    runs.moveTo(a, y);
+    runs.lineTo(Math.max(a, b), y);
     last = y;
     done = b;
   }
-  return line;
+  return { runs, turns };
 };

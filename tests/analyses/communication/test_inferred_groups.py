@@ -22,6 +22,9 @@ def spin(name=MULTIMEM, collective="all_reduce", **more):
             "arguments": None, "dtype": None, "size_bytes": pd.NA, **more}  # fmt: skip
 
 
+RING = "kuserbuffers_pushsendrecv(int*, int*, int4*, int4*, int, int, int, int*, int*, int, unsigned long)"
+
+
 def of_job(size, *ranks):
     """The ranks' tables with the job's size; each has a call of a named group first, as real captures do."""
     return {
@@ -63,6 +66,68 @@ def test_groups_of_the_size_in_the_name_are_those_that_other_calls_name():
     )  # fmt: skip
     found = waits(present=parts)
     assert [found[number, 1][:2] for number in range(4)] == [(70, 1), (0, None), (10, 3), (0, None)]
+
+
+def of_mesh(late=(), listed=("tp=0,1;dp=0,2", "tp=0,1;dp=1,3", "tp=2,3;dp=0,2", "tp=2,3;dp=1,3"), **more):
+    """Two pairs of ranks that spin on each other, at moments of their own; `late` ranks come 60 ns later."""
+    begins = ((1_000_000, 5_000_000, 9_000_000), (2_300_000, 5_100_000, 9_900_000))
+    tables = []
+    for number in range(4):
+        ends = [begin + 100 for begin in begins[number // 2]]
+        starts = [end - (20 if number in late else 80) for end in ends]
+        tables.append(rank(*zip(starts, ends, [spin(**more)] * 3, strict=True)))
+    parts = of_job(4, *tables)
+    return {number: part.assign(listed_groups=listed[number]) for number, part in parts.items()}
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        ("tp=0,1;dp=0,2", "tp=0,1;dp=1,3", "tp=2,3;dp=0,2", "tp=2,3;dp=1,3"),
+        ("undefined=0,1;undefined=0,2", "undefined=0,1;undefined=1,3", "undefined=2,3;undefined=0,2", "undefined=2,3"),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"name": PAIR, "group_size": 2}, {"name": RING, "collective": "send_recv"}])
+def test_of_the_groups_that_files_list_those_whose_calls_end_together(listed, more):
+    found = waits(present=of_mesh((1,), listed, **more))
+    assert [found[0, place] for place in range(3)] == [(60, 1, None)] * 3
+    assert [found[1, place][0] for place in range(3)] == [0] * 3
+    assert [found[2, place][0] for place in range(3)] == [0] * 3
+
+
+def test_groups_that_fit_equally_well_are_not_told_apart():
+    calls = [(at, at + 100, spin(PAIR, group_size=2)) for at in (0, 1_000_000, 5_000_000)]
+    parts = of_job(4, *(rank(*calls) for _ in range(4)))
+    tables = of_mesh()
+    parts = {number: part.assign(listed_groups=tables[number]["listed_groups"]) for number, part in parts.items()}
+    assert waits(present=parts)[0, 0] == (None, None, "the ranks of its group are not known")
+    whole = {number: part.assign(group_size=pd.NA) for number, part in parts.items()}
+    assert waits(present=whole)[0, 0] == (0, None, None), "all four end together: the job is the group"
+
+
+def test_around_a_ring_of_more_than_two_who_is_awaited_is_not_told():
+    calls = [(start, 100, spin(RING, "send_recv")) for start in (20, 50, 90)]
+    frame = analysis.across(of_job(3, *map(rank, calls))).to_frame()
+    assert frame["wait_ns"].tolist() == [70_000, 40_000, 0]
+    assert frame["waits_for"].isna().all()
+    assert not frame["ends_together"].any()
+
+
+def test_what_never_waits_is_all_transfer():
+    send = spin("kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", "send")
+    copy = {"collective": "peer_copy", "group": None, "group_ranks": None}
+    found = waits(present=of_job(2, rank((20, 100, send), (200, 260, copy))))
+    assert [found[0, place] for place in (0, 1)] == [(0, None, None)] * 2
+
+
+def test_a_pure_receive_is_wait():
+    receive = spin("kuserbuffers_pushrecv(int, int, int, int, int*)", "recv")
+    assert waits(present=of_job(8, rank((20, 100, receive))))[0, 0] == (80, None, None)
+
+
+def test_a_group_of_one_rank_waits_for_nobody():
+    alone = {"group_ranks": "0", "group_size": 1}
+    assert waits(rank((0, 100, alone)))[0, 0] == (None, None, "a group of one rank waits for nobody")
 
 
 def test_without_any_named_group_it_is_inferred_too():

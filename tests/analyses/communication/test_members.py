@@ -57,7 +57,6 @@ def test_the_last_rank_does_not_wait():
         ),
         ({"collective": "unknown"}, "the trace does not say which collective it is"),
         ({"group": None, "group_ranks": None}, "the trace does not say its process group"),
-        ({"collective": "peer_copy"}, "a copy between GPUs has no counterpart"),
         ({"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"),
         ({"group_ranks": None, "group_size": 3}, "the ranks of its group are not known"),
         ({"collective": "send_recv"}, "the trace does not say its peers"),

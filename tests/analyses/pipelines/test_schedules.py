@@ -7,8 +7,8 @@ import pytest
 
 from tests import once
 from tests.samples import sample
+from tests.simulator import dualpipe, torch_schedules
 from tests.simulator import schedules as made
-from tests.simulator import torch_schedules
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines import schedules, stage_ranges
@@ -57,7 +57,24 @@ def test_schedules(programs, place, last, expected, bubble_pct, has_ranges):
 def test_both_ends_feed_a_pipeline_of_two_ways(has_directions):
     messages, stretches = made.both_ways(4, 8)
     messages = messages if has_directions else messages.assign(direction=None)
-    assert schedule_of(messages, stretches, [0, 1, 2, 3], [0, 1]) == Schedule(schedules.BOTH_WAYS, 2, 8)
+    found = schedule_of(messages, stretches, [0, 1, 2, 3], [0, 1])
+    lengths = stretches.groupby("phase")["compute_ns"].mean()
+    idle = lengths["forward"] + lengths["backward"] / 2  # (S/2 − 1)(F + B/2)
+    busy = 8 * lengths.sum()
+    assert found == Schedule(schedules.BOTH_WAYS, 2, 8, None, pytest.approx(100 * idle / (idle + busy)))
+    unphased = schedule_of(messages, stretches.assign(phase="unattributed"), [0, 1, 2, 3], [0, 1])
+    assert expected_pct(unphased, 4) is None
+
+
+@pytest.mark.parametrize("are_apart", [False, True])
+@pytest.mark.parametrize(("ranks", "microbatches"), [(4, 8), (4, 20), (8, 20), (8, 16)])
+def test_a_pipeline_of_two_ways_has_the_bubble_that_is_published(ranks, microbatches, are_apart):
+    """DualPipe's (S/2 − 1)(F&B + B − 3W), from numbered passes and from messages."""
+    passes = dualpipe.stretches(ranks, microbatches, {"F": 100, "I": 100, "W": 100, "B": 200}, are_apart=are_apart)
+    found = schedule_of(pd.DataFrame(columns=["rank", "step", "is_send"]), passes, list(range(ranks)), [0, 1])
+    assert (found.name, found.stages_per_rank, found.microbatches) == (schedules.BOTH_WAYS, 2, microbatches)
+    idle = (ranks / 2 - 1) * (300 + 200 - 300)
+    assert found.played_pct == pytest.approx(100 * idle / (idle + microbatches * 300))
 
 
 @pytest.mark.parametrize("microbatches", [8, 16])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import once
+from tests.conftest import sampled
 from tests.host_builders import host_trace
 from tests.samples import RUNS
 from tests.simulator import run, scenarios
@@ -126,8 +127,7 @@ def replay_of(shape):
     return analysed(quiet(SHAPES[shape]), "replay")[1]["replay"]
 
 
-@pytest.mark.parametrize("case", WHOLE)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("case", "shape"), sampled([(case, shape) for case in WHOLE for shape in SHAPES], every=2))
 def test_a_change_of_the_whole_job_gives_what_that_job_does(case, shape):
     change, more = WHOLE[case]
     gain = gain_of(replay_of(shape), change)

@@ -37,7 +37,10 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
-    """Columns `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`; a bound without replay."""
+    """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
+
+    A bound without replay. `changes` are those whose replay gives the gain, none without.
+    """
     rows = table.to_dict("records")
     changes = [_changes(row, found, rows) if not pd.isna(row["bound_ns"]) else () for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
@@ -50,6 +53,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
     each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
     said = [changes[place] if place in known else () for place in range(len(rows))]
     return {
+        "changes": pd.Series(said, dtype=object),
         "what_if": ["; ".join(map(str, own)) if 0 < len(own) <= _MOST_SAID else None for own in said],
         "gain_ns": pd.array([gain for gain, _, _ in each], dtype="Int64"),
         "gain_error_ns": pd.array([error for _, error, _ in each], dtype="Int64"),

@@ -8,6 +8,19 @@ import pandas as pd
 CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
 """What a part is called, unless by its own name."""
 
+HOST_BEYOND = 1.1
+"""A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
+
+_BEYOND = 1.15
+"""Times the excess of the next one: of ranks that are late together one is the worst."""
+
+
+def is_of_every_host(row: Mapping[str, Any]) -> bool:
+    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
+    own, others = row["own_host_ns"], row["peers_host_ns"]
+    is_without_name = row["cause"] == "host" and not isinstance(row["name"], str)
+    return is_without_name and not (pd.isna(own) or pd.isna(others) or own >= HOST_BEYOND * others)
+
 
 def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
     """The columns of `Episodes` for some cells of one part; `late` are all steps of their job."""
@@ -47,6 +60,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "own_host_ns": _of_hosts(own, "min"),
         "peers_host_ns": _of_hosts(others, "max"),
         "total_ns": cost_ns * len(numbers),
+        **_worst(own, group, part),
     }
 
 
@@ -65,6 +79,15 @@ def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
     waits = _waits(others).groupby(level="step").median()
     after = {step: step + 1 for step in numbers if step + 1 not in numbers}
     return {step: max((step, after.get(step, step)), key=lambda each: float(waits.get(each, -1.0))) for step in numbers}
+
+
+def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:
+    """The rank that needs most more, and its time, where the others of the episode need clearly less than it."""
+    excess = group.groupby("rank")["excess_ns"].sum().sort_values()
+    is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= _BEYOND * excess.iloc[:-1].max()
+    rank = int(excess.index[-1]) if is_one else None
+    mean = pd.NA if rank is None else round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))
+    return {"worst_rank": rank, "worst_ns": mean}
 
 
 def _times(group: pd.DataFrame) -> object:

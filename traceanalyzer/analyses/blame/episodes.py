@@ -14,6 +14,7 @@ from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import Place, set_of
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.together import together
 from traceanalyzer.analyses.blame.transfers import transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -70,6 +71,10 @@ class Episodes(Result[EpisodesColumn]):
         ),
         "own_ns": Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
         "peers_ns": Column.time("The peers' median of the same.", adds=Adds.DERIVED),
+        "worst_rank": Column.ident(
+            "Of several that are late together the one that needs most more, clearly; absent where they need alike."
+        ),
+        "worst_ns": Column.time("Its time in that part.", adds=Adds.DERIVED),
         "cost_ns": Column.time(
             "What the ranks that wait do wait for it, a step of the episode: never more than they wait.",
             adds=Adds.DERIVED,
@@ -104,6 +109,18 @@ class Episodes(Result[EpisodesColumn]):
             adds=Adds.DERIVED,
         ),
         "gain_is_of_capture": Column.flag("No step is complete on all ranks: the gain is of all that was recorded."),
+        "together": Column.ident(
+            "Episodes of the same number hide each other: mending one alone wins less than it does once the others are "
+            "mended. Absent for one that hides nothing and that nothing hides."
+        ),
+        "place_in_set": Column.count(
+            "Among those: first what gains most, then what gains most after that.", adds=Adds.NONE
+        ),
+        "then_gain_ns": Column.time("What it gains once those before it are mended.", adds=Adds.DERIVED),
+        "joint_gain_ns": Column.time("What mending all of them gains of a mean step.", adds=Adds.DERIVED),
+        "joint_unprofiled_gain_ns": Column.time(
+            "The same without what recording takes the hosts, an estimate.", adds=Adds.DERIVED
+        ),
         "bound_ns": Column.time(
             "The longest own step less the longest without the excess: the mean over the complete steps, or the sum "
             "over the capture's.",
@@ -141,11 +158,12 @@ def across(
     known = places.places()
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [_of_job(needs, work, calls, steps.table, known, replay) for _, needs in step_needs.table.groupby(job)]
-    tables = [table for table in tables if len(table)]
+    tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
     if not tables:
         return empty
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     table = table.assign(episode=range(len(table)))
+    table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
     texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
     return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
 
@@ -170,7 +188,7 @@ def _of_job(
     sets = [set_of(own, every, places) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
-    return at_least_its_gain(table.assign(**gains(table, found, replay)), late, complete)
+    return together(at_least_its_gain(table.assign(**gains(table, found, replay)), late, complete), replay)
 
 
 def _text(numbers: Sequence[int]) -> str | None:

@@ -15,6 +15,7 @@ NO_PEER = "the trace does not say its peers"
 PEER_COPY = "a copy between GPUs has no counterpart"
 TO_ITSELF = "a message of a rank to itself waits for nobody"
 GROUP_UNKNOWN = "the ranks of its group are not known"
+OF_ONE_RANK = "a group of one rank waits for nobody"
 RANK_MISSING = "a rank of its group has no trace"
 NOT_ON_ALL = "not seen on every rank of its group"
 
@@ -59,6 +60,24 @@ def is_peer_copy(calls: pd.DataFrame) -> np.ndarray:
     is_copy = calls["collective"] == "peer_copy"
     mask: np.ndarray = (is_copy | (calls["activity"] == "memcpy") if "activity" in calls else is_copy).to_numpy()
     return mask
+
+
+def moves_only(calls: pd.DataFrame) -> np.ndarray:
+    """Copies between GPUs, and kernels that send without waiting for anybody."""
+    mask: np.ndarray = is_peer_copy(calls) | (waits_of(calls) == kinds.NEVER).to_numpy()
+    return mask
+
+
+def sizes_from(arguments: pd.Series) -> str | None:
+    """What else than their own arguments tells the sizes of some calls; `None` where nothing does."""
+    found = sorted(set(arguments.dropna()) - {"kernel", "host"})
+    return ", ".join(found) or None
+
+
+SIZES_FROM = (
+    "Where the sizes of some of the calls are not their own: operator (the dimensions of the one that launched them), "
+    "inferred (from a later step), or host, size inferred (by who calls the communicator); absent where all are."
+)
 
 
 def waits_of(calls: pd.DataFrame) -> pd.Series:

@@ -62,7 +62,8 @@ class Calls(Result[CallsColumn]):
         "arguments": Column.text(
             "Where the arguments come from: kernel, host, operator (sizes only, by the dimensions of the one "
             "that launched it), or inferred from a later step (for a kernel that was launched before the capture); "
-            "absent when nothing tells."
+            "host, size inferred: by the number of ranks that call its communicator, whose making the capture does "
+            "not hold. Absent when nothing tells."
         ),
     }
 

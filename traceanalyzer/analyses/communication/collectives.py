@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
@@ -46,6 +47,7 @@ class Collectives(Result[CollectivesColumn]):
         "calls": Column.count("Calls that are looked at.", is_aside=True),
         "split_calls": Column.count("Calls whose transfer and wait are known.", is_compared=False, is_secondary=True),
         "size_bytes": Column.size("Sum of the sizes of the calls; n/a when one is unknown.", is_aside=True),
+        "sizes_from": Column.text(SIZES_FROM, is_aside=True),
         "total_ns": Column.time("Sum of the calls' durations.", leads=True),
         "transfer_ns": Column.time("Sum of the transfers; n/a when none is known.", is_news_when_zero=True),
         "wait_ns": Column.time(
@@ -104,6 +106,7 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
             "split_calls": by_key["is_split"].sum(),
             "total_ns": by_key["duration_ns"].sum(),
             "why_not_split": by_key["why_not_split"].agg(listed),
+            "sizes_from": by_key["arguments"].agg(sizes_from),
             **{name: by_key[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
         }
     ).reset_index()

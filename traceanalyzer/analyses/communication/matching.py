@@ -12,14 +12,19 @@ from traceanalyzer.analyses.communication.call_lists import (
     GROUP_UNKNOWN,
     NO_ARGUMENTS,
     NOT_ON_ALL,
+    OF_ONE_RANK,
     PEER_COPY,
     RANK_MISSING,
     CallLists,
     is_peer_copy,
 )
 from traceanalyzer.analyses.communication.inferred_groups import (
-    by_template_size,
+    Attempt,
+    Partition,
+    decided,
     never_names_group,
+    possible_groups,
+    scatter_ns,
     spinning_without_group,
 )
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
@@ -47,8 +52,8 @@ INFERRED_METHODS = (*METHODS, *(f"{method}; group inferred" for method in METHOD
 def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
     """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace.
 
-    Kernels that spin on peers but name no group are matched over all ranks of the job, or over those groups of the
-    size in their names that other calls name: where their order and ends agree.
+    Kernels that spin on peers but name no group are matched over all ranks of the job, or over those groups that the
+    ranks' files list or other calls name: where their order and ends agree best.
     """
     present = frozenset(ranks)
     why = np.full(len(calls), None, dtype=object)
@@ -63,9 +68,10 @@ def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
     tables = [_collectives(calls, lists, rows, present, why) for rows in groups]
     if calls["group"].isna().all():
         tables = [table for table in tables if _is_of_one_clock(calls, table, why)]
-    spinning = spinning_without_group(calls, (scope == NONE) & ~is_message & ~is_copy)
-    for rows, expected in by_template_size(calls, spinning, present):
-        tables.append(_inferred(lists, rows, expected, present, why))
+    spinning = spinning_without_group(calls, (scope == NONE) & ~is_copy)
+    tables += [
+        _inferred(lists, rows, choices, present, why) for rows, choices in possible_groups(calls, spinning, present)
+    ]
     messages = np.flatnonzero((scope != NONE) & is_message)
     tables.append(match_messages(calls, lists, messages, scope, present, why))
     return Matching(_numbered(calls, [table for table in tables if len(table)]), why)
@@ -119,11 +125,27 @@ def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarr
 
 
 def _inferred(
-    lists: CallLists, rows: np.ndarray, expected: frozenset[int] | None, present: frozenset[int], why: np.ndarray
+    lists: CallLists, rows: np.ndarray, choices: list[Partition], present: frozenset[int], why: np.ndarray
 ) -> pd.DataFrame:
-    """Instances of a group that no call names; `matched_by` says so."""
-    table = _aligned(lists, rows, expected, present, why)
-    return table.assign(matched_by=table["matched_by"] + len(METHODS))
+    """Instances of groups that no call names, of the choice that fits best; `matched_by` says so."""
+    found = decided([_attempt(lists, rows, partition, present) for partition in choices])
+    why[rows] = GROUP_UNKNOWN if found is None else found.why
+    if found is None:
+        return no_members()
+    return found.members.assign(matched_by=found.members["matched_by"] + len(METHODS))
+
+
+def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: frozenset[int]) -> Attempt:
+    """The calls in `rows` matched within the groups; those of no group have no partner."""
+    why = np.full(len(lists.rank), GROUP_UNKNOWN, dtype=object)
+    tables: list[pd.DataFrame] = []
+    for group in partition:
+        held = rows[np.isin(lists.rank[rows], list(group))]
+        table = _aligned(lists, held, group, present, why)
+        base = sum(len(earlier) for earlier in tables)
+        tables.append(table.assign(instance=table["instance"] + base))
+    members = pd.concat(tables, ignore_index=True) if tables else no_members()
+    return Attempt(partition, members, why[rows], scatter_ns(members, lists.rank, lists.end_ns))
 
 
 def _aligned(
@@ -134,7 +156,7 @@ def _aligned(
     if expected is None or not expected <= present:
         why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
         return no_members()
-    why[rows] = NOT_ON_ALL
+    why[rows] = NOT_ON_ALL if len(expected) > 1 else OF_ONE_RANK
     if len(expected) < 2 or not expected <= set(by_rank):
         return no_members()
     reference = max(sorted(expected), key=lambda rank: len(by_rank[rank]))

@@ -10,7 +10,8 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication import calls as all_calls
-from traceanalyzer.analyses.communication.call_lists import synchronises, waits_of
+from traceanalyzer.analyses.communication.call_lists import moves_only, synchronises, waits_of
+from traceanalyzer.analyses.communication.inferred_groups import is_ring
 from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.communication.several_peers import with_several_peers
 from traceanalyzer.analyses.names import MembersColumn
@@ -45,7 +46,7 @@ class Members(Result[MembersColumn]):
         "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
         "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
         "size_bytes": Column.size("Size of the full array.", is_aside=True),
-        "arguments": Column.text("Where the arguments come from: kernel, host or inferred."),
+        "arguments": Column.text("Where the arguments come from, as `calls` has it."),
         "matched_by": Column.text(
             "How the instance was found: sequence, step and position, offset, or order between others."
         ),
@@ -60,14 +61,17 @@ class Members(Result[MembersColumn]):
         "transfer_ns": Column.time(
             "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. Where "
             "one of them exchanges messages with other peers in the same call, the time from the last start, on the "
-            "clock that other instances tell, to each call's end. 0 of kernels that only wait (barrier, notify, wait "
-            "for a signal), whether matched or not.",
+            "clock that other instances tell, to each call's end. Whether matched or not, 0 of kernels that only wait "
+            "(barrier, notify, wait for a signal), and all of copies between GPUs and of kernels that never wait.",
             is_news_when_zero=True,
         ),
         "wait_ns": Column.time(
             "The call's duration − transfer; absent where that is.", is_news_when_zero=True, better=Better.LESS
         ),
-        "waits_for": Column.ident("The instance's rank with the least wait (that started last); absent for itself."),
+        "waits_for": Column.ident(
+            "The instance's rank with the least wait (that started last); absent for itself, and around a ring of "
+            "more than two ranks, where each waits for the one before it."
+        ),
         "why_unmatched": Column.text("Why the call is in no instance."),
     }
 
@@ -80,7 +84,18 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return calls
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
-    return calls.assign(world_size=world_size, file=",".join(trace.meta.files))
+    return calls.assign(world_size=world_size, file=",".join(trace.meta.files), listed_groups=_listed(trace))
+
+
+def _listed(trace: RankTrace) -> str:
+    """The rank's groups of several ranks, as its file lists them: what each is called, and its ranks."""
+    own = [group for group in trace.meta.groups if trace.rank in group.ranks and len(group.ranks) > 1]
+    texts = (f"{_plain(group.description)}={','.join(map(str, group.ranks))}" for group in own)
+    return ";".join(dict.fromkeys(texts))
+
+
+def _plain(description: str) -> str:
+    return description.replace(";", " ").replace("=", " ")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Members:
@@ -98,6 +113,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table["why_unmatched"] = matching.why_unmatched[rows]
     table["is_synchronising"] = synchronises(calls)[rows]
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
+    table["moves_only"] = moves_only(calls)[rows]
+    table["is_ring"] = is_ring(calls)[rows]
     table["group_size"] = _group_sizes(table)
     table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
     return Members(with_several_peers(table))
@@ -105,7 +122,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
 
 def _group_sizes(table: pd.DataFrame) -> pd.Series:
     """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
-    is_collective = table["instance"].notna() & ~table["collective"].isin(kinds.POINT_TO_POINT)
+    is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
+    is_collective = table["instance"].notna() & ~is_message
     is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
     used_by = table["rank"].groupby(table["instance"]).transform("nunique").where(is_collective & is_named)
     return table["group_size"].fillna(used_by.astype("Int64"))
@@ -122,10 +140,12 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     shortest = held.loc[duration.groupby(held["instance"]).idxmin().to_numpy(), ["instance", "rank"]]
     last = held["instance"].map(shortest.set_index("instance")["rank"]).astype("Int64")
     length = (table["end_ns"] - table["start_ns"]).astype("Int64")
-    transfer = transfer.reindex(table.index).mask(table["is_only_wait"], 0)
+    transfer = transfer.reindex(table.index).mask(table["is_only_wait"], 0).mask(table["moves_only"], length)
+    # Around a ring each rank waits for the one before it, of which only two ranks tell which that is.
+    is_around = table["is_ring"] & (table["group_size"].fillna(0) != 2)
     return table.assign(
-        is_synchronising=is_alike.reindex(table.index).astype("boolean"),
+        is_synchronising=(is_alike.reindex(table.index) & ~is_around).astype("boolean"),
         transfer_ns=transfer,
         wait_ns=length - transfer,
-        waits_for=last.where(is_told & (last != held["rank"])).reindex(table.index),
+        waits_for=last.where(is_told & (last != held["rank"])).reindex(table.index).mask(is_around),
     )

@@ -16,6 +16,10 @@ _FIRST = (
 """Arguments of which a call has that of its first operation that tells it."""
 
 
+INFERRED_SIZE = "host, size inferred"
+"""Where the arguments come from of calls whose communicator was made before the capture."""
+
+
 def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -> dict[str, Any]:
     """Columns of arguments for each of so many calls; those of coalesced operations are added up or listed.
 
@@ -29,6 +33,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     place = np.full(count, NONE, dtype=np.int64)
     place[call[groups.first]] = np.arange(len(groups))
     is_kernel = groups.any(args["gpu_op"].to_numpy()[rows] != NONE)
+    is_inferred = groups.any(args["has_inferred_size"].to_numpy()[rows])
     columns = {
         "collective": _collective(args["collective"].array[rows], groups),
         **{name: groups.first_known(args[name].iloc[rows]) for name in _FIRST},
@@ -36,7 +41,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
         "is_uneven": _is_uneven(args, rows, groups),
         "peers": _peers(args, rows, groups),
         "host_operations": pd.array(groups.counts(), dtype="Int64"),
-        "arguments": np.where(is_kernel, "kernel", "host").astype(object),
+        "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),
     }
     return {name: _taken(values, place) for name, values in columns.items()}
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
@@ -43,6 +44,7 @@ class Nccl(Result[NcclColumn]):
         "size_bytes": Column.size(
             "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
         ),
+        "sizes_from": Column.text(SIZES_FROM, is_aside=True),
         "calls_of_unknown_size": Column.count("Calls for which the trace has no sizes.", is_secondary=True),
         "known_size_bytes": Column.size("Sum of the sizes that are known.", is_secondary=True),
         "total_ns": Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
@@ -86,6 +88,7 @@ def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> di
         "group_description": _only(calls["group_description"]),
         "reduction": ", ".join(sorted(set(calls["reduction"].dropna()))) or None,
         "calls": len(calls),
+        "sizes_from": sizes_from(calls["arguments"]),
         "calls_of_unknown_size": int(calls["size_bytes"].isna().sum()),
         "known_size_bytes": calls["size_bytes"].sum(min_count=1),
         "total_ns": int(durations.sum()),

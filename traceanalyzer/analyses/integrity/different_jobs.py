@@ -14,16 +14,16 @@ _BY_CHANCE = 0.1
 """Ranks of different jobs answer at most this share of each other's calls."""
 
 
-def signs(ranks: pd.DataFrame, matches: pd.DataFrame) -> list[Defect]:
+def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     """No time in common, and calls that no other rank answers; both together are no accident.
 
     Args:
         ranks: the Result's table.
-        matches: the Result's table.
+        call_waits: the Result's table.
     """
     if len(ranks) < 2:
         return []
-    calls, matched = _answerable(matches)
+    calls, matched = _answerable(call_waits)
     apart = _share_no_time(ranks)
     unanswered = f"{calls - matched:,} of {calls:,} communication calls are answered by no other rank"
     if apart and calls and not matched:
@@ -50,13 +50,12 @@ def signs(ranks: pd.DataFrame, matches: pd.DataFrame) -> list[Defect]:
     return found
 
 
-def _answerable(matches: pd.DataFrame) -> tuple[int, int]:
+def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
     """Calls whose whole group is here, and those of them that were matched."""
-    if matches.empty:
+    if calls.empty:
         return 0, 0
-    is_whole = matches["why_unmatched"].fillna("").astype("str").str.contains(NOT_ON_ALL, regex=False)
-    held = matches[is_whole | (matches["matched_calls"] > 0)]
-    return int(held["calls"].sum()), int(held["matched_calls"].sum())
+    matched = int(calls["is_matched"].fillna(value=False).astype(bool).sum())
+    return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
 
 
 def _share_no_time(ranks: pd.DataFrame) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
-from traceanalyzer.analyses.communication.matches import Matches
+from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.integrity import different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
@@ -65,6 +65,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.far_apart(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
+            *checks.lost_amid_others(trace),
             *checks.operations_without_launch(trace),
             *checks.communication_without_arguments(calls),
             *checks.arguments_of_operators(calls),
@@ -86,7 +87,7 @@ def across(
     parts: Mapping[int, pd.DataFrame],
     ranks: Ranks,
     steps: Steps,
-    matches: Matches,
+    call_waits: CallWaits,
     integrity_common_pct: float = 90,
     integrity_step_pct: float = 20,
     wanted_ranks: frozenset[int] | None = None,
@@ -102,7 +103,7 @@ def across(
     is_cut = bool((own["check"] == TRUNCATED).any())  # calls that it lost are no sign of anything
     of_set = [
         *_missing_ranks(ranks.table, wanted_ranks),
-        *([] if is_cut else different_jobs.signs(ranks.table, matches.table)),
+        *([] if is_cut else different_jobs.signs(ranks.table, call_waits.table)),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),

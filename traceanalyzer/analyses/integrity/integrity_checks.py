@@ -29,6 +29,8 @@ _CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
 
 TRUNCATED = "truncated"
 
+LOST_AMID = "lost_amid_others"
+
 EVENTS = "events"
 """Stands for every Result that is computed from events, directly or not: the registry knows which those are."""
 
@@ -116,6 +118,23 @@ def launches_without_operation(trace: RankTrace) -> list[Defect]:
     severity = _by_share(lost, total) if has_complete else MEDIUM
     affects = (*_HEADLINE, *_CAUSES, "kernels")
     return [Defect("launches_without_operation", severity, lost, total, text, affects)] if lost else []
+
+
+def lost_amid_others(trace: RankTrace) -> list[Defect]:
+    """Launches without an operation between launches that have one: no edge of the recording explains them."""
+    calls = trace.api_calls
+    is_launch = host_names.matches(calls["name"], host_names.is_launch)
+    lost = is_lost_launch(calls)
+    answered = np.flatnonzero(is_launch & calls["has_gpu_op"].to_numpy())
+    if not lost.any() or not len(answered):
+        return []
+    begin, end = answered[[0, -1]]
+    count, total = int(lost[begin:end].sum()), int((is_launch | lost)[begin : end + 1].sum())
+    text = (
+        f"{_many(count, 'launch', 'launches')} of {total:,} amid recorded ones {_have(count)} no GPU operation: the "
+        "profiler lost them, and where the GPU seems idle it may have worked."
+    )
+    return [Defect(LOST_AMID, _by_share(count, total), count, total, text, (EVENTS,))] if count else []
 
 
 def operations_without_launch(trace: RankTrace) -> list[Defect]:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
@@ -16,9 +17,12 @@ from traceanalyzer.model.schema import NONE
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
-    "host_self_ns": Column.time("Host time inside it but in no operator that it called."),
+    "host_self_ns": Column.time(
+        "Host time inside it but in no operator that it called; absent of what a graph replays: no host runs it."
+    ),
     "host_total_ns": Column.time(
-        "Host time from its start to its end; calls inside another of the same name count once."
+        "Host time from its start to its end; calls inside another of the same name count once. Absent of what a "
+        "graph replays."
     ),
     "gpu_ops": Column.count("GPU operations that it launched itself.", is_compared=False),
     "gpu_own_ns": Column.time(
@@ -96,7 +100,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     gpu_ops, gpu_own = tree.gpu_sums(trace)
     gpu_total = tree.nesting.summed_up(gpu_own)
     outermost = tree.is_outermost_of_name(ops["name"])
-    counted = tree.is_counted
+    counted, is_replayed = tree.is_counted, _is_replayed(trace)
     return pd.DataFrame(
         {
             "operator": ops["name"],
@@ -105,14 +109,29 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
             "strides": ops["strides"],
             "dtypes": ops["dtypes"],
             "calls": counted.astype(np.int64),
-            "host_self_ns": np.where(counted, length - tree.nesting.children_ns(), 0),
-            "host_total_ns": np.where(counted & outermost, length, 0),
+            "host_self_ns": pd.arrays.IntegerArray(
+                np.where(counted, length - tree.nesting.children_ns(), 0), is_replayed
+            ),
+            "host_total_ns": pd.arrays.IntegerArray(np.where(counted & outermost, length, 0), is_replayed.copy()),
             "gpu_ops": gpu_ops,
             "gpu_own_ns": gpu_own,
             "gpu_total_ns": np.where(outermost, gpu_total, 0),
             "backward_gpu_ns": _backward(tree, gpu_total),
         }
     )
+
+
+def _is_replayed(trace: RankTrace) -> np.ndarray:
+    """Operators that stand inside the call that replays the graph that they were captured into."""
+    mask = np.zeros(len(trace.host_ops), dtype=bool)
+    if not trace.gpu_ops["captured_ns"].notna().any():
+        return mask
+    calls = trace.api_calls[host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)]
+    begins, threads = (trace.host_ops[name].to_numpy() for name in ("start_ns", "thread"))
+    for thread, own in calls.groupby("thread"):
+        row = np.searchsorted(own["start_ns"].to_numpy(), begins, side="right") - 1
+        mask |= (row >= 0) & (threads == thread) & (begins < own["end_ns"].to_numpy()[row])
+    return mask
 
 
 def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.api.extensions.ExtensionArray:

@@ -127,7 +127,8 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     (`forward_thread`): it is the thread that used most of the numbers of such nodes. Of two that used as many, neither.
 
     The profiler's `fwdbwd` flows are made from the same two numbers, and link nothing more: on 22 real captures and
-    on reentrant and compiled checkpointing, they and this agree on every pair.
+    on reentrant and compiled checkpointing, they and this agree on every pair. The reader uses them where the numbers
+    are lost.
     """
     found = np.full(len(ops), NONE, dtype=np.int64)
     nodes = np.flatnonzero(is_node & ops["sequence"].notna().to_numpy())

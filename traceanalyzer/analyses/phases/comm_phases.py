@@ -62,7 +62,7 @@ def across(
         return CommPhases(pd.DataFrame(columns=list(CommPhases.columns)))
     columns = ["rank", "call", "group", "collective", "size_bytes", "start_ns", "end_ns"]
     table = call_phases.table.merge(calls.table[columns], on=["rank", "call"], validate="one_to_one")
-    table["range"] = table["range"].astype("str").where(table["range"].notna()).str.replace(r"\d+", "#", regex=True)
+    table["range"] = without_numbers(table["range"])
     waits = exposed_calls.table.groupby(["rank", "call"])["wait_ns"].sum().rename("exposed_wait_ns")
     table = table.join(waits, on=["rank", "call"])
     table = table.assign(exposed_wait_ns=table["exposed_wait_ns"].fillna(0).astype("int64"))
@@ -74,3 +74,8 @@ def across(
     summed = summed.assign(calls=by_key.size()).reset_index()
     summed = summed.assign(group_label=labels(groups, summed))
     return CommPhases(summed.sort_values(["rank", "total_ns"], ascending=[True, False], ignore_index=True))
+
+
+def without_numbers(ranges: pd.Series) -> pd.Series:
+    """Names of ranges with `#` for each number in them."""
+    return ranges.astype("str").where(ranges.notna()).str.replace(r"\d+", "#", regex=True)

@@ -25,6 +25,12 @@ _VLLM = re.compile(
 # SGLang: the batch's requests; tokens where they are not one a request.
 _SGLANG = re.compile(r"^step\[(?P<mode>[A-Z_]+) bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?")
 
+# TensorRT-LLM: requests of each phase, newer ones the tokens of those in prefill; drafts add tokens to decoding.
+_TENSORRT = re.compile(
+    r"^\[Executor\] _forward_step\b[^:]*: (?P<prefills>\d+) ctx reqs,(?: (?P<prefill_tokens>\d+) ctx tokens,)? "
+    r"(?P<decodes>\d+) gen reqs"
+)
+
 _NAMED = (
     (DECODE, re.compile(r"decode", re.IGNORECASE)),
     (PREFILL, re.compile(r"extend|prefill", re.IGNORECASE)),
@@ -35,7 +41,7 @@ _COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
 
 
 class Iterations(Result[IterationsColumn]):
-    """One row for each rank and iteration of an inference engine (vLLM's and SGLang's annotations)."""
+    """One row for each rank and iteration of an inference engine (vLLM's, SGLang's and TensorRT-LLM's annotations)."""
 
     title: ClassVar[str] = "Inference iterations"
     keys: ClassVar[tuple[str, ...]] = ("rank", "step")
@@ -101,10 +107,28 @@ def told_by(name: str) -> dict[str, object] | None:
     match = _VLLM.match(name)
     if match:
         counts = {key: int(match[key] or 0) for key in _COUNTS}
-        phase = MIXED if counts["prefills"] and counts["decodes"] else PREFILL if counts["prefills"] else DECODE
-        return {"phase": phase, **counts}
+        return {"phase": _phase(counts["prefills"], counts["decodes"]), **counts}
+    match = _TENSORRT.match(name)
+    if match:
+        return _of_tensorrt(match)
     phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
     return {"phase": phase, **dict.fromkeys(_COUNTS), **_of_sglang(name, phase)} if phase else None
+
+
+def _phase(prefills: int, decodes: int) -> str:
+    return MIXED if prefills and decodes else PREFILL if prefills else DECODE
+
+
+def _of_tensorrt(match: re.Match[str]) -> dict[str, object]:
+    prefills, decodes = int(match["prefills"]), int(match["decodes"])
+    told = int(match["prefill_tokens"]) if match["prefill_tokens"] else None
+    return {
+        "phase": _phase(prefills, decodes),
+        "prefills": prefills,
+        "prefill_tokens": told if prefills else 0,
+        "decodes": decodes,
+        "decode_tokens": None if decodes else 0,
+    }
 
 
 def _of_sglang(name: str, phase: str) -> dict[str, int | None]:

@@ -53,7 +53,8 @@ class Pipeline(Result[PipelineColumn]):
             "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
             "microbatches, of GPipe, 1F1B and their interleaved forms. Of schedules whose bubble depends on the "
             "lengths of their passes (zero-bubble, V-shaped): the idle share of their order of passes, each as long "
-            "as the mean of its kind, transfers free; absent where the trace does not number passes."
+            "as the mean of its kind, transfers free. Of pipelines of two ways whose passes the trace does not number: "
+            "DualPipe's (S/2 − 1)(F&B + B − 3W), F&B being F + B and W half of B. Absent where neither is known."
         ),
         "why_unknown": Column.text("Why the schedule is not known."),
     }

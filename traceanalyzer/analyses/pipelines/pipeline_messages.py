@@ -44,8 +44,7 @@ class PipelineMessages(Result[PipelineMessagesColumn]):
 def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """The rank's messages to named peers, but for those that go round between attention kernels (context parallel)."""
     own = pipeline_shape.point_to_point(calls)
-    if len(own):
-        own = own[~_is_ring(own, groups)]
+    own = own[~own["call"].isin(in_ring(calls, groups))] if len(own) else own
     if own.empty:
         return pd.DataFrame()
     moves = pipeline_shape.transfers(own.assign(rank=trace.rank)).drop(columns="rank")
@@ -84,6 +83,12 @@ def _of_several(moves: pd.DataFrame, told: pd.Series) -> pd.Series:
     ways = pd.DataFrame({"peer": moves["peer"], "way": told})[is_one].drop_duplicates()
     known = moves["peer"].map(ways.drop_duplicates("peer", keep=False).set_index("peer")["way"]).astype("object")
     return told.where(~several, known.where(known.notna(), None))
+
+
+def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
+    """Numbers of a rank's calls whose messages go round between attention kernels: such ranks are no stages."""
+    own = pipeline_shape.point_to_point(calls)
+    return own["call"].to_numpy()[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
 
 
 def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:

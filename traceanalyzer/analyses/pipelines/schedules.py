@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from traceanalyzer.analyses.pipelines.played import played_pct
-from traceanalyzer.analyses.pipelines.stage_ranges import FORWARD, WEIGHTS
+from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, WEIGHTS
 
 ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"
 INTERLEAVED, LOOPED = "interleaved 1F1B", "looped GPipe"
@@ -31,7 +31,8 @@ class Schedule:
     """What is known of a pipeline's schedule; `None` for what is not, and then `why_unknown` says why.
 
     Attributes:
-        played_pct: bubble of the order of its passes, where the trace numbers them; see `played`.
+        played_pct: bubble of the order of its passes, where the trace numbers them (see `played`); of two ways without
+            numbers that of DualPipe's formula.
     """
 
     name: str | None = None
@@ -55,11 +56,18 @@ def schedule_of(messages: pd.DataFrame, stretches: pd.DataFrame, order: list[int
     if named:
         return named
     held = messages[messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]]
+    return _with_two_ways_bubble(_of_messages(held, messages, own, order, len(wanted)), own, order)
+
+
+def _of_messages(
+    held: pd.DataFrame, messages: pd.DataFrame, own: pd.DataFrame, order: list[int], steps: int
+) -> Schedule:
+    """From what the ranks send to each other in the wanted steps."""
     if held.empty or held["direction"].isna().any():
         return _two_ways(held, messages, order) or Schedule(why_unknown=NO_DIRECTION)
     counts = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size()
     edges = counts.groupby(["rank", "peer"])
-    if counts.empty or (edges.size() != len(wanted)).any() or (edges.min() != edges.max()).any():
+    if counts.empty or (edges.size() != steps).any() or (edges.min() != edges.max()).any():
         return _two_ways(held, messages, order) or Schedule(why_unknown=UNEVEN)
     found = _of_edges(edges.first(), own, messages, order)
     return found if found.microbatches else _two_ways(held, messages, order) or found
@@ -82,12 +90,34 @@ def _of_ranges(own: pd.DataFrame, order: list[int]) -> Schedule | None:
     if own.empty or own["virtual_stage"].isna().any():
         return None
     stages = own.groupby("rank")["virtual_stage"].nunique().reindex(order, fill_value=0)
+    folding = _folding(own, order)
+    own = _numbered_by_way(own, order) if folding == BOTH_WAYS else own
     by_step = own.groupby("step")["microbatch"].nunique()
     if stages.min() != stages.max() or by_step.min() != by_step.max():
         return Schedule(why_unknown=UNEVEN)
     per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
-    found = _ordered(own, order, per_rank, microbatches, _folding(own, order))
-    return replace(found, played_pct=None if found.name == BOTH_WAYS else played_pct(own))
+    return replace(_ordered(own, order, per_rank, microbatches, folding), played_pct=played_pct(own))
+
+
+def _numbered_by_way(own: pd.DataFrame, order: list[int]) -> pd.DataFrame:
+    """Microbatches that enter at the last rank have numbers beyond those that enter at the first one."""
+    place = own["rank"].map({rank: number for number, rank in enumerate(order)})
+    is_back = (own["virtual_stage"] != place).to_numpy(dtype=bool)
+    is_apart = own[is_back]["microbatch"].min() > own[~is_back]["microbatch"].max()
+    beyond = 0 if is_apart else int(own["microbatch"].max()) + 1
+    return own.assign(microbatch=own["microbatch"] + beyond * is_back)
+
+
+def _with_two_ways_bubble(schedule: Schedule, own: pd.DataFrame, order: list[int]) -> Schedule:
+    """Of two ways with DualPipe's (S/2 − 1)(F&B + B − 3W), F&B being F + B and gradients of weights half of B.
+
+    F and B are the ranks' mean compute of a microbatch's forward and backward pass.
+    """
+    forward, backward = (float(own.loc[own["phase"] == phase, "compute_ns"].sum()) for phase in (FORWARD, BACKWARD))
+    if schedule.name != BOTH_WAYS or not schedule.microbatches or not forward or not backward:
+        return schedule
+    idle = (len(order) / 2 - 1) * (forward + backward / 2) / schedule.microbatches
+    return replace(schedule, played_pct=100.0 * idle / (idle + forward + backward))
 
 
 def _folding(own: pd.DataFrame, order: list[int]) -> str | None:

@@ -17,9 +17,10 @@ RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
 
 
-def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> Piece:
-    """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`."""
+def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray) -> Piece:
+    """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`, `ring` those of a ring."""
     ops = _operations(trace, calls, tree, phases)
+    ops = ops.assign(is_ring=np.isin(ops["call"].to_numpy(), ring))
     chain = host_chain(trace, ops)
     waits = event_waits(trace, ops)
     launch = chain.launch_row[ops["api_call"].to_numpy()]

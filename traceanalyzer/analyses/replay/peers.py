@@ -156,9 +156,9 @@ class Peers:
 
     @cached_property
     def linked(self) -> np.ndarray:
-        """Which ranks exchange messages with each other, directly or not."""
+        """Which ranks exchange messages, directly or not, but for those that go round between attention kernels."""
         joins = self.job.joins
-        of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+        of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv")) & ~self._is_ring]
         pairs = of_message.groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
         job, before = np.arange(len(self.ranks)), None
         one, other = (pairs[end].map(self.place).to_numpy(dtype=np.int64) for end in ("min", "max"))
@@ -170,6 +170,16 @@ class Peers:
             job = job[job]
         linked: np.ndarray = job[:, None] == job
         return linked
+
+    @property
+    def _is_ring(self) -> np.ndarray:
+        """Rows of `Job.joins` of messages that go round."""
+        op = self.job.joins["op"].to_numpy()
+        found = np.zeros(len(op), dtype=bool)
+        for rank, nodes in self.job.nodes.items():
+            rows = self.job.joins_of(rank)
+            found[rows] = nodes.piece.ops["is_ring"].to_numpy()[op[rows]]
+        return found
 
     @cached_property
     def _name_codes(self) -> dict[int, np.ndarray]:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import ReplayColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.pipelines.pipeline_messages import in_ring
 from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
@@ -63,11 +64,19 @@ class Replay(Result[ReplayColumn]):
         return table.assign(error_ns=error, error_pct=percent(error, table["recorded_ns"]))
 
 
-def per_rank(trace: RankTrace, members: pd.DataFrame, tree: OperatorTree, phase_of_op: np.ndarray) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace,
+    members: pd.DataFrame,
+    calls: pd.DataFrame,
+    groups: pd.DataFrame,
+    tree: OperatorTree,
+    phase_of_op: np.ndarray,
+) -> pd.DataFrame:
     """The rank's piece of the graph, of the whole capture, in one row."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    return pd.DataFrame({"operations": [len(trace.gpu_ops)], "piece": [piece_of(trace, members, tree, phase_of_op)]})
+    piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups))
+    return pd.DataFrame({"operations": [len(trace.gpu_ops)], "piece": [piece]})
 
 
 def let_go(part: pd.DataFrame) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder
+from traceanalyzer.readers.kineto.flows import linked
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
@@ -95,7 +96,8 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     if is_host_only:
         unread = (f"{_unread(without_category)}: a device's, where it had work.",) if without_category else ()
         meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *unread))
-    yield from _one_per_device(meta, known, builder, _described(ops, rules))
+    host_ops = linked(path, builder.frame("host_ops"), known.base_ns)
+    yield from _one_per_device(meta, known, builder, host_ops, _described(ops, rules))
 
 
 @contextmanager
@@ -193,8 +195,10 @@ def _meta(
     )
 
 
-def _one_per_device(meta: RankMeta, known: Properties, builder: TableBuilder, ops: pd.DataFrame) -> Iterator[RankTrace]:
-    host = {name: builder.frame(name) for name in ("api_calls", "host_ops", "ranges", "frames")}
+def _one_per_device(
+    meta: RankMeta, known: Properties, builder: TableBuilder, host_ops: pd.DataFrame, ops: pd.DataFrame
+) -> Iterator[RankTrace]:
+    host = {"host_ops": host_ops, **{name: builder.frame(name) for name in ("api_calls", "ranges", "frames")}}
     counters, waits, notes = (builder.frame(name) for name in ("counters", "stream_waits", "graph_notes"))
     comm_args = _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]

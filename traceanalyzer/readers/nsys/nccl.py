@@ -110,6 +110,7 @@ def _calls(own: pd.DataFrame, operations: pd.Series, fields: pd.DataFrame, membe
             "peer": fields["peer"],
             "size_bytes": size,
             "message_bytes": fields["message_bytes"],
+            "has_inferred_size": False,
         }
     ).reset_index(drop=True)
 
@@ -127,8 +128,11 @@ def with_inferred_sizes(nccl: Nccl) -> Nccl:
         return nccl
     is_part = is_bare & calls["collective"].isin(_TIMES_RANKS)
     size = calls["size_bytes"].fillna((calls["message_bytes"] * ranks).where(is_part))
-    told = calls.assign(group_size=calls["group_size"].mask(is_bare, ranks), size_bytes=size)
-    return replace(nccl, calls=told, inferred=int((is_part & size.notna()).sum()))
+    is_inferred = is_part & size.notna()
+    told = calls.assign(
+        group_size=calls["group_size"].mask(is_bare, ranks), size_bytes=size, has_inferred_size=is_inferred
+    )
+    return replace(nccl, calls=told, inferred=int(is_inferred.sum()))
 
 
 def with_only_peers(calls: pd.DataFrame, rank_of: Mapping[int, int]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, Side
 from traceanalyzer.kinds import EXPERTS, ROOTED
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import signed, text
 from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT
 from traceanalyzer.report.comparison.bound import parts_by_rank
 
@@ -42,15 +42,15 @@ def sentence(comparison: Comparison, run: str, change: float, unit: str) -> str 
     changes = (sign * (after - before)).sort_values(ascending=False, kind="stable")
     main, against = str(changes.index[0]), str(changes.index[-1])
     where, words = _where(pair, before[main], after[main]), names_of_unsplit(comparison, run)
-    made = f"Most of it is {words.get(main, main)}: {_signed(sign * changes[main])} {unit} {where}"
+    made = f"Most of it is {words.get(main, main)}: {signed(sign * changes[main], Unit.NS)} {unit} {where}"
     if -changes[against] > LEAST_AGAINST * abs(change):
-        made += f"; against it {words.get(against, against)}, {_signed(sign * changes[against])}"
+        made += f"; against it {words.get(against, against)}, {signed(sign * changes[against], Unit.NS)}"
     return f"{made}."
 
 
 def names_of_unsplit(comparison: Comparison, run: str) -> dict[str, str]:
     """`exposed broadcast` in place of the label of what is neither transfer nor wait, where such calls are there."""
-    table = next((table for table in comparison.tables[run] if table.analysis == "nccl"), None)
+    table = comparison.table(run, "nccl")
     if table is None:
         return {}
     own = table.frame[table.frame["collective"].isin(NEITHER)]
@@ -89,7 +89,3 @@ def _where(pair: tuple[_Rank, _Rank], before_ns: float, after_ns: float) -> str:
     if one.number == two.number:
         return f"on rank {one.number}, for which others wait ({times[0]} → {times[1]})"
     return f"({times[0]} on rank {one.number} → {times[1]} on rank {two.number}: each run's rank for which others wait)"
-
-
-def _signed(value_ns: float) -> str:
-    return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)

@@ -7,7 +7,7 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, welch
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.meaning.columns import stem
-from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale, signed
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED, UNSPLIT
 from traceanalyzer.report.comparison.verdict import per
 
@@ -92,14 +92,10 @@ def _value(row: pd.Series, shown: Scale, largest: float) -> Value:
 def _change(row: pd.Series) -> tuple[str, str]:
     """Per cent of the base's value, or points of a percentage: never one for the other."""
     if is_known(row["change_pct_points"]):
-        return _signed(float(row["change_pct_points"])), POINTS
+        return signed(float(row["change_pct_points"])), POINTS
     if is_known(row["change_pct"]):
-        return _signed(float(row["change_pct"])), "%"
+        return signed(float(row["change_pct"])), "%"
     return "", ""
-
-
-def _signed(value: float) -> str:
-    return f"+{digits(value)}" if value > 0 else digits(value)
 
 
 def _significance(row: pd.Series) -> str:

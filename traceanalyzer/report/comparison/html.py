@@ -8,7 +8,15 @@ from traceanalyzer.diff import Comparison, fairness
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
-from traceanalyzer.report.comparison import DiffReport, figures, memory, step_pictures, verdict, waterfall
+from traceanalyzer.report.comparison import (
+    DiffReport,
+    figures,
+    memory,
+    small_multiples,
+    step_pictures,
+    verdict,
+    waterfall,
+)
 from traceanalyzer.report.comparison.rows import View, table_view
 from traceanalyzer.report.comparison.tables import capture_notes
 
@@ -53,6 +61,7 @@ def page(report: DiffReport) -> str:
         "is_of_single_captures": figures.is_of_single_captures(comparison),
         "views": {run: _views(comparison, run) for run in comparison.tables},
         "memory": memory_views(memory.of(report)),
+        "multiples": small_multiples.cards(comparison),
         "steps": step_pictures.of(comparison),
         "DIFFERS": fairness.DIFFERS,
     }

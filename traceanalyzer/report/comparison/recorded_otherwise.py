@@ -3,7 +3,7 @@
 from traceanalyzer.diff import Comparison, metrics
 from traceanalyzer.diff.facts import Fact
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.quantities import signed, text
 
 _FACTS = ("profiler", "profiler's options")
 
@@ -34,7 +34,7 @@ def _change(comparison: Comparison, run: str, metric: str, what: str) -> list[st
     if not before or not after:
         return []
     change = 100 * (float(after) / float(before) - 1)
-    return [f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} a step ({_plus(change)} %)."]
+    return [f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} a step ({signed(change)} %)."]
 
 
 def _differs(fact: Fact, number: int) -> bool:
@@ -43,7 +43,3 @@ def _differs(fact: Fact, number: int) -> bool:
 
 def _time(comparison: Comparison, run: str) -> str:
     return text(metrics.value(comparison.metrics, "step_ns", run), Unit.NS)
-
-
-def _plus(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{digits(value)}"

@@ -23,6 +23,9 @@ _SPLIT = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
 _OF_KIND = {"compute": "compute", "comm": "both", "copy": "copy"}
 """Looks of rows of one kind: what communicates is transfer and wait together."""
 
+_OF_CATEGORY = {"communication": "both", "copy": "copy"}
+"""Looks of rows of one category of kernels; all others compute."""
+
 _PLAIN = "change"
 
 
@@ -91,7 +94,7 @@ def _bars(frame: pd.DataFrame, table: TableDiff) -> list[tuple[Piece, ...]]:
     """Each row's change, transfer and wait apart where they are known; the longest bar takes half of the place."""
     if not table.time:
         return [()] * len(frame)
-    looks = [_OF_KIND.get(str(kind), _PLAIN) for kind in frame["kind"]] if "kind" in frame else [_PLAIN] * len(frame)
+    looks = _looks(frame)
     is_comm = "collective" in frame
     pieces = [
         _pieces(row, table.time, "both" if is_comm else look)
@@ -99,6 +102,14 @@ def _bars(frame: pd.DataFrame, table: TableDiff) -> list[tuple[Piece, ...]]:
     ]
     widest = max((_reach(own) for own in pieces), default=0.0)
     return [tuple(_placed(own, widest)) if widest else () for own in pieces]
+
+
+def _looks(frame: pd.DataFrame) -> list[str]:
+    if "kind" in frame:
+        return [_OF_KIND.get(str(kind), _PLAIN) for kind in frame["kind"]]
+    if "category" in frame:
+        return [_OF_CATEGORY.get(str(category), "compute") for category in frame["category"]]
+    return [_PLAIN] * len(frame)
 
 
 def _pieces(row: Mapping[Any, Any], time: str, look: str) -> list[tuple[str, float]]:
@@ -166,7 +177,8 @@ def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading
     is_split = _is_split(frame)
     is_mixed = is_split and not frame["change_wait_ns"].notna().all()
     left = set() if is_split and not is_mixed else dict(_SPLIT)
-    shown = [name for name in _SHOWN if f"base_{name}" in frame and name not in left]
+    told = left or {"exposed_wait_ns"}  # the wait stands beside it
+    shown = [name for name in _SHOWN if f"base_{name}" in frame and name not in told]
     for name in (*shown, *((time,) if time and left else ())):  # transfer and wait add up to the time
         made += _pair(frame, name)
     if is_mixed:
@@ -189,7 +201,10 @@ def _split_pair(frame: pd.DataFrame) -> list[tuple[Heading, list[Cell]]]:
     names = [f"{side}_{name}" for side in ("base", "other") for name, _ in _SPLIT]
     known = pd.concat([frame[name] for name in names]).abs().dropna()
     shared = scale(column_named("wait_ns").unit, known.tolist())
-    is_comm = frame["kind"] == "comm" if "kind" in frame else pd.Series(data=True, index=frame.index)
+    told = {"kind": "comm", "category": "communication"}
+    is_comm = next(
+        (frame[key] == value for key, value in told.items() if key in frame), pd.Series(data=True, index=frame.index)
+    )
     made = []
     for side in ("base", "other"):
         parts = [[_number(value, shared, signed=False) for value in frame[f"{side}_{name}"]] for name, _ in _SPLIT]

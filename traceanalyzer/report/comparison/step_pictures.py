@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +15,16 @@ UNITS = 100_000
 """Width of a picture in its own units: the longest step of any rank."""
 
 MOST_LINKS = 300
-"""Calls of one rank that are tied to the next run's: those that move most."""
+"""Communication calls of one rank that are tied to the next run's: those that move most."""
+
+NEAREST = 2_500
+"""How close two ties of work may lie, in the picture's units."""
+
+_MOST_TRIED = 400
+
+_MOST_OF_NAME = 90
+
+_REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 _DRAWN = (
     ("compute", "compute", 0), ("comm", "transfer", 1), ("wait", "wait", 1), ("copy", "copy", 2),
@@ -34,11 +44,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One call of a run and of the next one: where each ends, in the picture's units, and in words."""
+    """One call, or operation, of a run and of the next one: where each ends, in the picture's units, and in words."""
 
     base: int
     other: int
     words: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +73,9 @@ class Steps:
     longest_ns: int
     has_graphs: bool
 
-    @property
-    def is_tied(self) -> bool:
-        """Whether any call of a run is one of the next."""
-        return any(lane.links for lane in self.lanes)
+    def is_tied(self, kind: str) -> bool:
+        """Whether anything of a kind (`comm`, `compute`) of a run is tied to the next."""
+        return any(link.kind == kind for lane in self.lanes for link in lane.links)
 
 
 def of(comparison: Comparison) -> Steps | None:
@@ -109,35 +119,78 @@ def _of_rank(rank: int, runs: list[tuple[str, pd.DataFrame, pd.DataFrame | None]
 
 
 def _links(above: pd.DataFrame, calls: pd.DataFrame, scale: float) -> tuple[Link, ...]:
-    """Calls of the same name and place in both."""
-    counts = [frame["name"].value_counts() for frame in (above, calls)]
-    base, other = (_with_place(frame, counts) for frame in (above, calls))
-    both = base.merge(other, on=["name", "place"], suffixes=("_base", "_other"))
+    """What is the same in both: communication calls by name and place, and the longest of the work that both do."""
+    both = _matched(above, calls, "comm")
     moved = (both["end_ns_other"] - both["end_ns_base"]).abs()
     shown = both.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_LINKS]]
-    return tuple(
-        Link(
-            round(row["end_ns_base"] * scale),
-            round(row["end_ns_other"] * scale),
-            f"{row['place']} {row['name']}: ends at {_time(row['end_ns_base'])} → {_time(row['end_ns_other'])}, "
-            f"takes {_time(row['length_ns_base'])} → {_time(row['length_ns_other'])}",
-        )
-        for row in shown.to_dict("records")
+    return (
+        *_reduced(above, calls, scale),
+        *(_link(row, f"{row['place']} {row['name']}", "comm", scale) for row in shown.to_dict("records")),
+        *(
+            _link(row, f"{row['place']} {_shortened(row['name'])}", "compute", scale)
+            for row in _anchors(_matched(above, calls, "compute"), scale)
+        ),
     )
 
 
-def _with_place(frame: pd.DataFrame, counts: list[pd.Series]) -> pd.DataFrame:
-    """The calls with their place among those of their name; the first and the last where runs make unequally many."""
+def _matched(above: pd.DataFrame, calls: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """What has the same name and place in both."""
+    frames = [frame[frame["kind"] == kind] for frame in (above, calls)]
+    counts = [frame["name"].value_counts() for frame in frames]
+    base, other = (_with_place(frame, counts, with_ends=kind == "comm") for frame in frames)
+    return base.merge(other, on=["name", "place"], suffixes=("_base", "_other"))
+
+
+def _with_place(frame: pd.DataFrame, counts: list[pd.Series], *, with_ends: bool) -> pd.DataFrame:
+    """Those that both have as often with their place among their name, else with `with_ends` the first and the last."""
     here, there = (frame["name"].map(each) for each in counts)
     alike = frame[here == there]
+    numbered = alike.assign(place="no. " + (alike["ordinal"] + 1).astype("str"))
+    if not with_ends:
+        return numbered
     own = frame[here != there].sort_values("ordinal", kind="stable").groupby("name")
-    return pd.concat(
-        [
-            alike.assign(place="no. " + (alike["ordinal"] + 1).astype("str")),
-            own.head(1).assign(place="first"),
-            own.tail(1).assign(place="last"),
-        ]
+    return pd.concat([numbered, own.head(1).assign(place="first"), own.tail(1).assign(place="last")])
+
+
+def _anchors(both: pd.DataFrame, scale: float) -> list[dict[Any, Any]]:
+    """The longest work, no two closer than `NEAREST` in the upper picture; never two ties that cross."""
+    chosen: list[dict[Any, Any]] = []
+    for row in both.sort_values("length_ns_base", ascending=False, kind="stable").head(_MOST_TRIED).to_dict("records"):
+        if all(_is_beside(row, other, NEAREST / scale) for other in chosen):
+            chosen.append(row)
+    return chosen
+
+
+def _is_beside(row: dict[Any, Any], other: dict[Any, Any], nearest_ns: float) -> bool:
+    base, there = (row[name] - other[name] for name in ("end_ns_base", "end_ns_other"))
+    return abs(base) >= nearest_ns and base * there > 0
+
+
+def _reduced(above: pd.DataFrame, calls: pd.DataFrame, scale: float) -> Iterator[Link]:
+    """The first and last reduction of gradients where one run all-reduces and the other reduce-scatters them."""
+    sides = [frame[frame["kind"].eq("comm") & frame["name"].isin(_REDUCTIONS)] for frame in (above, calls)]
+    names = [set(side["name"]) for side in sides]
+    if not all(len(own) == 1 for own in names) or names[0] == names[1]:
+        return
+    base, other = (side.sort_values("end_ns") for side in sides)
+    for place, at in (("first", 0), ("last", -1)):
+        row = {f"{name}_{key}": side.iloc[at][name] for key, side in (("base", base), ("other", other))
+               for name in ("end_ns", "length_ns", "name")}  # fmt: skip
+        yield _link(row, f"{place} reduction ({row['name_base']} → {row['name_other']})", "comm", scale)
+
+
+def _link(row: dict[Any, Any], name: str, kind: str, scale: float) -> Link:
+    return Link(
+        round(row["end_ns_base"] * scale),
+        round(row["end_ns_other"] * scale),
+        f"{name}: ends at {_time(row['end_ns_base'])} → {_time(row['end_ns_other'])}, "
+        f"takes {_time(row['length_ns_base'])} → {_time(row['length_ns_other'])}",
+        kind,
     )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _MOST_OF_NAME else f"{name[: _MOST_OF_NAME - 1]}…"
 
 
 def _time(time_ns: int) -> str:

@@ -5,13 +5,19 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.diff import Comparison, TableDiff, joins, metrics, welch
+from traceanalyzer.diff import Comparison, metrics, welch
 from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import CAPTURE
-from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text
-from traceanalyzer.report.comparison import awaited, bound, path, recorded_otherwise, work_sentences
+from traceanalyzer.meaning.quantities import digits, signed, text
+from traceanalyzer.report.comparison import (
+    awaited,
+    bound,
+    communication_sentences,
+    path,
+    recorded_otherwise,
+    work_sentences,
+)
 from traceanalyzer.report.comparison.waterfall import Part, parts
 
 CONTRADICTS_POINTS = 3.0
@@ -81,7 +87,7 @@ def _ranking(comparison: Comparison) -> str:
 
 
 def _of_run(comparison: Comparison, run: str) -> OfRun | None:
-    row = _row(comparison, "step_ns", run)
+    row = metrics.row(comparison.metrics, "step_ns", run)
     if row is None or pd.isna(row["change"]):
         said = f"{run}: its time cannot be compared with {comparison.base.label}'s."
         return OfRun(run, said, None, tuple(recorded_otherwise.unprofiled(comparison, run)))
@@ -94,7 +100,7 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
     rest = (
         *_explained(comparison, run, change),
         *_work(comparison, run, row),
-        *work_sentences.phases(_table(comparison, run, "phases"), per(comparison)),
+        *work_sentences.phases(comparison.table(run, "phases"), per(comparison)),
         *_without_profiler(comparison, run, change),
         *_contradictions(comparison, run, change),
     )
@@ -103,14 +109,10 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
 
 
 def _work(comparison: Comparison, run: str, row: pd.Series) -> Iterator[str]:
-    yield from _communication(comparison, run)
-    each = next((table for table in comparison.by_rank[run] if table.analysis == "matrix_products"), None)
-    table = _table(comparison, run, "matrix_products")
+    yield from communication_sentences.sentences(comparison, run, per(comparison))
+    each = comparison.table_by_rank(run, "matrix_products")
+    table = comparison.table(run, "matrix_products")
     yield from work_sentences.products(table, each, float(row["value"]))
-
-
-def _table(comparison: Comparison, run: str, analysis: str) -> TableDiff | None:
-    return next((table for table in comparison.tables[run] if table.analysis == analysis), None)
 
 
 def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
@@ -171,87 +173,10 @@ def _of_means(found: list[Part], change: float, unit: str, names: Mapping[str, s
     main = ordered[0]
     against = ordered[-1]
     both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
-    made = f"Most of it is {names.get(main.label, main.label)}: {_signed(main.change_ns)} {unit} ({both})"
+    made = f"Most of it is {names.get(main.label, main.label)}: {signed(main.change_ns, Unit.NS)} {unit} ({both})"
     if -sign * against.change_ns > awaited.LEAST_AGAINST * abs(change) and against is not main:
-        made += f"; against it {names.get(against.label, against.label)}, {_signed(against.change_ns)}"
+        made += f"; against it {names.get(against.label, against.label)}, {signed(against.change_ns, Unit.NS)}"
     return made + " (means over ranks)."
-
-
-def _communication(comparison: Comparison, run: str) -> Iterator[str]:
-    table = _table(comparison, run, "nccl")
-    if table is None:
-        return
-    for row in table.frame.to_dict("records"):
-        is_one = (table.frame["collective"] == row["collective"]).sum() == 1
-        name = str(row["collective"]).replace("_", "-") + ("" if is_one else f" of {_element_type(row.get('dtype'))}")
-        yield from _collective(name, row, per(comparison), _phases(comparison, run, row["collective"]))
-    yield from _overlap(comparison, run)
-
-
-def _element_type(dtype: object) -> str:
-    return element_types(dtype) if isinstance(dtype, str) else "unknown type"
-
-
-def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:
-    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`."""
-    table = _table(comparison, run, "comm_phases")
-    if table is None:
-        return {}
-    own = table.frame[table.frame["collective"] == collective]
-    made = {}
-    for side in ("base", "other"):
-        held = own[own[f"{side}_calls"].fillna(0) > 0].sort_values("phase")
-        pieces = [
-            f"{digits(float(calls))} in {phase}"
-            for phase, calls in zip(held["phase"], held[f"{side}_calls"], strict=True)
-        ]
-        made[side] = f" ({', '.join(pieces)})" if pieces else ""
-    return made
-
-
-def _collective(name: str, row: dict[str, object], unit: str, phases: dict[str, str]) -> Iterator[str]:
-    base, other = (_sums(row, side) for side in ("base", "other"))
-    if row["status"] == joins.NEW:
-        yield f"{name} is NEW: {other}{phases.get('other', '')}."
-    elif row["status"] == joins.REMOVED:
-        yield f"{name} is REMOVED: {base} before{phases.get('base', '')}."
-    elif row["change_calls"]:
-        yield f"{name}: {digits(row['base_calls'])} → {digits(row['other_calls'])} calls {unit}, {_bytes(row)}."  # type: ignore[arg-type]
-
-
-def _sums(row: dict[str, object], side: str) -> str:
-    calls, size = row[f"{side}_calls"], row.get(f"{side}_size_bytes")
-    sized = f", {text(size, Unit.BYTES)}" if size is not None and not pd.isna(size) else ""
-    number = f"{digits(float(calls))} {'call' if calls == 1 else 'calls'}"  # type: ignore[arg-type]
-    return f"{number}{sized}, {text(row[f'{side}_total_ns'], Unit.NS)}"
-
-
-def _bytes(row: dict[str, object]) -> str:
-    base, other = row.get("base_size_bytes"), row.get("other_size_bytes")
-    if base is None or other is None or pd.isna(base) or pd.isna(other):
-        return "of bytes that a capture does not tell"
-    if base != other:
-        return f"{text(base, Unit.BYTES)} → {text(other, Unit.BYTES)}"
-    calls = row["base_calls"], row["other_calls"]
-    each = " → ".join(text(float(base) / float(count), Unit.BYTES) for count in calls)  # type: ignore[arg-type]
-    what = "larger" if float(calls[1]) < float(calls[0]) else "smaller"  # type: ignore[arg-type]
-    return f"the same {text(base, Unit.BYTES)} in {'fewer' if what == 'larger' else 'more'}, {what} calls ({each} each)"
-
-
-def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
-    base, other = (_row(comparison, "overlap_pct", one) for one in (comparison.base.label, run))
-    if base is None or other is None or pd.isna(other["change_pct_points"]) or not other["change_pct_points"]:
-        return
-    points = _plus(float(other["change_pct_points"]))
-    both = f"{_over_ranks(base)} → {_over_ranks(other)}"
-    yield f"Overlap of communication with compute: {both}, {points} percentage points."
-
-
-def _over_ranks(row: pd.Series) -> str:
-    low, high = row["rank_min"], row["rank_max"]
-    if pd.isna(low) or low == high:
-        return f"{digits(float(row['value']))} %"
-    return f"{digits(float(row['value']))} % ({digits(float(low))} to {digits(float(high))} over ranks)"
 
 
 _SHARES: tuple[tuple[MetricName, str], ...] = (
@@ -264,7 +189,7 @@ _SHARES: tuple[tuple[MetricName, str], ...] = (
 
 def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterator[str]:
     """The runs' own step times, where they rank the two the other way round: a profiler slows hosts unequally."""
-    row = _row(comparison, "unprofiled_step_ns", run)
+    row = metrics.row(comparison.metrics, "unprofiled_step_ns", run)
     if row is None or pd.isna(row["change"]) or row["change"] * change >= 0:
         return
     own, its_change = float(row["value"]), float(row["change"])
@@ -276,31 +201,17 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
     """Shares that look better on the slower run, or worse on the faster: who ranks by them would be wrong."""
     against = []
     for name, words in _SHARES:
-        row = _row(comparison, name, run)
+        row = metrics.row(comparison.metrics, name, run)
         if row is None or pd.isna(row["change_pct_points"]):
             continue
         points = float(row["change_pct_points"])
         is_better = points * metrics.BY_NAME[name].better > 0
         if abs(points) >= CONTRADICTS_POINTS and change and is_better == (change > 0):
-            against.append(f"{words} ({_plus(points)} percentage points)")
+            against.append(f"{words} ({signed(points)} percentage points)")
     if against:
         judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
         looks = f"{', '.join(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
         yield f"Contradiction: its {looks}, and yet its step is {but}. Step time decides."
-
-
-def _plus(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{digits(value)}"
-
-
-def _signed(value_ns: float) -> str:
-    return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)
-
-
-def _row(comparison: Comparison, metric: MetricName, run: str) -> pd.Series | None:
-    table = comparison.metrics
-    found = table[(table["metric"] == metric) & (table["run"] == run)]
-    return None if found.empty else found.iloc[0]
 
 
 def _value(comparison: Comparison, metric: MetricName, run: str) -> object:

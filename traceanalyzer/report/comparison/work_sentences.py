@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.diff import TableDiff, joins
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.quantities import digits, signed, text
 
 LEAST_PCT = 5.0
 """A product whose mean moves by less is not said to be slower or faster."""
@@ -61,7 +61,7 @@ def products(table: TableDiff | None, by_rank: TableDiff | None, step_ns: float 
         yield _product(row)
     if len(order) > MOST_PRODUCTS:
         rest = float(change[order[MOST_PRODUCTS:]].sum())
-        yield f"{len(order) - MOST_PRODUCTS} other matrix products: {_signed(rest)} together."
+        yield f"{len(order) - MOST_PRODUCTS} other matrix products: {signed(rest, Unit.NS)} together."
 
 
 def _of_one_run(frame: pd.DataFrame, by_rank: pd.DataFrame | None, least_ns: float) -> Iterator[str]:
@@ -128,10 +128,6 @@ def _mean(row: dict[str, Any], side: str, time: str, count: str) -> float | None
 
 def _number(row: dict[str, Any], side: str) -> str:
     return digits(float(row[f"{side}_calls"]))
-
-
-def _signed(value_ns: float) -> str:
-    return ("+" if value_ns > 0 else "") + text(value_ns, Unit.NS)
 
 
 def _place(told: str) -> int:

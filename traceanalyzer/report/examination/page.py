@@ -78,17 +78,33 @@ def _facts(examination: Examination) -> list[str]:
 
 def _table(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns = [column for column in rows[0] if any(row[column] is not None for row in rows)]
+    rows = [{**row, **{name: _moment(row[name]) for name in _MOMENTS if row.get(name) is not None}} for row in rows]
     if "log" in columns and len({row["log"] for row in rows}) == 1:
         columns.remove("log")
     numbers = {column for column in columns if all(_is_number(row[column]) for row in rows if row[column] is not None)}
     return {
         "name": name,
         "title": _TITLES[name],
-        "columns": [{"name": column, "label": wording.label(column, Column.named(column)),
-                     "unit": unit_of(column) or "", "is_number": column in numbers} for column in columns],
+        "columns": [
+            {
+                "name": column,
+                "label": wording.label(column, Column.named(column)),
+                "unit": "UTC" if column in _MOMENTS else unit_of(column) or "",
+                "is_number": column in numbers,
+            }
+            for column in columns
+        ],
         "rows": [[row[column] for column in columns] for row in rows[:MOST_ROWS]],
         "total": len(rows),
-    }  # fmt: skip
+    }
+
+
+def _moment(since_1970_ns: int) -> str:
+    seconds, ns = divmod(since_1970_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{ns:09d}"
+
+
+_MOMENTS = ("created_ns", "since_ns")
 
 
 def _is_number(value: Any) -> bool:

@@ -17,6 +17,8 @@ def log_axis(values: Sequence[float], unit: Unit, title: str) -> dict[str, Any]:
     is_narrow = max(values) < 10 * min(values)
     steps = (1,) if high - low > _WIDE else (1, 1.5, 2, 3, 4, 5, 6, 8) if is_narrow else (1, 2, 5)
     ticks = [step * 10**power for power in range(low, high + 1) for step in steps]
+    if min(values) == max(values):
+        ticks = [min(values)]  # none of the others may lie beside the one value
     return {
         "title": {"text": title},
         "type": "log",

@@ -13,8 +13,6 @@ from traceanalyzer.meaning.quantities import text
 MOST_RANKS = 64
 """Of a picture: it has a cell for every two ranks."""
 
-MOST_LAYERS = 12
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:

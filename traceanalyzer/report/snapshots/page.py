@@ -13,10 +13,12 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.page import table_view
 from traceanalyzer.report.snapshots.flame import flame
-from traceanalyzer.snapshots import Examined, sentences
+from traceanalyzer.snapshots import Examined, deciding, sentences
 from traceanalyzer.snapshots.job import Job
 
 MOST_SITES = 40
+MOST_PARTS = 64
+"""Ranks that have a part of the page, of some 60 kB; the table has all."""
 POINTS = 1200
 """Places across the picture; of the events in each the most is drawn, so that no peak is lost."""
 _FIT = (
@@ -38,6 +40,7 @@ def write(
 def page(examined: Sequence[Examined], label: str, command: str | None = None, job: Job | None = None) -> str:
     """The page's text."""
     fit = job.fit if job else None
+    first, shown = deciding(examined), _shown(examined)
     context: dict[str, Any] = {
         "label": label,
         "examined": examined,
@@ -45,8 +48,11 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None, j
         "fit": None if fit is None else table_view.view(fit, _FIT),
         "assumptions": None if fit is None or not len(fit) else fit.table["assumptions"].iloc[0],
         "plain_rows": table_view.PLAIN_ROWS,
-        "pictures": [_picture(one) for one in examined],
-        "flames": [flame(one) for one in examined],
+        "shown": shown,
+        "deciding": first,
+        "others": [place for place in range(len(examined)) if place not in first],
+        "pictures": {place: _picture(examined[place]) for place in shown},
+        "flames": {place: flame(examined[place]) for place in shown},
         "most_sites": MOST_SITES,
         "frames": _frames,
         "command": command,
@@ -54,6 +60,13 @@ def page(examined: Sequence[Examined], label: str, command: str | None = None, j
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return assets.render("memory.html", context, entry="plain.js", styles=("memory.css",))
+
+
+def _shown(examined: Sequence[Examined]) -> list[int]:
+    """Places of the ranks that have a part of the page: those that decide, then others in their order."""
+    first = deciding(examined)
+    order = sorted(range(len(examined)), key=lambda place: (place not in first, -examined[place].peak_bytes))
+    return sorted(order[:MOST_PARTS], key=lambda place: (place not in first, place))
 
 
 def _frames(one: Examined, stack: int) -> list[str]:

@@ -8,7 +8,8 @@ import pandas as pd
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.findings import Finding, named_ranks
-from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, WAIT
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, UNMATCHED, WAIT
+from traceanalyzer.report.timeline.path_line import path_lengths
 from traceanalyzer.report.words.parts import Split, headline_steps
 
 FEW_RANKS = 4
@@ -23,40 +24,60 @@ NODE = 8
 _LEAST_WAIT_PCT = 1.0
 
 
-def pins(findings: Sequence[Finding], split: Split | None, kept: Iterable[int]) -> list[dict[str, Any]]:
-    """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most."""
+def pins(
+    findings: Sequence[Finding], split: Split | None, kept: Iterable[int], results: Results | None = None
+) -> list[dict[str, Any]]:
+    """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most.
+
+    Where no finding calls a rank late, the one that the first finding speaks of. Of several ranks the one that
+    the finding calls the worst, else the one on which most of the critical path lies.
+    """
     there = set(kept)
+    lengths = path_lengths(results) if results is not None else pd.Series(dtype="int64")
     found: dict[int, str] = {}
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
         if late:
-            found[late[0]] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            worst = finding.worst_rank if finding.worst_rank in there else _weightiest(late, lengths)
+            found[worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
             break
+    first = [rank for rank in named_ranks(findings[:1]) if rank in there]
+    if not found and first and len(there) > 1:
+        found[_weightiest(first, lengths)] = "in the first finding"
     victim = _waits_most(split, there - set(found))
     if victim is not None:
-        found[victim] = "waits most"
-    if not found:
-        first = [rank for rank in named_ranks(findings[:1]) if rank in there] or sorted(there)
-        found = {first[0]: "in the first finding" if findings and len(there) > 1 else ""} if first else {}
+        found.setdefault(*victim)
+    if not found and there:
+        found = {min(there): ""}
     return [{"rank": rank, "why": why} for rank, why in found.items()]
+
+
+def _weightiest(ranks: Sequence[int], lengths: pd.Series) -> int:
+    return max(ranks, key=lambda rank: lengths.get(rank, 0))
 
 
 def meant_ranks(finding: Finding) -> list[int]:
     """The ranks to look at for a finding: those that it blames, else the first that its words name; at most two."""
-    return (list(finding.ranks) or named_ranks([finding])[:1])[:2]
+    worst = [] if finding.worst_rank is None else [finding.worst_rank]
+    ranks = [*worst, *(rank for rank in finding.ranks if rank not in worst)]
+    return (ranks or named_ranks([finding])[:1])[:2]
 
 
 def _cause(cause: str) -> str:
     labels = {each.key: each.label for each in IDLE_CAUSES}
-    return labels.get(cause, cause)
+    return " and ".join(labels.get(each, each) for each in cause.split(" and "))
 
 
-def _waits_most(split: Split | None, ranks: set[int]) -> int | None:
+def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
+    """The rank with the longest waits and what is said of it; where waits cannot be told, with most communication."""
     if split is None or not split.has_wait:
         return None
     table = split.table[split.table["rank"].isin(ranks)].set_index("rank")
-    share = 100 * table[WAIT.column] / table["window_ns"]
-    return int(share.idxmax()) if len(share) and share.max() >= _LEAST_WAIT_PCT else None
+    for column, why in ((WAIT.column, "waits most"), (UNMATCHED.column, "most communication")):
+        share = 100 * table[column] / table["window_ns"]
+        if len(share) and share.max() >= _LEAST_WAIT_PCT:
+            return int(share.idxmax()), why
+    return None
 
 
 def rank_groups(results: Results, kept: Sequence[int]) -> list[dict[str, Any]]:

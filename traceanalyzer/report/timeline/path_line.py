@@ -42,7 +42,7 @@ def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str
         "first": int(starts[0]),
         "lanes": LANES,
         "categories": categories,
-        "shares": _shares(stretches),
+        "shares": _shares(results),
         "why_not": "",
     }
     return meta, b"".join(map(varints, columns))
@@ -96,7 +96,16 @@ def _drawn(table: pd.DataFrame) -> pd.DataFrame:
     return _joined(table, begins)
 
 
-def _shares(stretches: pd.DataFrame) -> list[list[Any]]:
+def path_lengths(results: Results) -> pd.Series:
+    """By rank how much of the critical path lies on it, most first; empty without a path."""
+    stretches = results["path_stretches"].table if "path_stretches" in results else None
+    if stretches is None or stretches.empty:
+        return pd.Series(dtype="int64")
+    lengths = (stretches["end_ns"] - stretches["start_ns"]).astype("int64")
+    return lengths.groupby(stretches["rank"]).sum().sort_values(ascending=False)
+
+
+def _shares(results: Results) -> list[list[Any]]:
     """[rank, per cent of the path], most first."""
-    ns = (stretches["end_ns"] - stretches["start_ns"]).groupby(stretches["rank"]).sum().sort_values(ascending=False)
-    return [[int(rank), round(100 * int(own) / int(ns.sum()), 1)] for rank, own in ns.head(4).items()]
+    lengths = path_lengths(results)
+    return [[int(rank), round(100 * int(own) / int(lengths.sum()), 1)] for rank, own in lengths.head(4).items()]

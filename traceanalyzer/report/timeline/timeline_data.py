@@ -78,7 +78,7 @@ def timeline_data(
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
     table = table[table["rank"].isin(kept)].sort_values("rank", kind="stable", ignore_index=True)
-    pinned = pins(findings, split, kept)
+    pinned = pins(findings, split, kept, results)
     names, name_ids = _names(table)
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)

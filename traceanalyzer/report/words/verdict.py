@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
+from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import digits, text
 from traceanalyzer.report.contents import Report
@@ -201,7 +202,18 @@ def _of_the_kernels(report: Report) -> list[str]:
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
     said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
-    return [f"{said}: fusing (torch.compile) may shorten it."]
+    if _is_compiled(report):
+        return [f"{said}; torch.compile has fused some of it already."]
+    return [f"{said}: {tools_of(report.results.get('ranks')).fusing} may shorten it."]
+
+
+def _is_compiled(report: Report) -> bool:
+    """Whether there are kernels that torch.compile made."""
+    kernels = report.results.get("kernels")
+    return kernels is not None and bool(kernels.to_frame()["name"].astype("str").str.match(_OF_INDUCTOR).any())
+
+
+_OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
 
 
 def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:

@@ -118,7 +118,9 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
 
 def _step_chart(report: Report, parts: Split | None) -> dict[str, Any] | None:
     ranks = [int(rank) for rank in report.results["ranks"].table["rank"]]
-    return step_chart(report.results, [pin["rank"] for pin in pins(report.findings, parts, ranks)], report.run_info)
+    return step_chart(
+        report.results, [pin["rank"] for pin in pins(report.findings, parts, ranks, report.results)], report.run_info
+    )
 
 
 def _head(report: Report) -> list[str]:

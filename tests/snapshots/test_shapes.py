@@ -1,0 +1,127 @@
+"""Snapshots of other shapes than the usual: settings, versions and pools that change what a file has."""
+
+import copy
+import gzip
+import pickle
+
+import pytest
+
+from tests.snapshots.builders import STATE, History, frames
+from traceanalyzer.errors import InputError
+from traceanalyzer.snapshots import examine_snapshot, read_snapshot, sentences
+
+MB = 1 << 20
+
+
+def grown():
+    history = History()
+    history.alloc(4 * MB, STATE)
+    for _ in range(6):
+        history.alloc(4 * MB)
+        history.free(history.alloc(8 * MB))
+        history.step()
+    return history.snapshot()
+
+
+def without_frames(snapshot):
+    for event in snapshot["device_traces"][0]:
+        del event["frames"]  # context=None
+
+
+def frames_of_allocations_only(snapshot):
+    for event in snapshot["device_traces"][0]:
+        if event["action"] != "alloc":
+            del event["frames"]  # context="alloc"
+
+
+def two_devices(snapshot):
+    more = History()
+    more.alloc(16 * MB)
+    snapshot["device_traces"][1] = more.events
+    snapshot["segments"] += [one | {"device": 1} for one in more.snapshot()["segments"]]
+
+
+def bare_failure(snapshot):
+    failed = {"action": "oom", "size": 3 << 30, "stream": 0, "device_free": 5 * MB, "time_us": 1_700_000_000_900_000}
+    snapshot["device_traces"][0].append(failed)
+
+
+def private(snapshot):
+    for segment in snapshot["segments"]:
+        segment["segment_pool_id"] = (1, 0)
+
+
+def unlike(snapshot):
+    snapshot["segments"] = []
+
+
+def compiled(snapshot):
+    for event in snapshot["device_traces"][0]:
+        event |= {"compile_context": "0/0", "user_metadata": {"step": 1}}
+        for frame in event["frames"]:
+            frame |= {"fx_node_op": "call_function", "fx_node_name": "mm"}
+    snapshot["external_annotations"] += [{"stage": "START", "name": "ProfilerStep#1", "device": 0, "time_us": 1}, {}]
+
+
+def of_older_versions(snapshot):
+    for event in snapshot["device_traces"][0]:
+        for name in ("compile_context", "user_metadata", "time_us"):
+            del event[name]
+    del snapshot["external_annotations"], snapshot["allocator_settings"]
+
+
+def strange_actions(snapshot):
+    other = {"addr": 5, "size": 9, "stream": 0, "time_us": 1_700_000_000_900_000, "frames": frames(("a.py", 1, "f"))}
+    snapshot["device_traces"][0] += [other | {"action": "user_defined"}, other | {"action": "not_known_yet"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without_frames, "what code of which no frames were recorded allocates is never freed"),
+        (frames_of_allocations_only, "activations 33.6 MB"),
+        (two_devices, "events of other GPUs of its process too, which are not looked at: 1 of GPU 1"),
+        (bare_failure, "ran out of memory at code of which no frames were recorded: it asked for 3.22 GB"),
+        (private, "1.04 GB of them lie in pools of CUDA graphs and serve only those"),
+        (unlike, "history does not lead to what its snapshot holds at the end: 29.4 MB at the peak"),
+        (compiled, "grows by 4.19 MB a step"),
+        (of_older_versions, "peaks at 37.7 MB in use"),
+        (strange_actions, "peaks at 37.7 MB in use"),
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_what_such_a_file_tells(tmp_path, change, said, protocol):
+    snapshot = copy.deepcopy(grown())
+    change(snapshot)
+    path = tmp_path / "rank0.pickle.gz"
+    path.write_bytes(gzip.compress(pickle.dumps(snapshot, protocol=protocol), 1))
+    one = examine_snapshot(read_snapshot(path))
+    assert said in " ".join(sentences([one]))
+    if change is not unlike:
+        assert (one.peak_bytes, one.peak_categories["size_bytes"].sum(), one.contradicted_bytes) == (
+            36 * MB,
+            36 * MB,
+            0,
+        )
+
+
+def test_a_history_whose_beginning_was_dropped_keeps_the_peak(tmp_path):
+    snapshot = grown()
+    snapshot["device_traces"][0] = snapshot["device_traces"][0][11:]  # its ring was full
+    path = tmp_path / "rank0.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    one = examine_snapshot(read_snapshot(path))
+    assert (one.peak_bytes, one.contradicted_bytes, one.is_exact) == (36 * MB, 0, False)
+
+
+@pytest.mark.parametrize("where", ["event", "segment", "block"])
+def test_negative_sizes_are_refused(tmp_path, where):
+    snapshot = grown()
+    segment = snapshot["segments"][0]
+    holder, key = {"event": (snapshot["device_traces"][0][0], "size"), "segment": (segment, "total_size"),
+                   "block": (segment["blocks"][0], "size")}[where]  # fmt: skip
+    holder[key] = -5
+    path = tmp_path / "rank0.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    with pytest.raises(InputError, match="a size of -5"):
+        read_snapshot(path)

@@ -1,0 +1,48 @@
+"""What advice calls the tools of the job's framework: PyTorch's, or XLA's where the trace is JAX's."""
+
+from dataclasses import dataclass
+
+from traceanalyzer.analyses import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Parts of sentences.
+
+    Attributes:
+        launch_less: how a host launches less.
+        fuse_small: what to do about small kernels.
+        fuse_moving: what to do about kernels that move data and compute little.
+        fusing: what may shorten them.
+    """
+
+    launch_less: str
+    fuse_small: str
+    fuse_moving: str
+    fusing: str
+
+
+TORCH = Tools(
+    "torch.compile or CUDA graphs for the repeated part, fused optimizers, a larger batch",
+    "Fuse small kernels (torch.compile, fused or foreach optimizers, fused norms and activations) or replay them as a "
+    "CUDA graph.",
+    "Fuse them: torch.compile, fused norms, losses and optimizers; keep activations in bfloat16; avoid copies and "
+    "casts between layouts and types.",
+    "fusing (torch.compile)",
+)
+
+XLA = Tools(
+    "one jax.jit around the whole step, several steps in one jax.lax.scan, no block_until_ready() or float() between "
+    "steps, a larger batch",
+    "Put more of the step into one jax.jit, so that XLA fuses it; let XLA replay it as command buffers "
+    "(--xla_gpu_enable_command_buffer).",
+    "Put more of the step into one jax.jit, so that XLA fuses it; keep activations in bfloat16; avoid transposes and "
+    "casts between layouts and types.",
+    "more of it in one jax.jit",
+)
+
+
+def tools_of(ranks: Result | None) -> Tools:
+    """Those of the framework that the traces are of."""
+    formats = set(ranks.table["format"].dropna()) if ranks is not None and len(ranks) else set()
+    return XLA if formats == {"xplane"} else TORCH
