@@ -91,7 +91,8 @@ def host_bound(
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     own_set = alike(means["host_ns"], places)
     said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
-    said += "" if few else _waiting(rank, stragglers, basis)
+    is_of_all = not few and said.startswith(_OF_ALL)
+    said += _waiting(rank, stragglers, basis) if is_of_all else ""
     return [
         Finding(
             rule="host_bound",
@@ -113,6 +114,10 @@ def host_bound(
             part_of=None if is_recorded_so else story_of_host(rank, episodes, pipeline, _needed_ns(step_needs, basis)),
         )
     ]
+
+
+_OF_ALL = ("Both hosts need", "No one rank is late:")
+"""How sentences begin where no late rank is told apart: then nothing else says who waits."""
 
 
 def _title(
@@ -156,7 +161,7 @@ def _title(
         return f"{_late(own_set, idle, is_one=is_one)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
-    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
+    each = _OF_ALL[0] if len(needed) == 2 else f"{_OF_ALL[1]} all {len(needed)} hosts need"
     each = f"{_one_host(len(needed))} needs" if is_one else each
     between = span(needed.min(), needed.max())
     if name:

@@ -243,3 +243,14 @@ def test_the_gravest_come_first():
     ops = [("gemm", 5, 9), ("gemm", 8, 10), *(("gemm", 10 * place, 10 * place + 1) for place in range(1, 50))]
     rows = run([host_trace(ops, meta=meta)], ["integrity"])["integrity"].rows()
     assert [row["severity"] for row in rows] == ["high", "medium", "low"]
+
+
+def test_of_a_job_without_communication_the_likeliest_kernels_are_named_first():
+    """The longest is a matrix product; the one on a stream of its own may communicate."""
+    ops = [("my_gemm", 0, 900, 1), ("update_step", 900, 990, 1), ("xfer<4>(int)", 10, 60, 1, 9)]
+    trace = host_trace(ops, [LAUNCH], meta=replace(META, world_size=2))
+    frame = run([trace], ["integrity"])["integrity"].to_frame()
+    (sentence,) = frame.loc[frame["check"] == "no_communication", "sentence"]
+    places = [sentence.index(name) for name in ("xfer", "update_step", "my_gemm")]
+    assert places == sorted(places)
+    assert "--kind 'comm=xfer'" in sentence

@@ -1,4 +1,4 @@
-"""Who sends how much to whom in all-to-alls, as a square of cells."""
+"""Who sends how much to whom in all-to-alls, as a square of cells; and which rank gets most, by layer and step."""
 
 from dataclasses import dataclass
 
@@ -76,6 +76,65 @@ def sends(results: Results) -> Sends | None:
         for rank, total, share in zip(ranks, received, of_mean, strict=True)
     )
     return Sends(str(label), str(direction), int(own["calls"].max()), len(totals) - 1, ranks, f"R{told[1:]}.", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load of one dispatch: darkness (0 to 1), the rank that receives most and how many times the mean, words."""
+
+    opacity: float
+    hot: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Of the group whose dispatches bring most, the load of each layer (row) in each step (column).
+
+    Attributes:
+        label: of the group.
+        steps: numbers of the steps drawn, the first of them.
+        left_out: further steps.
+        rows: of each layer its place among the step's all-to-alls, and a load a step (`None` where it has none).
+    """
+
+    label: str
+    steps: tuple[int, ...]
+    left_out: int
+    rows: tuple[tuple[int, tuple[Load | None, ...]], ...]
+
+
+MOST_STEPS, MOST_LAYERS = 16, 64
+"""Of a picture."""
+
+
+def loads(results: Results) -> Loads | None:
+    """Which rank gets how much in each dispatch; `None` without dispatches in steps."""
+    frame = results["exchanges"].to_frame()
+    frame = frame[(frame["direction"] == DISPATCH) & frame["place"].notna()] if len(frame) else frame
+    if frame.empty:
+        return None
+    told = frame.assign(label=labels(results["groups"], frame))
+    label = told.groupby("label")["load_bytes"].sum().idxmax()
+    own = told[told["label"] == label]
+    steps = sorted(int(step) for step in own["step"].unique())
+    held = own[own["step"].isin(steps[:MOST_STEPS])]
+    cells = {(int(place), int(step)): part for (place, step), part in held.groupby(["place", "step"])}
+    places = sorted({place for place, _ in cells})[:MOST_LAYERS]
+    rows = tuple((place, tuple(_load(place, cells.get((place, step)), step) for step in steps[:MOST_STEPS]))
+                 for place in places)  # fmt: skip
+    return Loads(str(label), tuple(steps[:MOST_STEPS]), max(len(steps) - MOST_STEPS, 0), rows)
+
+
+def _load(place: int, own: pd.DataFrame | None, step: int) -> Load | None:
+    """Darkest at twice the mean."""
+    if own is None or not own["load_bytes"].sum():
+        return None
+    by_rank = own.groupby("rank")["load_bytes"].sum()
+    share, hot = float(by_rank.max() / by_rank.mean()), int(by_rank.idxmax())
+    each = "; ".join(f"rank {rank} {text(size, Unit.BYTES)}" for rank, size in by_rank.items())
+    words = f"step {step}, all-to-all {place}: rank {hot} receives {share:.2f} × the mean ({each})"
+    return Load(round(min(max(share - 1, 0), 1), 3), f"{hot}: {share:.2f}", words)
 
 
 def _sender(rank: int, own: pd.DataFrame, receivers: tuple[int, ...], most: int) -> Sender:

@@ -23,7 +23,7 @@ from traceanalyzer.report.page.host_heat import host_heat
 from traceanalyzer.report.page.icicle import icicle
 from traceanalyzer.report.page.schedule import schedule
 from traceanalyzer.report.page.sections import PARTS, sections
-from traceanalyzer.report.page.sends import sends
+from traceanalyzer.report.page.sends import loads, sends
 from traceanalyzer.report.page.step_chart import step_chart
 from traceanalyzer.report.page.wait_matrix import wait_matrix
 from traceanalyzer.report.timeline.first_look import meant_ranks, pins
@@ -104,6 +104,7 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "use_strips": use_strips,
         "waiting": waiting,
         "schedule": schedule,
+        "loads": loads,
         "sends": sends,
         "zero_ns": _zero(report),
         "heat": heat,

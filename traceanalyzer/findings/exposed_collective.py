@@ -1,0 +1,126 @@
+"""The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.kinds import POINT_TO_POINT
+
+LEAST_PCT = 10.0
+"""Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
+
+LEAST_MEAN_PCT = 3.0
+"""Of a mean step: the same, and how long it is exposed on some rank."""
+
+EXPOSED = "exposed communication"
+"""How findings about it call it."""
+
+_MOSTLY = 0.6
+_IN_FEW = 0.8
+
+_ADVICE = {
+    "optimizer": "Gather what the optimizer updated while something else runs: the rest of the optimizer or the next "
+    "forward pass (FSDP gathers layer by layer; ZeroRedundancyOptimizer: overlap_with_ddp).",
+    "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
+    "tensor parallelism), or have fewer ranks in the group.",
+    "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP), and reduce in bfloat16.",
+}
+_ANYWHERE = (
+    "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps."
+)
+
+
+def exposed_collective(
+    headline: Headline, steps: Steps, exposed_calls: ExposedCalls, call_waits: CallWaits, replay: Replay
+) -> list[Finding]:
+    """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
+
+    Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart. Messages
+    between stages of pipelines are told with their bubble.
+    """
+    if replay.engine is None or not len(headline) or not len(exposed_calls):
+        return []
+    basis = Basis.of(headline, steps)
+    if basis.steps is None:
+        return []
+    names = call_waits.table[["rank", "call", "collective"]]
+    held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
+    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+    held = held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
+    by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
+    worst = by_rank.groupby("collective", observed=True).max()
+    worst = worst[100 * worst >= LEAST_MEAN_PCT * replay.engine.before_ns]
+    asked = [(Change("collective", 0.0, name=str(name)),) for name in worst.index]
+    gains = gains_of(replay, asked) or []
+    if not gains:
+        return []
+    gain, name = max(zip(gains, worst.index, strict=True), key=lambda pair: _share_pct(pair[0]))
+    own = held[held["collective"] == name]
+    few = _few_steps(own, basis)
+    share = _share_pct(gain)
+    if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
+        return []
+    return [_found(str(name), own, gain, basis, few)]
+
+
+def _share_pct(gain: Gain) -> float:
+    """Of a step without the profiler, where that is known."""
+    before, won = gain.before_ns, gain.gain_ns
+    if gain.unprofiled_ns is not None and gain.unprofiled_gain_ns is not None:
+        before, won = gain.unprofiled_ns[0], gain.unprofiled_gain_ns
+    return 100 * won / before if before else 0.0
+
+
+def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[int, ...]) -> Finding:
+    per = len(few) or basis.per
+    held = own[own["step"].isin(few)] if few else own
+    by_rank = held.groupby("rank")["ns"].sum() * basis.per / per
+    calls = held.drop_duplicates(["rank", "call"]).groupby("rank").size().max() / per
+    phase = _phase(own)
+    where = f", most of it in the {phase}" if phase else ""
+    of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
+    step = f"{of}, and hardly in others" if few else f"a {milliseconds(gain.before_ns)} step"
+    shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
+    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
+    return Finding(
+        rule="exposed_collective",
+        severity=severity(_share_pct(gain)),
+        title=f"{name[0].upper()}{name[1:].replace('_', '-')}s ({calls:.3g} a step) run while nothing computes for "
+        f"{span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
+        f"{shorter}{without}.",
+        evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
+        recommendation=_ADVICE.get(phase or "", _ANYWHERE),
+        caveat="Of collectives with one root a wait for it may be part of the time.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        is_of_ideal=True,
+        steps=few or None,
+        table="exposed_calls",
+        part_of=EXPOSED,
+    )
+
+
+def _phase(own: pd.DataFrame) -> str | None:
+    """Where most of the time is, if that is known."""
+    by_phase = own.groupby(own["phase"].astype("object"))["ns"].sum()
+    if by_phase.empty or by_phase.max() < _MOSTLY * own["ns"].sum() or str(by_phase.idxmax()) == "unattributed":
+        return None
+    return str(by_phase.idxmax())
+
+
+def _few_steps(own: pd.DataFrame, basis: Basis) -> tuple[int, ...]:
+    """The steps that hold most of it, where they are less than half of several."""
+    by_step = own.groupby("step")["ns"].sum().reindex(list(basis.numbers), fill_value=0.0).sort_values(ascending=False)
+    count = int((by_step.cumsum() < _IN_FEW * by_step.sum()).sum()) + 1
+    is_few = 2 * count < len(basis.numbers) and by_step.iloc[:count].min() > 2 * by_step.iloc[count:].max()
+    return tuple(sorted(int(step) for step in by_step.index[:count])) if is_few else ()
