@@ -27,7 +27,9 @@ def results(name, names=ANALYSES):
 def summarise(found, run, options, *, names=ANALYSES, jobs=None, progress=None, **more):
     """As `traceanalyzer.scale.summarise`; captures of the repository, and copies of them, are analysed once."""
     paths = [capture.path for capture in run.captures]
-    shown = repr((run, found.skipped, options, tuple(names), sorted(more.items())))
+    # Guarded or not, nothing fails in them; and what is not given is as if it were not named.
+    given = {name: value for name, value in more.items() if name != "is_guarded" and value is not None}
+    shown = repr((run, found.skipped, options, tuple(names), sorted(given.items())))
     if not all(_is_ours(path) for path in paths) or jobs not in {None, 1} or " at 0x" in shown:
         return _summarise(found, run, options, names=names, jobs=jobs, progress=progress, **more)
     for path in paths:

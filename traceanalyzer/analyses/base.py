@@ -148,9 +148,23 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
     # Not `astype` of the table: it puts every column together anew, two to ten times slower for a small one.
-    wanted = {name: _dtype(dtype) for name, dtype in dtypes.items()}
-    others = {name: dtype for name, dtype in wanted.items() if table[name].dtype != dtype}
-    return table.assign(**{name: table[name].astype(dtype) for name, dtype in others.items()})
+    others = {}
+    for name, dtype in dtypes.items():
+        column = table[name]
+        if column.dtype != (wanted := _dtype(dtype)):
+            others[name] = _cast(column, dtype, wanted)
+    return table.assign(**others) if others else table.copy(deep=False)
+
+
+def _cast(column: pd.Series, name: str, dtype: Any) -> Any:
+    if name == "Int64" and column.dtype == np.int64:  # most of them; pandas asks of each value whether it is whole
+        return all_known(column.to_numpy().copy())
+    return column.array.astype(dtype)
+
+
+def all_known(values: np.ndarray) -> pd.arrays.IntegerArray:
+    """Integers that are all known, as a column that may have absent ones."""
+    return pd.arrays.IntegerArray(values, np.zeros(len(values), dtype=bool))
 
 
 def _dtype(name: str) -> Any:
@@ -192,6 +206,24 @@ def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> 
     """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
     # pandas' own selections of columns, then rows, then their numbering take ten times as long for a small table.
     return pd.DataFrame({name: table[name].array[rows] for name in names or table.columns}, copy=False)
+
+
+def is_any(column: pd.Series, *names: str) -> np.ndarray:
+    """Mask of a column of names: the rows that have one of these."""
+    # Comparing a column of categories costs pandas ten times as much, as does its `isin`.
+    held: Any = column.array
+    mask: np.ndarray = np.array([*(name in names for name in held.categories.tolist()), False])[held.codes]
+    return mask
+
+
+def joined(parts: Sequence[pd.Categorical]) -> pd.Categorical:
+    """Names under each other: every category of every part, those of the first part first."""
+    place: dict[str, int] = {}
+    codes = [np.empty(0, dtype=np.int64)]
+    for part in parts:
+        own = [place.setdefault(name, len(place)) for name in part.categories.tolist()]
+        codes.append(np.array([*own, NONE], dtype=np.int64)[part.codes])
+    return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(list(place), dtype="str"))
 
 
 def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:

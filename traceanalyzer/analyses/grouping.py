@@ -49,11 +49,9 @@ class Groups:
                 size = len(combined)
             combined, size = combined * count + codes, size * max(1, count)
         rows = np.flatnonzero(held)
-        number, distinct = pd.factorize(combined[rows])
-        if not by_appearance:
-            number = np.argsort(np.argsort(distinct))[number]
-        counts = np.bincount(number, minlength=len(distinct))
-        order = rows[_stable_order(number, len(distinct))]
+        number, distinct = _dense(combined[rows], size, by_appearance=by_appearance)
+        counts = np.bincount(number, minlength=distinct)
+        order = rows[_stable_order(number, distinct)]
         starts = np.cumsum(counts) - counts
         of_row = np.full(len(table), NONE, dtype=np.int64)
         of_row[rows] = number
@@ -145,6 +143,34 @@ class Groups:
             return np.empty(0, dtype=values.dtype)
         over: np.ndarray = ufunc.reduceat(values[self._order], self._starts)
         return over
+
+
+def _dense(numbers: np.ndarray, size: int, *, by_appearance: bool) -> tuple[np.ndarray, int]:
+    """Numbers below `size` counted anew without holes, in their own order or that of appearance; how many they are."""
+    if size <= 4 * len(numbers) and not by_appearance:
+        occurs = np.zeros(size, dtype=bool)
+        occurs[numbers] = True
+        place = np.cumsum(occurs) - 1
+        return place[numbers], int(place[-1]) + 1
+    number, distinct = pd.factorize(numbers)
+    if not by_appearance:
+        number = np.argsort(np.argsort(distinct))[number]
+    return number, len(distinct)
+
+
+def sums_at(places: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """For each place from 0 to `count` the sum of the integers that are at it; 0 where none is."""
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, places, values)
+    return sums
+
+
+def extreme_at(ufunc: np.ufunc, places: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """For each place from 0 to `count` the least or largest integer (`np.minimum`, `np.maximum`); 0 where none is."""
+    found = np.zeros(count, dtype=np.int64)
+    found[places] = values
+    ufunc.at(found, places, values)
+    return found
 
 
 def first_of_each(groups: np.ndarray, most: int) -> np.ndarray:

@@ -21,7 +21,9 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.export.hta import hta_trace, required
 from traceanalyzer.model import RankTrace, TraceSet
 
-FIGURES: Mapping[BreakdownColumn | Literal["non_compute_ns"], str] = {
+Figure = BreakdownColumn | Literal["non_compute_ns"]
+
+FIGURES: Mapping[Figure, str] = {
     "window_ns": "First start to last end; its kernel_time.",
     "compute_ns": "Time in which a compute kernel runs; its compute_time.",
     "non_compute_ns": "Time in which something but no compute runs: exposed communication and copies.",
@@ -123,15 +125,14 @@ def _printed(hta: Any, trace: Any) -> pd.DataFrame:
     analysis.t = trace
     time = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
     overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")
-    return pd.DataFrame(
-        {
-            "window_ns": 1e3 * time["kernel_time(us)"],
-            "compute_ns": 1e3 * time["compute_time(us)"],
-            "non_compute_ns": 1e3 * time["non_compute_time(us)"],
-            "idle_ns": 1e3 * time["idle_time(us)"],
-            "overlap_pct": overlap["comp_comm_overlap_pctg"],
-        }
-    ).astype(float)
+    printed: dict[Figure, pd.Series] = {
+        "window_ns": 1e3 * time["kernel_time(us)"],
+        "compute_ns": 1e3 * time["compute_time(us)"],
+        "non_compute_ns": 1e3 * time["non_compute_time(us)"],
+        "idle_ns": 1e3 * time["idle_time(us)"],
+        "overlap_pct": overlap["comp_comm_overlap_pctg"],
+    }
+    return pd.DataFrame(printed).astype(float)
 
 
 _TYPES = {"COMPUTATION": "compute", "COMMUNICATION": "comm", "MEMORY": "copy"}
@@ -173,7 +174,7 @@ def _only_work(operations: pd.DataFrame) -> pd.DataFrame:
     return operations[operations["cat"].isin(("kernel", "gpu_memcpy", "gpu_memset"))]
 
 
-def _figures(operations: pd.DataFrame) -> dict[str, float]:
+def _figures(operations: pd.DataFrame) -> dict[Figure, float]:
     """The figures of some operations, by our arithmetic."""
     if operations.empty:
         return dict.fromkeys(FIGURES, float("nan"))

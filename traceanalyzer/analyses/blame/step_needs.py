@@ -56,9 +56,19 @@ class StepNeeds(Result[StepNeedsColumn]):
 
 def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
+    if parts_of_steps.empty:
+        return pd.DataFrame()
     steps = parts_of_steps.assign(is_step=True)
-    exposed = exposed_comm.rename(columns={"start_ns": "begin_ns"})
-    return pd.concat([steps, exposed.assign(is_step=False)], ignore_index=True) if len(steps) else pd.DataFrame()
+    if exposed_comm.empty:
+        return steps
+    # Every other column of a stretch is a step's, so that the columns keep their types.
+    times, firsts = {"begin_ns": "start_ns", "end_ns": "end_ns"}, np.zeros(len(exposed_comm), dtype=np.int64)
+    stretches = {
+        name: exposed_comm[times[name]].to_numpy() if name in times else column.array[firsts]
+        for name, column in parts_of_steps.items()
+    }
+    exposed = pd.DataFrame({**stretches, "is_step": False}, copy=False)
+    return pd.concat([steps, exposed], ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:

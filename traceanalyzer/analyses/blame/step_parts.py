@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import all_known
+from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
@@ -33,11 +35,10 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     gaps, of_gap = step_gaps(trace, windows)
     causes = idle_causes.parts(trace, gaps, begins[of_gap], ends[of_gap])
-    idle = causes.groupby(of_gap).sum().reindex(range(len(windows)), fill_value=0)
     return windows.assign(
         compute_ns=compute.covered_ns(begins, ends),
         exposed_copy_ns=(copy - (compute | comm)).covered_ns(begins, ends),
-        **{part: idle[part].to_numpy() for part in idle_causes.PARTS},
+        **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in idle_causes.PARTS},
         needed_host_ns=_host_needed(trace, windows),
         longest_call_ns=_longest_call(trace, windows),
     )[list(COLUMNS)]
@@ -75,12 +76,13 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
     if ops.empty:
         return pd.DataFrame(columns=names)
     row = trace.op_step
-    last = pd.Series(ops["end_ns"].to_numpy()).groupby(row).max()
-    held = last.index[last.index != NONE]
+    owned = row != NONE
+    last = extreme_at(np.maximum, row[owned], ops["end_ns"].to_numpy()[owned], len(steps))
+    held = np.flatnonzero(np.bincount(row[owned], minlength=len(steps)))
     if not len(held):
         whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated, True)
         return pd.DataFrame([whole], columns=names)
-    ends = _until_the_next(trace, held.to_numpy(), np.maximum.accumulate(last[held].to_numpy()))
+    ends = _until_the_next(trace, held, np.maximum.accumulate(last[held]))
     begins = np.append(_first_begin(trace, int(held[0])), ends[:-1])
     table = pd.DataFrame(
         {
@@ -99,8 +101,9 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
 
 def _until_the_next(trace: RankTrace, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Each step's end: of its last operation, or later where the host begins the next one, before its operations."""
-    starts = pd.Series(trace.gpu_ops["start_ns"].to_numpy()).groupby(trace.op_step).min()[rows].to_numpy()
-    begins = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], starts)
+    owned, starts = trace.op_step != NONE, trace.gpu_ops["start_ns"].to_numpy()
+    first = extreme_at(np.minimum, trace.op_step[owned], starts[owned], len(trace.steps))[rows]
+    begins = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], first)
     return np.maximum.accumulate(np.append(np.maximum(ends[:-1], begins[1:]), ends[-1]))
 
 
@@ -118,25 +121,28 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     """Length of each step's range on the host without calls that block it or find the queue full; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
-    steps = trace.steps.iloc[windows["row"]]
-    starts, ends = (steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
+    starts, ends = _host_times(trace, windows)
     rows, since = idle_causes.blocking(trace)
-    queued = trace.api_calls[into_full_queue(trace)]
-    begins = np.concatenate([since, queued["start_ns"].to_numpy()])
-    until = np.concatenate([trace.api_calls["end_ns"].to_numpy()[rows], queued["end_ns"].to_numpy()])
-    blocked = Intervals.of(begins, until)
-    return pd.array(ends - starts - blocked.covered_ns(starts, ends), dtype="Int64")
+    queued = into_full_queue(trace)
+    called, returned = (trace.api_calls[name].to_numpy() for name in ("start_ns", "end_ns"))
+    blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
+    return all_known(ends - starts - blocked.covered_ns(starts, ends))
+
+
+def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Start and end of each step's range on the host."""
+    starts, ends = (trace.steps[name].to_numpy()[windows["row"]] for name in ("host_start_ns", "host_end_ns"))
+    return starts, ends
 
 
 def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """The longest API call that began in the step's range and waits for nothing on the GPU."""
     if "row" not in windows or not len(trace.api_calls):
         return pd.array([pd.NA] * len(windows), dtype="Int64")
-    steps = trace.steps.iloc[windows["row"]]
-    calls = trace.api_calls
-    blocked, _ = idle_causes.blocking(trace)
-    free = np.setdiff1d(np.flatnonzero(~into_full_queue(trace)), blocked)
-    starts = calls["start_ns"].to_numpy()[free]
-    at = step_at(steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy(), starts)
-    longest = pd.Series(calls["end_ns"].to_numpy()[free] - starts).groupby(at).max()
-    return longest.reindex(range(len(windows))).astype("Int64").array
+    is_free = ~into_full_queue(trace)
+    is_free[idle_causes.blocking(trace)[0]] = False
+    starts, ends = (trace.api_calls[name].to_numpy()[is_free] for name in ("start_ns", "end_ns"))
+    at = step_at(*_host_times(trace, windows), starts)
+    held = at != NONE
+    longest = extreme_at(np.maximum, at[held], (ends - starts)[held], len(windows))
+    return pd.arrays.IntegerArray(longest, np.bincount(at[held], minlength=len(windows)) == 0)

@@ -1,15 +1,15 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack, taken
+from traceanalyzer.analyses.base import Result, is_any, picked, stack, taken
 from traceanalyzer.analyses.blame.step_parts import step_gaps
 from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
@@ -30,7 +30,7 @@ MEMORY_CALLS = "calls for GPU memory"
 
 COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
 
-_SUMS = ["total_ns", "calls", "blocks"]
+_SUMS = ("total_ns", "calls", "blocks")
 
 _MOST_NAMES = 30
 
@@ -76,38 +76,36 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     """Rows `COLUMNS`: the longest names of each step and part; of idle time what the host did before the launch."""
     if windows.empty:
         return pd.DataFrame(columns=list(COLUMNS))
-    table = pd.concat([*_on_gpu(trace, tree), *_on_host(trace, windows)], ignore_index=True)
-    table = table[table["step"].isin(windows["step"])]
+    parts = [*_on_gpu(trace, tree), *_on_host(trace, windows)]
+    table = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+    is_held = np.isin(table["step"], windows["step"].to_numpy())
+    codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
     # Several threads may do the same.
-    groups = Groups.of(table, ["step", "part", "what", "name"], by_appearance=True)
-    table = groups.table(**_sums(groups, table))
-    lengths = table["total_ns"].to_numpy()
-    order = np.argsort(-lengths, kind="stable")
-    table = table.take(order[lengths[order] > 0])
-    held = first_of_each(Groups.of(table, ["step", "part", "what"]).of_row, _MOST_NAMES)
-    return table.loc[held, list(COLUMNS)].reset_index(drop=True)
+    keys = pd.DataFrame({"step": table["step"][is_held], **codes}, copy=False)
+    groups = Groups.of(keys, list(keys), by_appearance=True)
+    sums = {name: groups.sums(table[name][is_held]) for name in _SUMS}
+    order = np.argsort(-sums["total_ns"], kind="stable")
+    order = order[sums["total_ns"][order] > 0]
+    firsts = groups.first[order]
+    held = first_of_each(Groups.of(picked(keys, firsts), ["step", "part", "what"]).of_row, _MOST_NAMES)
+    rows = np.flatnonzero(is_held)[firsts[held]]
+    columns = {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
+    return pd.DataFrame(columns, copy=False)
 
 
-def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[pd.DataFrame]:
-    ops = trace.gpu_ops
+def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:
+    ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
-    table = pd.DataFrame(
-        {
-            "step": numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE),
-            "total_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
-            "name": by_letters(ops["name"].array),
-            "owner": tree.owner,
-            "calls": 1,
-            "blocks": _blocks(ops["grid"]),
-        }
-    )
-    is_compute, is_copy = ((ops["kind"] == kind).to_numpy() for kind in ("compute", "copy"))
-    yield _summed(table[is_compute], "compute_ns", KERNEL)
-    yield _summed(table[is_copy], "exposed_copy_ns", COPY)
-    owned = table[is_compute & (tree.owner >= 0)]
-    groups = Groups.of(owned, ["step", "owner"])
-    sums = groups.table(**_sums(groups, owned))
-    yield _summed(sums.assign(name=_called(trace.host_ops, sums["owner"].to_numpy())), "compute_ns", OPERATOR)
+    step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
+    total_ns, blocks = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(), _blocks(ops["grid"])
+    names: Any = by_letters(ops["name"].array)
+    is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
+    for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
+        yield _summed(step[held], names[held], total_ns[held], part, what, blocks[held])
+    owned = np.flatnonzero(is_compute & (tree.owner >= 0))
+    owners, owner = np.unique(tree.owner[owned], return_inverse=True)
+    called = _called(trace.host_ops, owners)[owner]
+    yield _summed(step[owned], called, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
 
 
 def _blocks(grid: pd.Series) -> np.ndarray:
@@ -118,13 +116,20 @@ def _blocks(grid: pd.Series) -> np.ndarray:
     return blocks
 
 
-def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
-    """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator."""
+def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> pd.Categorical:
+    """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator; categories in the order of their letters."""
     keys = ["name", "shapes"]
     groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
     texts = [_with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
-    called: np.ndarray = np.array(texts, dtype=object)[groups.of_row]
-    return called
+    return _as_names(texts, groups.of_row)
+
+
+def _as_names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
+    """Texts by row, as categories in the order of their letters; absent where the row is -1."""
+    names = sorted(set(texts))
+    place = {text: number for number, text in enumerate(names)}
+    codes = np.array([*(place[text] for text in texts), NONE], dtype=np.int64)[rows]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
 @lru_cache(16_384)
@@ -136,7 +141,7 @@ def _with_shapes(name: str, shapes: object) -> str:
     return f"{name} of {' × '.join(map(str, known))}" if known else str(name)
 
 
-def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
     """What the launching thread did between a gap's start and the launch that ends it."""
     gaps, of_gap = step_gaps(trace, windows)
     starts = np.maximum(gaps.starts, windows["begin_ns"].to_numpy()[of_gap])
@@ -151,7 +156,7 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _of_thread(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
-) -> Iterator[pd.DataFrame]:
+) -> Iterator[Mapping[str, np.ndarray]]:
     activity = activity_of(trace, thread, Intervals.of(starts, launched))
     query, stretch = _pairs(activity.starts, activity.ends, starts, launched)
     shared = np.minimum(activity.ends[stretch], launched[query]) - np.maximum(activity.starts[stretch], starts[query])
@@ -168,12 +173,13 @@ def _of_thread(
     of_steps = set(trace.steps["name"].to_numpy(dtype=object))  # a step's own range says nothing
     ranges = by_letters(taken(trace.ranges["name"].array, inside))
     is_named = np.array([name not in of_steps for name in ranges.categories] + [False])[ranges.codes]
-    table = pd.DataFrame({"step": steps[query], "total_ns": shared, "name": _doing(events, row, of_steps)})
+    doing = _doing(events, row, of_steps)
     for own_part in np.unique(part):
         rows = part == own_part
         if own_part != DATA.column:
-            yield _summed(table[rows], str(own_part), DOING)
-        yield _summed(table.assign(name=ranges)[rows & is_named], str(own_part), RANGE)
+            yield _summed(steps[query[rows]], doing[rows], shared[rows], str(own_part), DOING)
+        rows = rows & is_named
+        yield _summed(steps[query[rows]], ranges[rows], shared[rows], str(own_part), RANGE)
 
 
 def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
@@ -183,12 +189,9 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
 
 def _doing(events: pd.Series, rows: np.ndarray, of_steps: set[str]) -> pd.Categorical:
     """What each of the rows is called, `NOTHING` for none."""
-    called = [_called_on_host(name, of_steps) for name in events.cat.categories]
-    texts = sorted({*called, NOTHING})
-    place = {text: number for number, text in enumerate(texts)}
-    code_of_name = np.array([place[text] for text in (*called, NOTHING)], dtype=np.int64)
-    codes = np.append(events.cat.codes.to_numpy(), NONE)[rows]
-    return pd.Categorical.from_codes(code_of_name[codes], categories=pd.Index(texts, dtype="str"))
+    called = [_called_on_host(name, of_steps) for name in events.cat.categories.tolist()]
+    code_of_row = np.append(events.array.codes, NONE)[rows]
+    return _as_names([*called, NOTHING], np.where(code_of_row == NONE, len(called), code_of_row))
 
 
 def _called_on_host(name: str, of_steps: set[str]) -> str:
@@ -207,13 +210,24 @@ def _pairs(
     return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)
 
 
-def _summed(rows: pd.DataFrame, part: str, what: str) -> pd.DataFrame:
-    groups = Groups.of(rows, ["step", "name"])
-    sums = groups.table(**_sums(groups, rows))
-    return sums.assign(name=sums["name"].astype("object"), part=part, what=what)
-
-
-def _sums(groups: Groups, rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Of what hosts do there are neither calls nor blocks."""
-    return {name: groups.sums(rows[name].to_numpy()) if name in rows else groups.sums(np.zeros(len(rows), np.int64))
-            for name in _SUMS}  # fmt: skip
+def _summed(
+    step: np.ndarray,
+    names: pd.Categorical,
+    total_ns: np.ndarray,
+    part: str,
+    what: str,
+    blocks: np.ndarray | None = None,
+) -> Mapping[str, np.ndarray]:
+    """Columns `COLUMNS`, a row for each step and name; of what hosts do there are neither calls nor blocks."""
+    held = np.flatnonzero(names.codes != NONE)
+    groups = Groups.of_numbers(step[held] * len(names.categories) + names.codes[held])
+    firsts, none = held[groups.first], np.zeros(len(groups), dtype=np.int64)
+    return {
+        "step": step[firsts],
+        "part": np.full(len(groups), part, dtype=object),
+        "what": np.full(len(groups), what, dtype=object),
+        "name": names.categories.to_numpy(dtype=object)[names.codes[firsts]],
+        "total_ns": groups.sums(total_ns[held]),
+        "calls": none if blocks is None else groups.counts(),
+        "blocks": none if blocks is None else groups.sums(blocks[held]),
+    }

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.communication.inferred import with_inferred
 from traceanalyzer.analyses.communication.merged_arguments import merged
 from traceanalyzer.analyses.communication.operator_arguments import with_operators
@@ -77,7 +77,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     other the outermost speaks.
     """
     ops = trace.gpu_ops
-    rows = np.flatnonzero((ops["kind"] == "comm").to_numpy())
+    rows = np.flatnonzero(is_any(ops["kind"], "comm"))
     if not len(rows):
         return pd.DataFrame()
     of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
@@ -104,7 +104,7 @@ def _step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.Exten
 def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     """Fill what the operation itself tells: collective from its name, bytes of a peer-to-peer copy."""
     names: Any = table["name"].array
-    is_copy = (table["activity"] == "memcpy").to_numpy()
+    is_copy = is_any(table["activity"], "memcpy")
     of_name = np.where(is_copy, "peer_copy", by_category(names, kinds.kernel_collective))
     said = table["collective"].to_numpy(dtype=object)
     collective = np.where(table["collective"].isna(), of_name, said)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import taken, typed
+from traceanalyzer.analyses.base import is_any, taken, typed
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -27,7 +27,7 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     if (operator == NONE).all():
         return calls
     texts = {name: taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes")}
-    is_copy = (calls["activity"] == "memcpy").to_numpy()
+    is_copy = is_any(calls["activity"], "memcpy")
     said = pd.Series(texts["name"]).astype("object").map(_collectives(texts["name"]), na_action="ignore")
     of_kernel = names.map({name: kinds.kernel_collective(str(name)) for name in kernels})
     what = calls["collective"].astype("object").fillna(of_kernel.mask(is_copy)).fillna(said)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import taken
+from traceanalyzer.analyses.base import joined, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
@@ -56,9 +55,9 @@ def activity_of(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
 def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Activity:
     rows = [_within(frame, thread, busy) for frame, _ in tables]
     held = [(frame, own) for (frame, _), own in zip(tables, rows, strict=True)]
-    names = union_categoricals([frame["name"].array[own] for frame, own in held])
+    names = joined([frame["name"].array[own] for frame, own in held])
     what = np.repeat([_CODE[what] for _, what in tables], [len(own) for own in rows])
-    is_sync = (what == _CODE[API_CALL]) & host_names.matches(pd.Series(names), host_names.is_sync)
+    is_sync = (what == _CODE[API_CALL]) & host_names.mask_of(names, host_names.is_sync)
     what = np.where(is_sync, _CODE[SYNC], what)
     begins, until = (
         np.concatenate([frame[name].to_numpy()[own] for frame, own in held]) for name in ("start_ns", "end_ns")

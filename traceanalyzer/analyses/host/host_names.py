@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,9 @@ _DATA = re.compile(
     r"|^input_?pipeline",
 )
 
+_MOST_NAMES = 16_384
+"""Of distinct ones are remembered what they say: the ranks of a job, and the analyses, ask the same."""
+
 _PHASE_PATTERNS = (
     ("data", _DATA),
     ("optimizer", re.compile(r"^optim|^optimizer\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update")),
@@ -48,6 +52,7 @@ _PHASE_PATTERNS = (
 )  # fmt: skip
 
 
+@lru_cache(_MOST_NAMES)
 def is_sync(name: str) -> bool:
     """A call that returns when the GPU has done earlier work: `cuda…Synchronize` and the like."""
     return bool(_SYNC.search(name))
@@ -58,6 +63,7 @@ def is_plain_copy(name: str) -> bool:
     return bool(_COPY_CALL.search(name)) and "Async" not in name
 
 
+@lru_cache(_MOST_NAMES)
 def is_launch(name: str) -> bool:
     """A call that starts a kernel, copy or memset without waiting for it."""
     return bool(_LAUNCH.search(name))
@@ -73,11 +79,13 @@ def is_graph_capture(name: str) -> bool:
     return bool(_GRAPH_CAPTURE.search(name))
 
 
+@lru_cache(_MOST_NAMES)
 def is_memory_call(name: str) -> bool:
     """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `cudaFree` and the like."""
     return bool(_MEMORY_CALL.match(name))
 
 
+@lru_cache(_MOST_NAMES)
 def is_data(name: str) -> bool:
     """A range in which the host waits for, or prepares, the next batch."""
     return bool(_DATA.search(_plain(name)))
@@ -98,6 +106,7 @@ def is_user_range(name: str) -> bool:
     return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
 
 
+@lru_cache(_MOST_NAMES)
 def phase(name: str) -> str | None:
     """Phase that a range's name stands for; `None` when it names none.
 
@@ -112,9 +121,13 @@ def phase(name: str) -> str | None:
 
 def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:
     """Mask of the rows whose name passes; asks once for each distinct name."""
-    held: Any = names.array
-    answers = np.array([bool(test(str(name))) for name in held.categories.tolist()], dtype=bool)
-    mask: np.ndarray = np.append(answers, values=False)[held.codes]
+    return mask_of(cast("pd.Categorical", names.array), test)
+
+
+def mask_of(names: pd.Categorical, test: Callable[[str], object]) -> np.ndarray:
+    """The same of names that are no column."""
+    answers = [bool(test(str(name))) for name in names.categories.tolist()]
+    mask: np.ndarray = np.array([*answers, False], dtype=bool)[names.codes]
     return mask
 
 

@@ -5,14 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, percent, picked, ratio, stack
+from traceanalyzer.analyses.base import Result, joined, percent, picked, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
 from traceanalyzer.analyses.names import HostWorkColumn
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import busy
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -138,7 +137,7 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     is_operator = np.arange(len(starts)) >= len(ranges)
     order = np.lexsort((is_operator, -ends, starts, threads))
     order = order[ends[order] > largest_before(ends[order], threads[order])]
-    called = union_categoricals([names.array[ranges], trace.host_ops["name"].array])
+    called = joined([names.array[ranges], trace.host_ops["name"].array])
     sizes = trace.ranges["size_bytes"].array[ranges]
     size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
     what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
@@ -201,8 +200,7 @@ def _idle_ns(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> np.ndarr
     first, last = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     begin = np.clip(starts, first, last)
     end = np.clip(ends, first, last)
-    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
-    idle: np.ndarray = (end - begin) - busy.covered_ns(begin, end)
+    idle: np.ndarray = (end - begin) - busy(trace).covered_ns(begin, end)
     return idle
 
 

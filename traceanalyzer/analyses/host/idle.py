@@ -6,13 +6,15 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
 from traceanalyzer.analyses.names import IdleColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
-from traceanalyzer.model import RankTrace, Window
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 
 
 class Idle(Result[IdleColumn]):
@@ -47,24 +49,23 @@ def per_rank(
     """The gaps of each window, clipped to it and cut by cause; checked against the breakdown's idle time."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    windows = _windows(trace, breakdown, steps)
+    facts, row, begin, end = _windows(trace, breakdown, steps)
     gaps = idle_causes.find(trace)
-    window, gap = _pairs(windows, gaps)
-    pieces = gaps.take(gap)
-    start_ns, end_ns = windows["start_ns"].to_numpy()[window], windows["end_ns"].to_numpy()[window]
+    window, gap = _pairs(begin, end, gaps)
+    pieces, of_row = gaps.take(gap), row[window]
+    start_ns, end_ns = begin[window], end[window]
     causes = idle_causes.parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
-    facts = causes.assign(
-        length=np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns),
-        gaps=(pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns),
-    )
-    rows = windows.drop_duplicates("row").set_index("row")
-    grouped = facts.groupby(windows["row"].to_numpy()[window])
-    sums = grouped[[*PARTS, "gaps"]].sum().reindex(rows.index, fill_value=0).astype("int64")
-    table = rows[["step", "window_ns"]].join(sums)
-    table["idle_ns"] = table[list(PARTS)].sum(axis=1)
-    table["longest_ns"] = grouped["length"].max().reindex(rows.index).astype("Int64")
-    assert (table["idle_ns"] == rows["idle_ns"]).all(), "the causes must add up to the breakdown's idle time"
-    return table.reset_index(drop=True)
+    lengths = np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns)
+    is_gap = (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns)
+    sums = {name: sums_at(of_row, causes[name].to_numpy(), len(facts)) for name in PARTS}
+    idle_ns = np.sum(list(sums.values()), axis=0)
+    assert (idle_ns == facts["idle_ns"].to_numpy()).all(), "the causes must add up to the breakdown's idle time"
+    has_gap = np.bincount(of_row, minlength=len(facts)) > 0
+    longest_ns = pd.arrays.IntegerArray(extreme_at(np.maximum, of_row, lengths, len(facts)), ~has_gap)
+    counts = np.bincount(of_row[is_gap], minlength=len(facts))
+    return facts.assign(**sums, gaps=counts, idle_ns=idle_ns, longest_ns=longest_ns)[[
+        "step", "window_ns", *PARTS, "gaps", "idle_ns", "longest_ns"
+    ]]  # fmt: skip
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Idle:
@@ -72,28 +73,30 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Idle:
     return Idle(stack(parts, tuple(Idle.columns)))
 
 
-def _windows(trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """The stretches of the whole window (`row` 0) and every step's window, with the row's length and idle time."""
-    whole = breakdown[["window_ns", "idle_ns"]].assign(step=pd.NA).merge(_limits(trace.window), how="cross")
-    own = steps.loc[steps["start_ns"].notna(), ["step", "start_ns", "window_ns", "idle_ns"]] if len(steps) else None
-    if own is None:
-        return typed(whole, {"step": "Int64", **dict.fromkeys(_WINDOW, "int64")})
-    own = own.assign(end_ns=own["start_ns"] + own["window_ns"], row=np.arange(1, len(own) + 1))
-    table = pd.concat([typed(frame, dict.fromkeys(whole, "Int64")) for frame in (whole, own)], ignore_index=True)
-    return typed(table, dict.fromkeys(_WINDOW, "int64"))
+def _windows(
+    trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
+    """The rows' `step`, `window_ns` and `idle_ns`, the whole window's first; and stretches: of which row, from, to."""
+    whole = trace.window
+    has_window = steps["start_ns"].notna().to_numpy() if len(steps) else np.empty(0, dtype=bool)
+    of_steps = {name: steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] if len(steps) else _NO_TIMES
+                for name in ("step", "start_ns", "window_ns", "idle_ns")}  # fmt: skip
+    is_absent = np.append(True, steps["step"].isna().to_numpy()[has_window] if len(steps) else has_window)
+    facts = {name: np.append(breakdown[name].to_numpy()[0], of_steps[name]) for name in ("window_ns", "idle_ns")}
+    step = pd.arrays.IntegerArray(np.append(1, of_steps["step"]), is_absent)
+    row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))
+    begin = np.append(whole.starts, of_steps["start_ns"])
+    end = np.append(whole.ends, of_steps["start_ns"] + of_steps["window_ns"])
+    return pd.DataFrame({"step": step, **facts}, copy=False), row, begin, end
 
 
-_WINDOW = ("row", "start_ns", "end_ns", "window_ns", "idle_ns")
+_NO_TIMES = np.empty(0, dtype=np.int64)
 
 
-def _limits(window: Window) -> pd.DataFrame:
-    return pd.DataFrame({"start_ns": window.starts, "end_ns": window.ends, "row": 0})
-
-
-def _pairs(windows: pd.DataFrame, gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(begin: np.ndarray, end: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
     """Positions of every window and gap that overlap."""
-    first = np.searchsorted(gaps.ends, windows["start_ns"].to_numpy(), side="right")
-    past = np.searchsorted(gaps.starts, windows["end_ns"].to_numpy(), side="left")
+    first = np.searchsorted(gaps.ends, begin, side="right")
+    past = np.searchsorted(gaps.starts, end, side="left")
     count = np.maximum(past - first, 0)
-    window = np.repeat(np.arange(len(windows)), count)
+    window = np.repeat(np.arange(len(begin)), count)
     return window, np.arange(len(window)) - np.repeat(np.cumsum(count) - count - first, count)

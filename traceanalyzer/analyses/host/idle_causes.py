@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -64,7 +66,8 @@ def find(trace: RankTrace) -> Gaps:
     """
     ops = trace.gpu_ops
     starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    gap_starts, gap_ends = _free(starts, ends)
+    free = Intervals.of([starts.min()], [ends.max()]) - busy(trace) if len(ops) else EMPTY
+    gap_starts, gap_ends = free.starts, free.ends
     lasting = np.append(np.flatnonzero(ends > starts), len(ops) - 1)
     ended_by = lasting[np.searchsorted(starts[lasting[:-1]], gap_ends)]
     launch = ops["launch"].to_numpy()[ended_by]
@@ -72,14 +75,6 @@ def find(trace: RankTrace) -> Gaps:
     if len(trace.api_calls):
         returned = np.where(launch == NONE, gap_starts, trace.api_calls["end_ns"].to_numpy()[launch])
     return Gaps(gap_starts, gap_ends, ended_by, launch, np.clip(returned, gap_starts, gap_ends))
-
-
-def _free(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stretches between first start and last end that no operation covers."""
-    if not len(starts):
-        return starts, ends
-    free = Intervals.of([starts.min()], [ends.max()]) - Intervals.of(starts, ends)
-    return free.starts, free.ends
 
 
 def parts(
@@ -145,11 +140,11 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     since = calls["start_ns"].to_numpy().copy()
     is_blocking = host_names.matches(calls["name"], host_names.is_sync)
     is_plain = host_names.matches(calls["name"], host_names.is_plain_copy)
-    pageable = (ops["source_memory"] == "pageable") | (ops["target_memory"] == "pageable")
+    pageable = is_any(ops["source_memory"], "pageable") | is_any(ops["target_memory"], "pageable")
     launch = ops["launch"].to_numpy()
-    is_copy = (ops["activity"] == "memcpy").to_numpy() & (launch != NONE)
+    is_copy = is_any(ops["activity"], "memcpy") & (launch != NONE)
     if is_copy.any():
-        waits = is_copy & (pageable.to_numpy() | is_plain[launch])
+        waits = is_copy & (pageable | is_plain[launch])
         called = since[launch[waits]]
         since[launch[waits]] = np.where(_busy_until(ops)[waits] > called, called, ops["start_ns"].to_numpy()[waits])
         is_blocking[launch[waits]] = True
@@ -163,9 +158,7 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
 
 def _busy_until(ops: pd.DataFrame) -> np.ndarray:
     """When the operations before each one on its stream have all ended; 0 for a stream's first one."""
-    ended = ops.groupby("stream")["end_ns"].cummax()
-    before: np.ndarray = ended.groupby(ops["stream"]).shift(fill_value=0).to_numpy()
-    return before
+    return np.maximum(largest_before(ops["end_ns"].to_numpy(), ops["stream"].to_numpy()), 0)
 
 
 def _before_launch(

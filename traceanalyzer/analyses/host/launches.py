@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, is_any, percent, picked, ratio, stack, typed
 from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
@@ -81,7 +81,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted operations; the queue over its window."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    ops = trace.gpu_ops[trace.counted]
+    names = ("start_ns", "end_ns", "launch", "activity", "graph_node")
+    ops = picked(trace.gpu_ops, trace.counted, names)
     row = {
         "operations": len(ops),
         "operations_without_launch": int((ops["launch"] == NONE).sum()),
@@ -101,20 +102,21 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Launches:
 
 
 def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
-    held = ops[ops["launch"] != NONE]
-    if held.empty:
+    launch = ops["launch"].to_numpy()
+    held = launch != NONE
+    if not held.any():
         return dict.fromkeys(("delay_median_ns", "delay_p95_ns", "delay_max_ns"))
-    launched = trace.api_calls["start_ns"].to_numpy()[held["launch"].to_numpy()]
-    delay = held["start_ns"].to_numpy() - launched
+    delay = (ops["start_ns"].to_numpy() - np.append(trace.api_calls["start_ns"].to_numpy(), 0)[launch])[held]
     median, p95 = (round(float(value)) for value in np.percentile(delay, (50, 95)))
     return {"delay_median_ns": median, "delay_p95_ns": p95, "delay_max_ns": int(delay.max())}
 
 
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
-    length = ops["end_ns"] - ops["start_ns"]
-    held = ops[(ops["activity"] == "kernel") & (ops["launch"] != NONE) & ops["graph_node"].isna() & (length > _LONG_NS)]
-    returned = trace.api_calls["end_ns"].to_numpy()[held["launch"].to_numpy()]
-    return {"awaitable_kernels": len(held), "awaited_kernels": int((returned >= held["end_ns"].to_numpy()).sum())}
+    launch, starts, ends = (ops[name].to_numpy() for name in ("launch", "start_ns", "end_ns"))
+    is_long_kernel = is_any(ops["activity"], "kernel") & (ends - starts > _LONG_NS)
+    held = is_long_kernel & (launch != NONE) & ops["graph_node"].isna().to_numpy()
+    returned = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[launch[held]]
+    return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
 
 
 def _queue(trace: RankTrace) -> dict[str, int | None]:
@@ -130,8 +132,7 @@ def _queue(trace: RankTrace) -> dict[str, int | None]:
 
 
 def _kernels(ops: pd.DataFrame) -> dict[str, int | None]:
-    kernels = ops[ops["activity"] == "kernel"]
-    durations = (kernels["end_ns"] - kernels["start_ns"]).to_numpy()
+    durations = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[is_any(ops["activity"], "kernel")]
     return {
         "kernels": len(durations),
         "kernels_under_5us": int((durations < 5_000).sum()),

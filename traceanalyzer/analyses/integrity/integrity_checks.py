@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.call_lists import waits_of
 from traceanalyzer.analyses.communication.inferred import INFERRED
 from traceanalyzer.analyses.communication.operator_arguments import OPERATOR
+from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.model import RankTrace
@@ -194,9 +197,10 @@ def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
 
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
     """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
-    ops = trace.gpu_ops[["start_ns", "end_ns", "stream"]].sort_values(["stream", "start_ns", "end_ns"], kind="stable")
-    reach = ops.groupby("stream")["end_ns"].cummax().groupby(ops["stream"]).shift()
-    count = int((ops["start_ns"] < reach).sum())
+    ops = trace.gpu_ops
+    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    order = np.lexsort((ends, starts, stream))
+    count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
     text = (
         f"{_many(count, 'operation')} {_start(count)} before an earlier one on the same stream has ended (programmatic "
         "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
@@ -256,7 +260,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     if captures:
         text = f"{_many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
         found.append(Defect("graph_captures", INFO, captures, None, text, ("launches",)))
-    unknown = int((ops["activity"] == "graph").sum())
+    unknown = int(is_any(ops["activity"], "graph").sum())
     if unknown:
         text = f"{_many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
         affects = (*_HEADLINE, *_COMMUNICATION, "kernels")
@@ -268,6 +272,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     return found
 
 
+@once_a_trace
 def _complete_steps(trace: RankTrace) -> pd.DataFrame:
     """The complete steps among those that are looked at."""
     steps = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]

@@ -1,12 +1,16 @@
 """Communication that no rule knows: kernels and operators whose names speak of it, and jobs that seem to have none."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
+from traceanalyzer.analyses.grouping import sums_at
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
 from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.kinds.function_names import function_path
@@ -42,8 +46,8 @@ _AFFECTS = (
 def unknown_communication(trace: RankTrace) -> list[Defect]:
     """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
     ops = trace.gpu_ops
-    is_kernel = ((ops["kind"] == "compute") & (ops["activity"] == "kernel")).to_numpy()
-    by_name = _by_name(ops[is_kernel])
+    is_kernel = is_any(ops["kind"], "compute") & is_any(ops["activity"], "kernel")
+    by_name = _by_name(ops, is_kernel)
     speaking = np.array([_speaks(trace, name) for name in by_name.index], dtype=bool)
     by_operator = _of_operators(trace, is_kernel)
     found = by_name[speaking | by_name.index.isin(by_operator)]
@@ -73,9 +77,9 @@ def _many_said(count: int, *, by_name: bool) -> tuple[str, str, str]:
 def no_communication(trace: RankTrace) -> list[Defect]:
     """A rank of a job of several that runs nothing which is known as communication."""
     size, ops = trace.meta.world_size, trace.gpu_ops
-    if not size or size < 2 or (ops["kind"] == "comm").any() or not (ops["kind"] == "compute").any():
+    if not size or size < 2 or is_any(ops["kind"], "comm").any() or not is_any(ops["kind"], "compute").any():
         return []
-    by_name = _by_name(ops[(ops["kind"] == "compute").to_numpy()])
+    by_name = _by_name(ops, is_any(ops["kind"], "compute"))
     fused = [name for name in by_name.index if kinds.is_fused(name)]
     if fused:
         return []
@@ -111,7 +115,7 @@ def _likeliest_first(ops: pd.DataFrame, by_name: pd.Series) -> pd.Series:
 def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
     ops = trace.gpu_ops
-    by_name = _by_name(ops[(ops["kind"] == "compute").to_numpy()])
+    by_name = _by_name(ops, is_any(ops["kind"], "compute"))
     found = by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name
     if found.empty:
         return []
@@ -125,6 +129,8 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
 
 def kinds_without_match(trace: RankTrace) -> list[Defect]:
     """The user's rules that no operation's name fits."""
+    if not trace.meta.kind_rules.extra:
+        return []
     names = [str(name) for name in trace.gpu_ops["name"].unique()]
     texts = [
         f"--kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
@@ -137,12 +143,14 @@ def kinds_without_match(trace: RankTrace) -> list[Defect]:
 WITHOUT_MATCH = "kind_without_match"
 
 
-def _by_name(ops: pd.DataFrame) -> pd.Series:
-    """Total time of each distinct name, longest first."""
-    durations = ops["end_ns"] - ops["start_ns"]
-    total = durations.groupby(ops["name"], observed=True).sum()
-    total.index = pd.Index(total.index.astype("str"))
-    return total.sort_values(ascending=False, kind="stable")
+def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
+    """Total time of each distinct name of these operations, longest first."""
+    names: Any = ops["name"].array
+    codes, durations = names.codes[held], (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[held]
+    total = sums_at(codes, durations, len(names.categories))
+    occurs = np.flatnonzero(np.bincount(codes, minlength=len(total)))
+    order = occurs[np.argsort(-total[occurs], kind="stable")]
+    return pd.Series(total[order], index=names.categories[order].astype("str"))
 
 
 def _speaks(trace: RankTrace, name: str) -> bool:
@@ -157,18 +165,14 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
     inside = np.flatnonzero(operator != NONE)
     if not len(inside):
         return set()
-    table = pd.DataFrame(
-        {
-            "operator": trace.host_ops["name"].astype("str").to_numpy()[operator[inside]],
-            "kernel": ops["name"].astype("str").to_numpy()[inside],
-            "is_known": (ops["kind"] == "comm").to_numpy()[inside],
-            "is_kernel": is_kernel[inside],
-        }
-    )
-    table["is_known"] |= table["kernel"].map(kinds.is_fused)
-    without = ~table.groupby("operator")["is_known"].transform("any") & table["is_kernel"]
+    operators, kernels = (frame["name"].array.codes for frame in (trace.host_ops, ops))
+    of_op = operators[operator[inside]]
+    is_known = is_any(ops["kind"], "comm") | host_names.matches(ops["name"], kinds.is_fused)
+    launches_known = np.bincount(of_op[is_known[inside]], minlength=int(of_op.max()) + 1) > 0
+    without = inside[~launches_known[of_op] & is_kernel[inside]]
     ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
-    names = [name for name in table.loc[without, "kernel"].unique() if not _OF_OPERATORS.search(function_path(name))]
+    found = ops["name"].cat.categories[np.unique(kernels[without])].tolist()
+    names = [name for name in found if not _OF_OPERATORS.search(function_path(name))]
     return {name for name in names if not any(rule.search(name) for rule in ruled)}
 
 

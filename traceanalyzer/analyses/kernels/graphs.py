@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.base import Result, is_any, ratio, stack
 from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.names import GraphsColumn
 from traceanalyzer.analyses.time import breakdown
@@ -79,7 +79,7 @@ def _launches(trace: RankTrace) -> pd.DataFrame:
             "start_ns": ops["start_ns"].to_numpy()[held],
             "end_ns": ops["end_ns"].to_numpy()[held],
             "code": ops["name"].cat.codes.to_numpy()[held],
-            "is_opaque": (ops["activity"] == "graph").to_numpy()[held],
+            "is_opaque": is_any(ops["activity"], "graph")[held],
         }
     )
     table["gpu_ns"] = table["end_ns"] - table["start_ns"]

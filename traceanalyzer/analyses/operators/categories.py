@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, taken
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.grouping import Groups, by_category, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
 from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -38,23 +38,22 @@ class Categories(Result[CategoriesColumn]):
 
 def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     """Add up the rank's counted GPU operations by category."""
-    ops = trace.gpu_ops[trace.counted]
-    if ops.empty:
+    rows = np.flatnonzero(trace.counted)
+    if not len(rows):
         return pd.DataFrame()
-    table = pd.DataFrame(
-        {
-            "category": category_of_op[trace.counted],
-            "gpu_ns": (ops["end_ns"] - ops["start_ns"]).to_numpy(),
-        }
-    )
-    uses = ops["name"].map({name: uses_tensor_cores(name) for name in ops["name"].cat.categories}).astype("object")
-    is_matrix = table["category"].isin(MATRIX_CATEGORIES)
+    ops, of_op, count = trace.gpu_ops, category_of_op.codes[rows], len(category_of_op.categories)
+    gpu_ops = np.bincount(of_op, minlength=count)
+    held = np.flatnonzero(gpu_ops)
+    gpu_ns = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[rows]
+    uses = by_category(ops["name"].array, uses_tensor_cores)[rows]
+    is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
+    table = pd.DataFrame({"category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
+                          "gpu_ns": sums_at(of_op, gpu_ns, count)[held]})  # fmt: skip
     for column, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False)):
-        told = table["gpu_ns"].where((uses == answer).to_numpy(), 0)
-        table[column] = told.astype("Int64").where(is_matrix)
-    groups = table.groupby("category", observed=True)
-    sums = groups[["gpu_ns", "tensor_core_ns", "no_tensor_core_ns"]].sum(min_count=1).assign(gpu_ops=groups.size())
-    return sums.reset_index().sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+        told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
+        table[column] = pd.arrays.IntegerArray(told[held], is_other[held])
+    table["gpu_ops"] = gpu_ops[held]
+    return table.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Categories:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -31,8 +32,9 @@ def compiled_recompute(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame
 
 
 def _outermost_nodes(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
-    names = trace.host_ops["name"].cat.categories
-    compiled = trace.host_ops["name"].isin(names[names.str.endswith(_NODE)]).to_numpy()
+    compiled = host_names.matches(trace.host_ops["name"], lambda name: name.endswith(_NODE))
+    if not compiled.any():
+        return np.empty(0, dtype=np.int64)
     # A node is recorded twice, as the engine's call and as the function inside it.
     is_inside = tree.nesting.handed_down(compiled, including_self=False) != NONE
     return np.flatnonzero(compiled & ~is_inside & (tree.forward != NONE))

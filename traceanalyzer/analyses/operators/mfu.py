@@ -6,12 +6,14 @@ token, and attention in full, 12 · layers · heads · head width · sequence fo
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, is_any, percent, picked, ratio, stack, typed
+from traceanalyzer.analyses.grouping import Groups, sums_at
+from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, element_type, peak_of
 from traceanalyzer.analyses.names import MfuColumn
@@ -83,14 +85,31 @@ def per_rank(
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    known = work.calls[work.calls["family"].isin(MODEL_FAMILIES)]
+    known = picked(work.calls, is_any(work.calls["family"], *MODEL_FAMILIES))
     if known.empty or not len(steps):
         return pd.DataFrame()
-    table = _without_repeated(_flops(trace, tree, known).join(_covered(trace, work, category_of_op)))
-    table.insert(0, "step", trace.steps["step"].to_numpy()[table.index])
-    wanted = typed(steps.loc[steps["step"].notna(), ["step", "is_complete", "window_ns"]], {"step": "int64"})
-    table = table.merge(wanted.rename(columns={"window_ns": "step_ns"}), on="step")
-    return typed(table.assign(step_source="profiled", **_peak(trace, known)), {"step": "Int64"})
+    flops, (matrix_ns, covered_ns, is_known) = _flops(trace, tree, known), _covered(trace, work, category_of_op)
+    compiled = np.where(is_known & (covered_ns == matrix_ns), flops.pop("compiled_flops"), 0)
+    rows = np.flatnonzero(flops.pop("calls"))
+    numbers = trace.steps["step"].to_numpy()[rows]
+    is_wanted = steps["step"].notna().to_numpy()
+    wanted = pd.Index(steps["step"].to_numpy(dtype=np.int64, na_value=NONE)[is_wanted])
+    place = wanted.get_indexer(numbers)
+    rows, place = rows[place != NONE], np.flatnonzero(is_wanted)[place[place != NONE]]
+    table = pd.DataFrame(
+        {
+            "step": all_known(trace.steps["step"].to_numpy()[rows]),
+            "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
+            "recompute_flops": all_known((flops["recompute_flops"] + compiled)[rows]),
+            "masked_flops": all_known(flops["masked_flops"][rows]),
+            "matrix_ns": pd.arrays.IntegerArray(matrix_ns[rows], ~is_known[rows]),
+            "covered_ns": pd.arrays.IntegerArray(covered_ns[rows], ~is_known[rows]),
+            "is_complete": steps["is_complete"].array[place],
+            "step_ns": steps["window_ns"].array[place],
+        },
+        copy=False,
+    )
+    return table.assign(step_source="profiled", **_peak(trace, known))
 
 
 def across(
@@ -127,65 +146,63 @@ def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> 
     })  # fmt: skip
 
 
-def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.DataFrame:
-    """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`."""
-    rows = known["row"].to_numpy()
-    model = known["model_flops"].where(~_is_repeated(trace, tree, known), 0)
-    table = pd.DataFrame(
-        {
-            "row": rows,
-            "model_flops": model,
-            "recompute_flops": known["flops"] - model,
-            # Of a backward pass that computes its scores again the mask covers those too.
-            "masked_flops": (ratio(model, known["flops"]) * known["masked_flops"]).round(),
-        }
-    )
-    compiled = compiled_recompute(trace, tree, known.assign(model_flops=model)).rename(
-        columns={"flops": "compiled_flops"}
-    )
-    table = pd.concat([table, compiled], ignore_index=True).fillna(0).astype("int64")
-    step = host_steps(trace)[table["row"].to_numpy()]
-    return table.drop(columns="row").groupby(step).sum().drop(index=NONE, errors="ignore").astype("Int64")
+def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`; and `calls` that are known."""
+    is_repeated = _is_repeated(trace, tree, known)
+    model = known["model_flops"].mask(is_repeated, 0)
+    # Of a backward pass that computes its scores again the mask covers those too.
+    masked = (ratio(model, known["flops"]) * known["masked_flops"]).round()
+    own = {"model_flops": model, "recompute_flops": known["flops"] - model, "masked_flops": masked}
+    compiled = compiled_recompute(trace, tree, known.assign(model_flops=model))
+    step_of, count = host_steps(trace), len(trace.steps) + 1  # the last one for what is in no step
+    step, of_compiled = (step_of[rows] % count for rows in (known["row"].to_numpy(), compiled["row"].to_numpy()))
+    sums = {name: sums_at(step, column.fillna(0).to_numpy(dtype=np.int64), count) for name, column in own.items()}
+    sums["compiled_flops"] = sums_at(of_compiled, compiled["flops"].to_numpy(), count)
+    sums["calls"] = np.bincount(step, minlength=count) + np.bincount(of_compiled, minlength=count)
+    return {name: values[:-1] for name, values in sums.items()}
 
 
 def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> np.ndarray:
     """Work that autograd records anew in the backward pass, and forward attention in a compiled one."""
     rows = known["row"].to_numpy()
-    is_forward = ~trace.host_ops["name"].iloc[rows].astype("str").str.endswith("_backward").to_numpy()
-    is_attention = (known["family"] == "attention").to_numpy()
+    names: Any = trace.host_ops["name"].array[rows]
+    is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
+    is_attention = is_any(known["family"], "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")
     found: np.ndarray = (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
     return found
 
 
-def _without_repeated(table: pd.DataFrame) -> pd.DataFrame:
-    """Take away what compiled backward passes repeat, unless FLOPs of a forward pass could be among the unknown."""
-    repeated = table.pop("compiled_flops").where(table["covered_ns"] == table["matrix_ns"], 0)
-    return table.assign(
-        model_flops=table["model_flops"] - repeated, recompute_flops=table["recompute_flops"] + repeated
-    )
+def _covered(
+    trace: RankTrace, found: OperatorWork, category_of_op: pd.Categorical
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """GPU time of all matrix work, of that with known FLOPs, and whether there is GPU work, by row of `steps`.
 
-
-def _covered(trace: RankTrace, found: OperatorWork, category_of_op: pd.Categorical) -> pd.DataFrame:
-    """GPU time of all matrix work, and of that with known FLOPs, by row of `steps`."""
-    ops = trace.gpu_ops
-    is_matrix = np.isin(np.asarray(category_of_op, dtype=object), MATRIX_CATEGORIES)
-    is_model = found.calls["family"].isin(MODEL_FAMILIES).to_numpy()
+    What compiled backward passes repeat is taken away only where the first two are equal: FLOPs of a forward pass
+    could be among the unknown.
+    """
+    ops, count = trace.gpu_ops, len(trace.steps)
+    is_matrix = np.append(np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES), False)
+    is_model = is_any(found.calls["family"], *MODEL_FAMILIES)
     is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
-    durations = (ops["end_ns"] - ops["start_ns"]).where(is_matrix & (trace.op_step != NONE), 0)
-    table = pd.DataFrame({"matrix_ns": durations, "covered_ns": durations.where(is_known, 0)})
-    return table.groupby(trace.op_step).sum().astype("Int64")
+    rows = np.flatnonzero(trace.op_step != NONE)
+    step = trace.op_step[rows]
+    durations = np.where(is_matrix[category_of_op.codes], ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(), 0)
+    matrix_ns, covered_ns = (sums_at(step, own[rows], count) for own in (durations, np.where(is_known, durations, 0)))
+    return matrix_ns, covered_ns, np.bincount(step, minlength=count) > 0
 
 
 def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     """The peak for the type in which most model FLOPs are done."""
-    kinds = [
-        element_type(None if pd.isna(dtype) else dtype, tensor_cores=None if pd.isna(said) else bool(said))
-        for dtype, said in zip(known["dtype"].astype("object"), known["on_tensor_cores"], strict=True)
-    ]
-    weights = known["model_flops"].groupby(pd.Series(kinds, index=known.index, dtype="object")).sum()
-    kind = str(weights.astype("int64").idxmax()) if len(weights) else None
-    return _rate(peak_of(trace.meta.device_name), kind)
+    groups = Groups.of(known, ["dtype", "on_tensor_cores"], with_absent=True)
+    weights: dict[str, int] = {}
+    sums = groups.sums(known["model_flops"].to_numpy(dtype=np.int64, na_value=0)).tolist()
+    for dtype, said, weight in zip(*groups.keys.values(), sums, strict=True):
+        kind = element_type(None if pd.isna(dtype) else dtype, tensor_cores=None if pd.isna(said) else bool(said))
+        if kind is not None:
+            weights[kind] = weights.get(kind, 0) + weight
+    most = max(sorted(weights), key=lambda kind: weights[kind], default=None)
+    return _rate(peak_of(trace.meta.device_name), most)
 
 
 def _rate(peak: Peak | None, kind: str | None) -> dict[str, object]:

@@ -86,15 +86,18 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
 
 def _tree_order(table: pd.DataFrame) -> list[int]:
     """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
-    weights = table.groupby("path")["gpu_total_ns"].sum().to_dict()
+    names, autograd = (table[name].tolist() for name in ("path", "autograd"))
+    weights: dict[str, int] = {}
+    for path, total in zip(names, table["gpu_total_ns"].tolist(), strict=True):
+        weights[path] = weights.get(path, 0) + total
 
     def place(row: int) -> tuple[object, ...]:
-        parts = table["path"].iloc[row].split("/")
+        parts = names[row].split("/")
         paths = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
         return (
             paths == [OUTSIDE],
             [(-weights.get(path, 0), path) for path in paths],
-            table["autograd"].iloc[row] == "backward",
+            autograd[row] == "backward",
         )
 
     return sorted(range(len(table)), key=place)

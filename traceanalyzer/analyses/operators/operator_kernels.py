@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.base import Result, picked, stack, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import OperatorKernelsColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
@@ -47,7 +47,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_o
     """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    table = _rows(trace, tree, scopes, category_of_op)[trace.counted]
+    table = picked(_rows(trace, tree, scopes, category_of_op), trace.counted)
     by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
     firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
     total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, picked, stack, typed
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import OperatorShapesColumn
@@ -89,8 +89,7 @@ def summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     keys = ["operator", "autograd", "shapes", "strides", "dtypes"]
     rows = _costs(trace, tree)
-    kept = rows[tree.is_counted | (rows["gpu_ops"] > 0)]
-    return summed(kept, keys)
+    return summed(picked(rows, tree.is_counted | (rows["gpu_ops"].to_numpy() > 0)), keys)
 
 
 def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
@@ -106,9 +107,8 @@ class OperatorTree:
 
 
 def _is_node(ops: pd.DataFrame) -> np.ndarray:
-    names = ops["name"].cat.categories
-    by_name = ops["name"].isin(names[names.str.startswith(_NODE)]).to_numpy()
-    is_node: np.ndarray = by_name | (ops["forward_thread"].fillna(0) > 0).to_numpy(dtype=bool)
+    by_name = host_names.matches(ops["name"], lambda name: name.startswith(_NODE))
+    is_node: np.ndarray = by_name | (ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) > 0)
     return is_node
 
 

@@ -1,14 +1,17 @@
 """The FLOPs and bytes of every recorded operator call, each counted once, and the GPU operations that did them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.base import is_any, picked
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import list_types, uses_tensor_cores
-from traceanalyzer.analyses.operators.operator_call import Call, size
+from traceanalyzer.analyses.operators.operator_call import MOST_CALLS, Call, size
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
@@ -36,30 +39,37 @@ class OperatorWork:
     @classmethod
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
         """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
-        found = _work_of_calls(trace.host_ops)
-        is_model = found["family"].isin(MODEL_FAMILIES).to_numpy()
-        is_known = (found["flops"].notna() | found["bytes"].notna()).to_numpy()
-        has_own = trace.host_ops["name"].isin(OWN_WORK).to_numpy()
+        found, of_row = _distinct_work(trace.host_ops)
+        is_model, is_known = is_any(found["family"], *MODEL_FAMILIES), ~(found["flops"].isna() & found["bytes"].isna())
+        is_model, is_known = is_model[of_row], is_known.to_numpy()[of_row]
+        has_own = is_any(trace.host_ops["name"], *OWN_WORK)
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
         rows = np.flatnonzero(counts)
         of_op = _calls_of_ops(tree, counts, rows)
-        calls = found.iloc[rows].assign(row=rows).reset_index(drop=True)
+        calls = picked(found, of_row[rows]).assign(row=rows)
         calls = _with_list_types(trace, calls, of_op).drop(columns="list_elements")
         return cls(calls.assign(**_gpu_columns(trace, of_op, len(rows))), of_op)
 
 
-def _work_of_calls(ops: pd.DataFrame) -> pd.DataFrame:
-    """Work of each operator by itself; computed once for each distinct call."""
+def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """Work of each distinct call by itself, and which of them each operator is."""
     groups = Groups.of(ops, _KEY, by_appearance=True, with_absent=True)
-    distinct = [_row(*values) for values in groups.table().itertuples(index=False)]
-    table = pd.DataFrame(distinct, columns=["family", *_QUANTITIES, "dtype"])
-    table = typed(table, dict.fromkeys(_QUANTITIES, "Int64") | {"family": "category", "dtype": "category"})
-    return table.iloc[groups.of_row].reset_index(drop=True)
+    rows = [_row(*(value if isinstance(value, str) else None for value in values))
+            for values in zip(*(column.tolist() for column in groups.keys.values()), strict=True)]  # fmt: skip
+    family, *quantities, dtype = zip(*rows, strict=True) if rows else [()] * (len(_QUANTITIES) + 2)
+    integers = {name: _integers(values) for name, values in zip(_QUANTITIES, quantities, strict=True)}
+    texts = {name: pd.Categorical(values) for name, values in (("family", family), ("dtype", dtype))}
+    return pd.DataFrame({"family": texts["family"], **integers, "dtype": texts["dtype"]}, copy=False), groups.of_row
 
 
-def _row(name: str, shapes: object, dtypes: object, arguments: object) -> tuple[object, ...]:
-    texts = [value if isinstance(value, str) else None for value in (shapes, dtypes, arguments)]
-    found = work(name, Call.parse(*texts))
+def _integers(values: Sequence[int | None]) -> pd.arrays.IntegerArray:
+    is_absent = np.array([value is None for value in values], dtype=bool)
+    return pd.arrays.IntegerArray(np.array([value or 0 for value in values], dtype=np.int64), is_absent)
+
+
+@lru_cache(MOST_CALLS)
+def _row(name: str, shapes: str | None, dtypes: str | None, arguments: str | None) -> tuple[Any, ...]:
+    found = work(name, Call.parse(shapes, dtypes, arguments))
     if found is None:
         return (None,) * (len(_QUANTITIES) + 2)
     return (found.family, *(getattr(found, name) for name in _QUANTITIES), found.dtype)
@@ -82,18 +92,26 @@ def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> n
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
-    if not calls["list_elements"].notna().any():
-        return calls.assign(dtype=calls["dtype"].astype("object").astype("category"))
-    names = trace.gpu_ops["name"].cat
-    types = pd.DataFrame([_list_type(name) for name in names.categories], columns=["dtype", "element_bytes"])
-    kernels = types.reindex(names.codes).assign(call=of_op)
-    first = kernels[of_op != NONE].dropna().drop_duplicates("call").set_index("call").reindex(calls.index)
-    is_list = calls["list_elements"].notna() & first["dtype"].notna()
-    moved = (calls["list_elements"] * first["element_bytes"].astype("Float64")).round().astype("Int64")
-    dtypes = calls["dtype"].astype("object").where(~is_list, first["dtype"])
-    return calls.assign(bytes=calls["bytes"].where(~is_list, moved), dtype=dtypes.astype("category"))
+    dtypes = calls["dtype"].astype("object")
+    has_list = calls["list_elements"].notna().to_numpy()
+    if not has_list.any():
+        return calls.assign(dtype=dtypes.astype("category"))
+    names: Any = trace.gpu_ops["name"].array
+    types = [_list_type(name) for name in names.categories.tolist()]
+    is_told = np.array([*(size is not None for _, size in types), False])[names.codes]
+    told = np.flatnonzero((of_op != NONE) & is_told)
+    call, first = np.unique(of_op[told], return_index=True)
+    call, code = call[has_list[call]], names.codes[told[first]][has_list[call]]
+    element_bytes = np.array([size or 0.0 for _, size in types])[code]
+    moved, is_absent = calls["bytes"].array.copy(), np.zeros(len(call), dtype=bool)
+    elements = calls["list_elements"].to_numpy(dtype=np.float64, na_value=0)[call]
+    moved[call] = pd.arrays.IntegerArray(np.round(elements * element_bytes).astype(np.int64), is_absent)
+    texts = dtypes.to_numpy().copy()
+    texts[call] = np.array([dtype for dtype, _ in types], dtype=object)[code]
+    return calls.assign(bytes=moved, dtype=pd.Categorical(texts))
 
 
+@lru_cache(MOST_CALLS)
 def _list_type(kernel: str) -> tuple[str | None, float | None]:
     """Type that it writes, and bytes of an element: a copy between two types moves as many of each."""
     types = list_types(kernel)

@@ -1,8 +1,11 @@
 """Which phase of training launched each GPU operation: forward, backward, optimizer, data, communication."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import picked
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
@@ -13,6 +16,8 @@ NAMES = (*PHASES, UNATTRIBUTED)
 
 UNKNOWN = len(PHASES)
 """Position of an operation that nothing attributes."""
+
+_TIMES = ("start_ns", "end_ns", "thread")
 
 FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")
 
@@ -65,10 +70,12 @@ def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    known = {name: _code(name) for name in frame["name"].cat.categories if "::" not in name or name.startswith("FSDP")}
-    codes = np.array([known.get(name, UNKNOWN) for name in frame["name"].cat.categories] + [UNKNOWN], dtype=np.int64)
-    phase = codes[frame["name"].cat.codes.to_numpy()]
-    return frame[["start_ns", "end_ns", "thread"]].assign(phase=phase)[phase != UNKNOWN]
+    names: Any = frame["name"].array
+    known = [_code(name) if "::" not in name or name.startswith("FSDP") else UNKNOWN
+             for name in names.categories.tolist()]  # fmt: skip
+    phase = np.array([*known, UNKNOWN], dtype=np.int64)[names.codes]
+    held = np.flatnonzero(phase != UNKNOWN)
+    return picked(frame, held, _TIMES).assign(phase=phase[held])
 
 
 def _code(name: str) -> int:
@@ -78,11 +85,11 @@ def _code(name: str) -> int:
 
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
-    nodes = trace.host_ops.loc[is_node, ["start_ns", "end_ns", "thread"]].assign(phase=BACKWARD)
+    nodes = picked(trace.host_ops, is_node, _TIMES).assign(phase=BACKWARD)
     events = pd.concat([named, nodes], ignore_index=True)
     codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
     phase = codes[range_around(events, threads, times)]
-    in_node = range_around(nodes.reset_index(drop=True), threads, times) != NONE
+    in_node = range_around(nodes, threads, times) != NONE
     return np.where(in_node & (phase == FORWARD), BACKWARD, phase)
 
 
@@ -92,9 +99,15 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     Every operator notes the number that the next node will get, whether it makes one or not; the last one that
     notes a number made its node.
     """
-    ops = trace.host_ops[trace.host_ops["sequence"].notna()]
-    is_autograds = (ops["forward_thread"].fillna(0) != 0).to_numpy()
+    ops = trace.host_ops
+    has_sequence = ops["sequence"].notna().to_numpy()
+    is_autograds = ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
     is_collective = host_names.matches(ops["name"], lambda name: name.startswith("c10d::"))
-    makers = ops[~is_autograds & ~is_collective].drop_duplicates(["thread", "sequence"], keep="last")
-    return makers[makers["sequence"].isin(ops.loc[is_autograds, "sequence"])].reset_index(drop=True)
+    rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
+    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), ops["thread"].to_numpy()
+    by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]
+    is_last = (np.diff(sequence[by_number]) != 0) | (np.diff(thread[by_number]) != 0)
+    makers = np.sort(by_number[np.append(is_last, True)[: len(by_number)]])
+    run = sequence[has_sequence & is_autograds]
+    return picked(ops, makers[np.isin(sequence[makers], run)], _TIMES)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
@@ -57,7 +58,7 @@ def shares(trace: RankTrace) -> dict[str, Share]:
 
 
 def _first_started(ops: pd.DataFrame, kind: str, hidden: Intervals) -> Share:
-    rows = np.flatnonzero((ops["kind"] == kind).to_numpy())
+    rows = np.flatnonzero(is_any(ops["kind"], kind))
     starts, ends = ops["start_ns"].to_numpy()[rows], ops["end_ns"].to_numpy()[rows]
     if not len(rows):
         return Share(starts, ends, rows, hidden)

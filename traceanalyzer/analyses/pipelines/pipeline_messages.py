@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.communication.group_names import CONTEXT
 from traceanalyzer.analyses.communication.group_roles import role_of_messages
 from traceanalyzer.analyses.names import PipelineMessagesColumn
@@ -117,7 +117,7 @@ def _phase_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -
     """Forward or backward, as the compute launched last before each operation is; `None` before any."""
     ops = in_launch_order(trace, rows)
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_work = np.isin(phase, [FORWARD, BACKWARD]) & (ops["kind"] == "compute").to_numpy()
+    is_work = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
     names = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
     by_op = pd.Series(names.to_numpy(), index=ops["gpu_op"])
     found = by_op.reindex(rows)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.names import PipelineScheduleColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_launch_order
@@ -88,7 +88,7 @@ def _slots(marked: pd.DataFrame, *, are_runs: bool) -> np.ndarray:
 def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Forward and backward kernels; a send or receive between two of them cuts."""
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
-    is_step = np.isin(phase, [FORWARD, BACKWARD]) & (ops["kind"] == "compute").to_numpy()
+    is_step = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
     cut = np.cumsum(ops["is_transfer"].to_numpy())[is_step]
     return ops[is_step].assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
@@ -99,7 +99,7 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
     """Kernels launched inside an action of the schedule; each action is a stretch, or one a pass where it has two."""
     found = found[found["is_compute"]].reset_index(drop=True)
     row = action_at(found, trace.api_calls["start_ns"].to_numpy()[ops["launch"]])
-    is_held = (row >= 0) & (ops["kind"] == "compute").to_numpy()
+    is_held = (row >= 0) & is_any(ops["kind"], "compute")
     held, own = ops[is_held], found.iloc[row[is_held]]
     is_beside = own["back"].notna().to_numpy()
     is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import Intervals
 
@@ -26,7 +27,7 @@ class Alone:
 
     def __init__(self, ops: pd.DataFrame) -> None:
         starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
-        comm = (ops["kind"] == "comm").to_numpy()
+        comm = is_any(ops["kind"], "comm")
         beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
         self._is_beside = (beside >= BESIDE * lengths) & ~comm & (lengths > 0)
         self.code, self.kernels = _kernels(ops)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.base import Result, is_any, percent, ratio
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
@@ -141,6 +141,6 @@ def _of_ops(ops: pd.DataFrame, own: pd.DataFrame, factor: pd.Series) -> np.ndarr
     following = np.append(own["start_ns"].to_numpy()[order][1:], 0)  # nothing is known of what follows the last
     start = ops["start_ns"].to_numpy()
     place = np.searchsorted(ends, start, side="right") - 1
-    is_own = (place >= 0) & (start < following[place]) & (ops["kind"] == "compute").to_numpy()
+    is_own = (place >= 0) & (start < following[place]) & is_any(ops["kind"], "compute")
     of_op: np.ndarray = np.where(is_own, factor.to_numpy()[order][place], 1.0)
     return of_op

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -63,7 +64,7 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     starts = ops["start_ns"].to_numpy()
     ends = starts + ops["duration_ns"].to_numpy()
     stream = ops["stream"].to_numpy()
-    compute = np.flatnonzero((ops["kind"] == "compute").to_numpy())
+    compute = np.flatnonzero(is_any(ops["kind"], "compute"))
     late = np.flatnonzero((lag_ns > 0) & (ops["kind"] != "copy").to_numpy())
     if not len(compute) or not len(late):
         return _inferred_pairs(_NO_ROWS, _NO_ROWS)
@@ -91,7 +92,7 @@ class _Streams:
         self.starts = ops["start_ns"].to_numpy()
         self.ends = self.starts + ops["duration_ns"].to_numpy()
         self.stream = ops["stream"].to_numpy()
-        self.is_comm = (ops["kind"] == "comm").to_numpy()
+        self.is_comm = is_any(ops["kind"], "comm")
         call = ops["api_call"].to_numpy()
         self.call = call
         self.launched = np.where(call == NONE, _LONG_AGO, np.append(trace.api_calls["start_ns"].to_numpy(), 0)[call])

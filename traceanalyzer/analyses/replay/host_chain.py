@@ -1,5 +1,6 @@
 """The host of one rank as segments of work between calls that block it, and what each of those waits for."""
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -96,7 +97,7 @@ def _busy(trace: RankTrace, thread: int) -> Intervals:
     """Time in which a thread is inside a call or an operator."""
     found = EMPTY
     for frame in (trace.api_calls, trace.host_ops):
-        found = found | of_rows(frame, (frame["thread"] == thread).to_numpy())
+        found = found | of_rows(frame, frame["thread"].to_numpy() == thread)
     return found
 
 
@@ -137,7 +138,7 @@ def _one_chain(
             "before": np.arange(-1, len(cuts)),
             "own_ns": np.append(0, np.minimum(ends[cuts] - starts[cuts], CALL_NS)),
             "step": _steps(trace, begins),
-            "call": np.append("", calls["name"].astype("object").to_numpy()[cuts]),
+            "call": np.append("", calls["name"].array[cuts].astype(object)),
         }
     )
     blocks = _blocks(trace, ops, cuts, what)
@@ -173,8 +174,7 @@ def _blocking(trace: RankTrace, mine: np.ndarray) -> tuple[np.ndarray, np.ndarra
     what = np.full(len(calls), NONE)
     what[rows] = _OWN
     for pattern, code in (("Stream", _STREAM), ("Event", _EVENT), ("Device|Ctx|Thread", _EVERY)):
-        named = calls["name"].str.contains(f"(?:{pattern})Synchronize").to_numpy(dtype=bool)
-        what[named] = code
+        what[host_names.matches(calls["name"], re.compile(f"(?:{pattern})Synchronize").search)] = code
     what[into_full_queue(trace) & (what == NONE)] = _QUEUE
     rows = np.flatnonzero((what != NONE) & mine)
     reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])[: len(rows)]

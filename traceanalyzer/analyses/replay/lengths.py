@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,12 @@ def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
 def concerning(rank: int, changes: Sequence[Change]) -> tuple[Change, ...]:
     """The changes of what a rank does itself; two that do the same to it are equal, whatever other ranks they name."""
     own = (change for change in changes if change.part != "waits" and (change.ranks is None or rank in change.ranks))
-    return tuple(change if change.to == PEERS else replace(change, ranks=None) for change in own)
+    return tuple(change if change.to == PEERS else _of_all(change) for change in own)
+
+
+@lru_cache(1_024)
+def _of_all(change: Change) -> Change:
+    return replace(change, ranks=None)
 
 
 def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -> Timing:

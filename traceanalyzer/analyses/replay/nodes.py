@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.alone import Alone
 from traceanalyzer.analyses.replay.explained import Explained, explained, offsets
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
@@ -105,7 +106,7 @@ class Nodes:
     def is_of(self, kind: str) -> np.ndarray:
         """Mask of the operations of a kind."""
         if kind not in self._is_of:
-            self._is_of[kind] = (self.piece.ops["kind"] == kind).to_numpy(dtype=bool)
+            self._is_of[kind] = is_any(self.piece.ops["kind"], kind)
         return self._is_of[kind]
 
     @cached_property

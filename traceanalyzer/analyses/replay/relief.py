@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.alone import of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths
 
@@ -97,7 +98,7 @@ class Relief:
         shift = job.origin_ns + job.offset_ns[rank]
         starts, lengths = ops["start_ns"].to_numpy() - shift, ops["duration_ns"].to_numpy()
         least = nodes.alone.lengths_ns(self._typical(rank))
-        slower = np.where((ops["kind"] == "compute").to_numpy(), np.maximum(lengths - least, 0), 0)
+        slower = np.where(is_any(ops["kind"], "compute"), np.maximum(lengths - least, 0), 0)
         held = np.flatnonzero(slower)
         join, op = _shared(begins, ends, starts[held], (starts + lengths)[held])
         op = held[op]

@@ -1,12 +1,15 @@
 """Upload of the next block beside compute of this one and offload of the last: how far they hide, where that breaks."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.streams.traffic import CLASSES
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 
 UPLOAD, DOWNLOAD = "upload", "download"
 
@@ -25,59 +28,73 @@ def with_chain(trace: RankTrace, ops: pd.DataFrame, table: pd.DataFrame) -> pd.D
         ops: launched operations with `block`, `place` (class), times, and `launch`.
         table: one row for each block, its number in `ops` as index.
     """
-    compute, upload, download = (_ends(ops, name).reindex(table.index) for name in ("compute", UPLOAD, DOWNLOAD))
-    beside = {f"{name}_hidden_ns": _hidden(trace, ops, name).reindex(table.index) for name in (UPLOAD, DOWNLOAD)}
-    queued = upload["start_ns"] - _launched(trace, ops).reindex(table.index)
-    # Copies of one block that overlap each other hide no longer than they take.
-    beside = {name: time.clip(upper=table[name.replace("_hidden", "")]) for name, time in beside.items()}
-    made = table.assign(**beside, upload_queued_ns=queued.clip(lower=0)).join(_waits(compute, upload, download))
-    names = ("upload_hidden_ns", "download_hidden_ns", "upload_queued_ns", "waited_ns")
-    return typed(made, dict.fromkeys(names, "Int64"))
+    compute, upload, download = (_Side.of(ops, name, table.index.to_numpy()) for name in ("compute", UPLOAD, DOWNLOAD))
+    returned = np.append(trace.api_calls["end_ns"].to_numpy(), 0)
+    queued = upload.start - upload.smallest(returned[ops["launch"].to_numpy()])
+    busy = unions(trace)["compute"]
+    columns = {f"{name}_hidden_ns": side.known(_hidden(busy, side, table[f"{name}_ns"].to_numpy()))
+               for name, side in ((UPLOAD, upload), (DOWNLOAD, download))}  # fmt: skip
+    return table.assign(
+        **columns, upload_queued_ns=upload.known(np.maximum(queued, 0)), **_waits(compute, upload, download)
+    )
 
 
-def _ends(ops: pd.DataFrame, name: str) -> pd.DataFrame:
-    """First start and last end of each block's operations of a class."""
-    own = ops[ops["place"] == CLASSES.index(name)].groupby("block")
-    return pd.DataFrame({"start_ns": own["start_ns"].min(), "end_ns": own["end_ns"].max()}).astype("Int64")
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A class's operations, with first start and last end of each block's own; 0 where `has` none."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    rows: np.ndarray
+    """Of the operations, and `place` the block's position."""
+    place: np.ndarray
+    count: int
+    has: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def of(cls, ops: pd.DataFrame, name: str, blocks: np.ndarray) -> "_Side":
+        place = np.searchsorted(blocks, ops["block"].to_numpy())
+        is_own = np.append(blocks, NONE)[place] == ops["block"].to_numpy()
+        rows = np.flatnonzero((ops["place"].to_numpy() == CLASSES.index(name)) & is_own)
+        starts, ends, place = ops["start_ns"].to_numpy()[rows], ops["end_ns"].to_numpy()[rows], place[rows]
+        count = len(blocks)
+        start, end = extreme_at(np.minimum, place, starts, count), extreme_at(np.maximum, place, ends, count)
+        return cls(starts, ends, rows, place, count, np.bincount(place, minlength=count) > 0, start, end)
+
+    def smallest(self, values: np.ndarray) -> np.ndarray:
+        """For each block the smallest of its operations' values, one for each of all operations."""
+        return extreme_at(np.minimum, self.place, values[self.rows], self.count)
+
+    def known(self, values: np.ndarray) -> pd.arrays.IntegerArray:
+        """Values by block, absent for those without such an operation."""
+        return pd.arrays.IntegerArray(np.where(self.has, values, 1), ~self.has)
 
 
-def _hidden(trace: RankTrace, ops: pd.DataFrame, name: str) -> pd.Series:
-    """Time of each block's copies in which some compute kernel runs."""
-    own = ops[ops["place"] == CLASSES.index(name)]
-    compute = of_rows(trace.gpu_ops, (trace.gpu_ops["kind"] == "compute").to_numpy())
-    covered = compute.covered_ns(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
-    return pd.Series(covered, index=own.index).groupby(own["block"]).sum()
+def _hidden(compute: Intervals, side: _Side, taken_ns: np.ndarray) -> np.ndarray:
+    """Time of each block's copies in which some compute kernel runs: no longer than they take, where they overlap."""
+    return np.minimum(sums_at(side.place, compute.covered_ns(side.starts, side.ends), side.count), taken_ns)
 
 
-def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
-    """When the call that launched each block's first upload returned."""
-    own = ops[ops["place"] == CLASSES.index(UPLOAD)]
-    returned = pd.Series(trace.api_calls["end_ns"].to_numpy()[own["launch"].to_numpy()], index=own.index)
-    return returned.groupby(own["block"]).min()
-
-
-def _waits(compute: pd.DataFrame, upload: pd.DataFrame, download: pd.DataFrame) -> pd.DataFrame:
+def _waits(compute: _Side, upload: _Side, download: _Side) -> dict[str, object]:
     """`waited_ns`, from the compute before it to the start of its own, and `waited_for`, what ended in between."""
-    order = compute["start_ns"].sort_values().index
-    before = compute["end_ns"].reindex(order).shift()
-    starts = compute["start_ns"].reindex(order)
-    waited = (starts - before).clip(lower=0)
+    order = np.argsort(compute.start, kind="stable")
+    starts = compute.start[order]
+    before = np.append(starts[:1], compute.end[order][:-1])
+    waited = np.maximum(starts - before, 0)
     # A block's upload, or the offload of an earlier one that holds its memory, ends in the gap before its compute.
-    found = [_in_gap(side, before, starts) for side in (upload["end_ns"].reindex(order), _latest(download, starts))]
-    is_upload, is_download = found
+    latest, is_any = _latest(download, starts)
+    is_upload = upload.has[order] & (upload.end[order] > before) & (upload.end[order] <= starts)
+    is_download = is_any & (latest > before) & (latest <= starts)
     told = np.where(is_upload, UPLOAD, np.where(is_download, DOWNLOAD, OTHER)).astype("object")
-    told[(waited.fillna(0) == 0).to_numpy(dtype=bool)] = None
-    return pd.DataFrame({"waited_ns": waited, "waited_for": told}, index=order)
+    told[waited == 0] = None
+    back = np.argsort(order)
+    return {"waited_ns": pd.arrays.IntegerArray(waited[back], back == 0), "waited_for": told[back]}
 
 
-def _latest(download: pd.DataFrame, starts: pd.Series) -> pd.Series:
-    """The last offload to end before each block's compute starts."""
-    ends = np.sort(download["end_ns"].dropna().to_numpy(dtype=np.int64))
-    place = np.searchsorted(ends, starts.to_numpy(dtype=np.int64), side="right") - 1
-    values = np.append(ends, 0)[place]
-    return pd.Series(pd.array(np.where(place >= 0, values, 0), dtype="Int64"), index=starts.index).mask(place < 0)
-
-
-def _in_gap(ends: pd.Series, before: pd.Series, starts: pd.Series) -> np.ndarray:
-    inside: np.ndarray = ((ends > before) & (ends <= starts)).fillna(value=False).to_numpy(dtype=bool)
-    return inside
+def _latest(download: _Side, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last offload to end before each block's compute starts, and whether there is one."""
+    ends = np.sort(download.end[download.has])
+    place = np.searchsorted(ends, starts, side="right") - 1
+    return np.append(ends, 0)[place], place >= 0

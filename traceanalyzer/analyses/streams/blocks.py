@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, picked, stack
+from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.names import BlocksColumn
@@ -15,7 +16,7 @@ from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.streams.block_chain import with_chain
 from traceanalyzer.analyses.streams.repeats import repetitions
 from traceanalyzer.analyses.streams.traffic import CLASSES
-from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -96,7 +97,7 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
     if not (block != NONE).any():
         return pd.DataFrame()
     ops = ops.assign(block=block)
-    table = with_chain(trace, ops[block != NONE], _measured(ops))
+    table = with_chain(trace, picked(ops, block != NONE), _measured(ops))
     table["name"] = np.array(names, dtype=object)[table.index] if names else None
     table = table.sort_values("start_ns", ignore_index=True)
     table = _within_pitch(trace, table)
@@ -110,21 +111,23 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
 
 
 def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
-    ops = trace.gpu_ops[["start_ns", "end_ns", "name", "launch", "bytes"]].assign(
-        place=traffic.op_classes(trace.gpu_ops)
-    )
-    ops = ops[trace.counted & (ops["launch"] != NONE)]
-    return ops.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+    ops = trace.gpu_ops
+    launch, starts = ops["launch"].to_numpy(), ops["start_ns"].to_numpy()
+    rows = np.flatnonzero(trace.counted & (launch != NONE))
+    rows = rows[np.lexsort((starts[rows], launch[rows]))]
+    table = picked(ops, rows, ("start_ns", "end_ns", "name", "launch", "bytes"))
+    table["place"] = traffic.op_classes(ops)[rows]
+    return table
 
 
 def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
     is_block = host_names.matches(trace.ranges["name"], _BLOCK_RANGE.match)
-    ranges = trace.ranges[is_block].reset_index(drop=True)
-    if len(ranges) < least:
+    if is_block.sum() < least:
         return np.full(len(ops), NONE), []
-    calls = trace.api_calls.iloc[ops["launch"]]
-    block = range_around(ranges, calls["thread"].to_numpy(), calls["start_ns"].to_numpy())
-    owner = _owners(ranges, block[(ops["place"] == CLASSES.index("compute")).to_numpy()])
+    ranges = picked(trace.ranges, is_block, ("start_ns", "end_ns", "name", "thread"))
+    threads, starts = (trace.api_calls[name].to_numpy()[ops["launch"].to_numpy()] for name in ("thread", "start_ns"))
+    block = range_around(ranges, threads, starts)
+    owner = _owners(ranges, block[ops["place"].to_numpy() == CLASSES.index("compute")])
     return np.append(owner, NONE)[block], list(ranges["name"].astype("str"))
 
 
@@ -143,16 +146,17 @@ def _owners(ranges: pd.DataFrame, computing: np.ndarray) -> np.ndarray:
 
 def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:
     block = np.full(len(ops), NONE, dtype=np.int64)
-    compute = np.flatnonzero(ops["place"] == CLASSES.index("compute"))
-    codes = ops["name"].cat.codes.to_numpy()[compute].astype(np.int64)
-    durations = (ops["end_ns"] - ops["start_ns"]).to_numpy()[compute]
+    places = ops["place"].to_numpy()
+    compute = np.flatnonzero(places == CLASSES.index("compute"))
+    codes = ops["name"].array.codes[compute].astype(np.int64)
+    durations = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[compute]
     starts, period = repetitions(codes, durations, least)
     if not period:
         return block
     members = starts[:, None] + np.arange(period)
     block[compute[members]] = np.arange(len(starts))[:, None]
-    for place in set(ops["place"]) - {CLASSES.index("compute")}:
-        own = np.flatnonzero(ops["place"] == place)
+    for place in set(places.tolist()) - {CLASSES.index("compute")}:
+        own = np.flatnonzero(places == place)
         if len(own) % len(starts) == 0:
             block[own] = np.arange(len(own)) // (len(own) // len(starts))
         else:
@@ -162,21 +166,24 @@ def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:
 
 def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     """Start, times and bytes of each block by class; blocks without compute are left out."""
-    held = ops[ops["block"] != NONE].sort_values(["block", "place", "start_ns"], kind="stable")
-    groups = held.groupby(["block", "place"])
-    reach = groups["end_ns"].cummax().groupby([held["block"], held["place"]]).shift().fillna(held["start_ns"])
-    busy = (held["end_ns"] - np.maximum(held["start_ns"], reach.astype("int64"))).clip(lower=0)
-    # A Series has no pivot_table.
-    times = busy.groupby([held["block"], held["place"]]).sum().unstack(fill_value=0)  # noqa: PD010 - sums of a group, nothing is aggregated again
-    moved = groups["bytes"].sum(min_count=1).unstack()  # noqa: PD010 - the same
-    compute = held[held["place"] == CLASSES.index("compute")]
-    table = pd.DataFrame({"start_ns": compute.groupby("block")["start_ns"].min()})
+    starts, ends, block, place = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "block", "place"))
+    count, of_compute = int(block.max()) + 1, CLASSES.index("compute")
+    is_held, is_compute = block != NONE, (block != NONE) & (place == of_compute)
+    blocks = np.unique(block[is_compute])
+    cell = block * len(CLASSES) + place
+    rows = np.flatnonzero(is_held)
+    busy = new_ns(starts[rows], ends[rows], cell[rows])
+    times = sums_at(cell[rows], busy, count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
+    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), ops["bytes"].isna().to_numpy()
+    moved = sums_at(cell[rows], size[rows], count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
+    told = np.bincount(cell[is_held & ~is_absent], minlength=count * len(CLASSES)).reshape(count, -1)[blocks] > 0
+    columns: dict[str, Any] = {"start_ns": extreme_at(np.minimum, block[is_compute], starts[is_compute], count)[blocks]}
     for name in PARTS:
-        place = CLASSES.index(name)
-        table[f"{name}_ns"] = times[place].reindex(table.index) if place in times else 0
+        at = CLASSES.index(name)
+        columns[f"{name}_ns"] = times[:, at]
         if f"{name}_bytes" in _BYTES:
-            table[f"{name}_bytes"] = moved[place].reindex(table.index).astype("Int64") if place in moved else pd.NA
-    return typed(table, dict.fromkeys(_BYTES, "Int64"))
+            columns[f"{name}_bytes"] = pd.arrays.IntegerArray(moved[:, at], ~told[:, at])
+    return pd.DataFrame(columns, index=blocks, copy=False)
 
 
 def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
@@ -186,13 +193,11 @@ def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
     pitch = ends - starts
     typical = np.median(pitch[:-1]) if len(pitch) > 1 else 0
     is_known = (pitch > 0) & (pitch <= 10 * typical)
-    ops = trace.gpu_ops
-    compute = unions(trace)["compute"]
-    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
+    compute, every = unions(trace)["compute"], busy(trace)
     return table.assign(
         pitch_ns=pd.arrays.IntegerArray(pitch, ~is_known),
         exposed_ns=pd.arrays.IntegerArray(pitch - compute.covered_ns(starts, ends), ~is_known),
-        idle_ns=pd.arrays.IntegerArray(pitch - busy.covered_ns(starts, ends), ~is_known),
+        idle_ns=pd.arrays.IntegerArray(pitch - every.covered_ns(starts, ends), ~is_known),
     )
 
 

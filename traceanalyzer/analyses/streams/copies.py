@@ -1,18 +1,22 @@
 """How fast copies run, from what memory, and how much of them is hidden."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.base import Result, is_any, picked, plain_values, ratio, stack, typed
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import CopiesColumn
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows, union
+from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
-from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model import RankTrace
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
+
+_SUMS = ("copies", "size_bytes", "total_ns", "busy_ns", "exposed_ns", "with_compute_ns", "with_other_copies_ns")
 
 
 class Copies(Result[CopiesColumn]):
@@ -54,18 +58,15 @@ class Copies(Result[CopiesColumn]):
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted copies and memsets; durations are not clipped to the window."""
     ops = trace.gpu_ops
-    is_copy = ops["activity"].isin(["memcpy", "memset"]).to_numpy() & trace.counted
-    if not is_copy.any():
+    rows = np.flatnonzero(is_any(ops["activity"], "memcpy", "memset") & trace.counted)
+    if not len(rows):
         return pd.DataFrame()
-    whole = whole_capture(ops)
-    compute, comm = union(trace, "compute", whole), union(trace, "comm", whole)
-    kinds = _described(ops)
-    numbers = kinds[is_copy].groupby(list(_KEYS), dropna=False, sort=False, observed=True).ngroup().to_numpy()
-    rows = np.flatnonzero(is_copy)
-    groups = [rows[numbers == number] for number in range(numbers.max() + 1)]
-    table = pd.DataFrame(
-        [{**kinds.loc[own[0]].to_dict(), **_row(trace, kinds, own, compute, comm)} for own in groups]
-    ).astype({"size_bytes": "Int64", "peer_device": "Int64"})
+    described = _described(ops, rows)
+    groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
+    every = _Every(unions(trace), ops, _directions(ops).codes, is_any(ops["activity"], "memcpy"))
+    kinds = {name: plain_values(pd.Series(column)) for name, column in groups.keys.items()}
+    table = pd.DataFrame({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)])})
+    table = typed(table, {"size_bytes": "Int64", "peer_device": "Int64"})
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -74,27 +75,43 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
     return Copies(stack(parts, tuple(Copies.columns)))
 
 
-def _described(ops: pd.DataFrame) -> pd.DataFrame:
-    """The grouping columns of every operation, as plain objects with `None` for what is absent."""
-    table = ops[list(_KEYS)].astype("object")
-    table["direction"] = table["direction"].where((ops["activity"] != "memset").to_numpy(), "memset")
-    return table.where(table.notna(), None)
+def _directions(ops: pd.DataFrame) -> pd.Categorical:
+    """Direction of every operation, `memset` for a memset."""
+    direction: Any = ops["direction"].array
+    codes = np.where(is_any(ops["activity"], "memset"), len(direction.categories), direction.codes)
+    return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
 
 
-def _row(
-    trace: RankTrace, kinds: pd.DataFrame, rows: np.ndarray, compute: Intervals, comm: Intervals
-) -> dict[str, object]:
-    ops = trace.gpu_ops.iloc[rows]
-    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
-    is_comm = (ops["kind"] == "comm").all()
-    direction = kinds["direction"].to_numpy()
-    others = (direction != direction[rows[0]]) & (trace.gpu_ops["activity"] == "memcpy").to_numpy()
-    return {
-        "copies": len(ops),
-        "size_bytes": int(ops["bytes"].sum()) if ops["bytes"].notna().all() else None,
-        "total_ns": int((ops["end_ns"] - ops["start_ns"]).sum()),
-        "busy_ns": busy.total_ns,
-        "exposed_ns": (busy - (compute if is_comm else compute | comm)).total_ns,
-        "with_compute_ns": (busy & compute).total_ns,
-        "with_other_copies_ns": (busy & of_rows(trace.gpu_ops, others)).total_ns,
-    }
+def _described(ops: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
+    """The grouping columns of these operations."""
+    return picked(ops, rows, _KEYS).assign(direction=_directions(ops)[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Every:
+    """All of a rank's operations: unions of their kinds, `direction` codes, and which are copies."""
+
+    unions: Mapping[str, Intervals]
+    ops: pd.DataFrame
+    direction: np.ndarray
+    is_copy: np.ndarray
+
+
+def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, list[int | None]]:
+    """Columns of sums, given the rows of each group's operations."""
+    starts, ends = (every.ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    size, is_comm = every.ops["bytes"].array, is_any(every.ops["kind"], "comm")
+    compute, comm = every.unions["compute"], every.unions["comm"]
+    columns: dict[str, list[int | None]] = {name: [] for name in _SUMS}
+    for rows in groups:
+        busy = Intervals.of(starts[rows], ends[rows])
+        others = (every.direction != every.direction[rows[0]]) & every.is_copy
+        hidden_by = compute if is_comm[rows].all() else compute | comm
+        sums = (
+            len(rows), None if size[rows].isna().any() else int(size[rows].sum()),
+            int((ends[rows] - starts[rows]).sum()), busy.total_ns, (busy - hidden_by).total_ns,
+            (busy & compute).total_ns, (busy & Intervals.of(starts[others], ends[others])).total_ns,
+        )  # fmt: skip
+        for name, value in zip(_SUMS, sums, strict=True):
+            columns[name].append(value)
+    return columns

@@ -60,7 +60,7 @@ class _Stream:
 
     @classmethod
     def of(cls, trace: RankTrace, number: int) -> "_Stream":
-        rows = np.flatnonzero(trace.gpu_ops["stream"] == number)
+        rows = np.flatnonzero(trace.gpu_ops["stream"].to_numpy() == number)
         launch = trace.gpu_ops["launch"].to_numpy()[rows]
         calls = np.append(trace.api_calls["start_ns"].to_numpy(), _LONG_AGO)  # NONE: queued before the capture
         order = np.argsort(calls[launch], kind="stable")
@@ -129,7 +129,7 @@ def _dependency(trace: RankTrace, own: _Stream, waits: tuple[list[int], list[int
     is_first = (free != _LONG_AGO) & (ends > starts) & np.isin(starts, busy.starts)
     begin, end = np.maximum(np.maximum(free, launched), trace.window.start_ns), np.minimum(until, trace.window.end_ns)
     held = is_first & (end - begin >= SHORT_NS) & ~pd.Series(starts).duplicated().to_numpy()
-    others = of_rows(ops, (ops["stream"] != ops["stream"].iloc[own.rows[0]]).to_numpy())
+    others = of_rows(ops, ops["stream"].to_numpy() != ops["stream"].iloc[own.rows[0]])
     return Dependency(int(others.inside(trace.window).covered_ns(begin[held], end[held]).sum()), known_by)
 
 

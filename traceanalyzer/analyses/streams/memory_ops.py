@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, picked, ratio, stack
+from traceanalyzer.analyses.base import Result, is_any, percent, picked, ratio, stack
 from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
@@ -70,5 +70,5 @@ def operations(ops: pd.DataFrame) -> pd.Series:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
     direction: Any = ops["direction"].array
     names = np.array([*direction.categories, "unknown"], dtype=object)[direction.codes]
-    names[(ops["activity"] == "memset").to_numpy()] = "memset"
+    names[is_any(ops["activity"], "memset")] = "memset"
     return pd.Series(names, index=ops.index, dtype="object", name="operation")

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.base import Result, is_any, percent, stack, typed
 from traceanalyzer.analyses.names import StreamsColumn
 from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
@@ -91,15 +91,14 @@ def _row(
     inside = mask & (window.touched(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()) != NONE)
     times = [of_rows(ops, inside & (classes == number)).inside(window).total_ns for number in range(len(CLASSES))]
     busy = of_rows(ops, inside).inside(window)
-    held = ops[inside]
-    moved = held.loc[held["activity"].isin(["memcpy", "memset"]), "bytes"]
+    moved = ops["bytes"].array[inside & is_any(ops["activity"], "memcpy", "memset")]
     return {
         "stream": int(ops["stream"].to_numpy()[np.argmax(mask)]),
         "role": _role(times, role_pct),
         "operations": int(inside.sum()),
         "busy_ns": busy.total_ns,
         **dict(zip(_NS, times, strict=True)),
-        "copied_bytes": int(moved.sum()) if len(moved) and moved.notna().all() else None,
+        "copied_bytes": int(moved.sum()) if len(moved) and not moved.isna().any() else None,
         "dependency_ns": dependency.time_ns,
         "dependency_by": dependency.known_by,
     }

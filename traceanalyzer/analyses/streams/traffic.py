@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows
 
 CLASSES = ("compute", "communication", "upload", "download", "exchange", "device memory", "unknown")
@@ -24,7 +25,7 @@ def op_classes(ops: pd.DataFrame) -> np.ndarray:
     of_direction = [CLASSES.index(_OF_DIRECTION.get(str(name), "device memory"))
                     for name in ops["direction"].cat.categories]  # fmt: skip
     copies = np.array([*of_direction, CLASSES.index("device memory")])[ops["direction"].cat.codes.to_numpy()]
-    is_kernel = ops["activity"].isin(["kernel", "graph"]).to_numpy()
+    is_kernel = is_any(ops["activity"], "kernel", "graph")
     of_kind = [_OF_KIND.get(str(name), "compute") for name in ops["kind"].cat.categories]
     kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[ops["kind"].cat.codes.to_numpy()]
     classes: np.ndarray = np.where(is_kernel, kernels, copies)

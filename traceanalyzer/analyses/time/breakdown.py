@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, is_any, percent, stack
 from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
@@ -132,7 +132,7 @@ def fused(ops: pd.DataFrame) -> Intervals:
     """Union of the compute kernels that communicate too."""
     names = ops["name"].cat.categories
     is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
-    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & (ops["kind"] == "compute").to_numpy())
+    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & is_any(ops["kind"], "compute"))
 
 
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:

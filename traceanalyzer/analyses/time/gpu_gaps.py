@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import GpuGapsColumn
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import Intervals, busy
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -43,8 +43,7 @@ class GpuGaps(Result[GpuGapsColumn]):
 def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = MOST) -> pd.DataFrame:
     """Gaps between the union of the rank's GPU operations, inside its window."""
     ops, window = trace.gpu_ops, trace.window
-    busy = Intervals.of(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy())
-    free = Intervals.of(window.starts, window.ends) - busy
+    free = Intervals.of(window.starts, window.ends) - busy(trace)
     lengths = free.ends - free.starts
     rows = np.flatnonzero(lengths >= min_gap_ns)
     rows = rows[np.argsort(-lengths[rows], kind="stable")][:most_gaps]
@@ -75,7 +74,7 @@ def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:
 
 
 def _names(ops: pd.DataFrame, rows: np.ndarray) -> pd.Series:
-    return ops["name"].iloc[rows].astype("str").reset_index(drop=True)
+    return pd.Series(ops["name"].array[rows].astype("str"))
 
 
 def _steps(trace: RankTrace, rows: np.ndarray) -> pd.DataFrame:
@@ -92,10 +91,8 @@ def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.Data
     if is_unknown.all():
         nothing = pd.array([pd.NA] * len(rows), dtype="Int64")
         return pd.DataFrame({"launch": [None] * len(rows), "launched_after_ns": nothing})
-    calls = trace.api_calls.iloc[np.maximum(launch, 0)].reset_index(drop=True)
-    return pd.DataFrame(
-        {
-            "launch": calls["name"].astype("object").where(~is_unknown, None),
-            "launched_after_ns": (calls["end_ns"] - starts).astype("Int64").where(~is_unknown, pd.NA),
-        }
-    )
+    rows = np.maximum(launch, 0)
+    names = trace.api_calls["name"].array[rows].astype(object)
+    names[is_unknown] = None
+    after_ns = pd.arrays.IntegerArray(trace.api_calls["end_ns"].to_numpy()[rows] - starts, is_unknown)
+    return pd.DataFrame({"launch": pd.Series(names, dtype="object"), "launched_after_ns": after_ns}, copy=False)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace, Window
 
@@ -92,13 +93,32 @@ def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
     starts, ends = (trace.gpu_ops[name].to_numpy() for name in ("start_ns", "end_ns"))
     kind: Any = trace.gpu_ops["kind"].array
-    masks = {name: kind.codes == kind.categories.get_loc(name) for name in kinds.KINDS}
-    return {name: Intervals.of(starts[mask], ends[mask]) for name, mask in masks.items()}
+    masks = {name: kind.codes == place for place, name in enumerate(kind.categories.tolist())}
+    return {name: Intervals.of(starts[masks[name]], ends[masks[name]]) for name in kinds.KINDS}
+
+
+@once_a_trace
+def busy(trace: RankTrace) -> Intervals:
+    """The union of all the rank's GPU operations."""
+    return Intervals.of(trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy())
 
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
     """Union of the rows of a table with `start_ns` and `end_ns` that `mask` picks."""
     return Intervals.of(frame["start_ns"].to_numpy()[mask], frame["end_ns"].to_numpy()[mask])
+
+
+def new_ns(starts: np.ndarray, ends: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """For each interval the time that it adds to the union of those of its group that start before it.
+
+    Their sums by group are the lengths of the groups' unions.
+    """
+    order = np.lexsort((starts, groups))
+    before = np.empty(len(order), dtype=np.int64)
+    before[order] = largest_before(ends[order], groups[order])
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[order[1:]] = groups[order[1:]] != groups[order[:-1]]
+    return np.maximum(ends - np.where(is_first, starts, np.maximum(starts, before)), 0)
 
 
 def bins_of(window: Window, most: int) -> tuple[np.ndarray, np.ndarray]:

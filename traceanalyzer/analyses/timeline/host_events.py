@@ -1,12 +1,13 @@
 """What each thread of a rank's host did: what a timeline draws below the GPU's lanes."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
 from traceanalyzer.analyses.names import HostEventsColumn
@@ -73,13 +74,13 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
     """Threads with recorded events and their roles, in the order in which they are drawn."""
     roles = thread_roles(trace)
     tables = (trace.host_ops, trace.api_calls, trace.ranges, trace.frames)
-    spent: pd.Series = sum(
-        (
-            (table["end_ns"] - table["start_ns"]).groupby(table["thread"]).sum().reindex(roles, fill_value=0)
-            for table in tables
-        ),
-        start=pd.Series(0, index=list(roles)),
-    )
+    spent = dict.fromkeys(roles, 0)
+    for table in tables:
+        threads, place = np.unique(table["thread"].to_numpy(), return_inverse=True)
+        sums = sums_at(place, table["end_ns"].to_numpy() - table["start_ns"].to_numpy(), len(threads))
+        for thread, time_ns in zip(threads.tolist(), sums.tolist(), strict=True):
+            if thread in spent:
+                spent[thread] += time_ns
     order = sorted(
         roles, key=lambda thread: (_ROLES.index(roles[thread]) if roles[thread] in _ROLES else 9, -spent[thread])
     )
@@ -87,30 +88,30 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
 
 
 def _of_thread(trace: RankTrace, thread: int, role: str) -> pd.DataFrame:
-    calls = [
-        _own(table, thread).assign(what=what)
-        for table, what in ((trace.ranges, RANGE), (trace.host_ops, OPERATOR), (trace.api_calls, API_CALL))
-    ]
-    frames = _own(trace.frames, thread).assign(what=FRAME)
-    whole_ns = trace.window.length_ns * WHOLE_PCT / 100
-    frames = frames[(frames["end_ns"] - frames["start_ns"]) < whole_ns]
-    tables = [_nested(pd.concat(calls, ignore_index=True)), _nested(frames)]
-    return pd.concat(tables, ignore_index=True).assign(thread=thread, role=role)
+    calls = _own(((trace.ranges, RANGE), (trace.host_ops, OPERATOR), (trace.api_calls, API_CALL)), thread)
+    frames = _own(((trace.frames, FRAME),), thread)
+    is_part = frames["end_ns"] - frames["start_ns"] < trace.window.length_ns * WHOLE_PCT / 100
+    both = [_nested(calls), _nested({name: values[is_part] for name, values in frames.items()})]
+    columns: dict[str, Any] = {name: np.concatenate([own[name] for own in both]) for name in both[0]}
+    columns["name"] = pd.Series(columns["name"], dtype="object")
+    return pd.DataFrame({**columns, "thread": thread, "role": role}, copy=False)
 
 
-def _own(table: pd.DataFrame, thread: int) -> pd.DataFrame:
-    rows = np.flatnonzero(table["thread"].to_numpy() == thread)
-    texts = table["name"].array[rows].astype(object)
-    times = {name: table[name].to_numpy()[rows] for name in ("start_ns", "end_ns")}
-    return pd.DataFrame({**times, "name": pd.Series(texts, index=rows, dtype=object)}, index=rows)
+def _own(tables: Sequence[tuple[pd.DataFrame, str]], thread: int) -> dict[str, np.ndarray]:
+    """Times, names and kinds of the thread's events, table after table."""
+    rows = [np.flatnonzero(table["thread"].to_numpy() == thread) for table, _ in tables]
+    held = [(table, own) for (table, _), own in zip(tables, rows, strict=True)]
+    columns = {name: np.concatenate([table[name].to_numpy()[own] for table, own in held])
+               for name in ("start_ns", "end_ns")}  # fmt: skip
+    names = [table["name"].array[own].astype(object) for table, own in held]
+    columns["name"] = np.concatenate(names)
+    columns["what"] = np.repeat(np.array([what for _, what in tables], dtype=object), [len(own) for own in rows])
+    return columns
 
 
-def _nested(events: pd.DataFrame) -> pd.DataFrame:
+def _nested(events: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The events in order of start, outer ones first, with the number of those that are still open as `depth`."""
-    starts, ends = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
-    order = np.lexsort((-ends, starts))
-    events = events.iloc[order]
-    began, done = starts[order], np.sort(ends)
-    return events.assign(depth=np.arange(len(events)) - np.searchsorted(done, began, side="right")).reset_index(
-        drop=True
-    )
+    order = np.lexsort((-events["end_ns"], events["start_ns"]))
+    ordered = {name: values[order] for name, values in events.items()}
+    done = np.sort(events["end_ns"])
+    return {**ordered, "depth": np.arange(len(order)) - np.searchsorted(done, ordered["start_ns"], side="right")}

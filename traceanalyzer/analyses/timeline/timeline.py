@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, taken
+from traceanalyzer.analyses.base import Result, is_any, picked, taken
 from traceanalyzer.analyses.names import TimelineColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
@@ -68,7 +68,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
         shapes=taken(trace.host_ops["shapes"].array, tree.owner),
         path=taken(scopes.calls["path"].array, scopes.of_op),
     )
-    return table[trace.counted].reset_index(drop=True)
+    return table if trace.window.steps is None else picked(table, trace.counted)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
@@ -90,7 +90,7 @@ def _steps(trace: RankTrace) -> pd.Series:
 
 
 def _calls(ops: pd.DataFrame) -> pd.Series:
-    is_comm = (ops["kind"] == "comm").to_numpy()
+    is_comm = is_any(ops["kind"], "comm")
     return pd.Series(pd.arrays.IntegerArray((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm))
 
 

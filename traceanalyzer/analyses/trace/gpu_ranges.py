@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, is_any, picked, stack
+from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -46,7 +47,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     times = trace.api_calls["start_ns"].to_numpy()[launch[launched]]
     order = np.argsort(times, kind="stable")
-    ops, times = trace.gpu_ops.iloc[launched[order]], times[order]
+    ops, times = picked(trace.gpu_ops, launched[order], ("start_ns", "end_ns")), times[order]
     first = np.searchsorted(times, ranges["start_ns"].to_numpy(), side="left")
     past = np.searchsorted(times, ranges["end_ns"].to_numpy(), side="left")
     held = past > first
@@ -69,17 +70,17 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GpuRanges:
 
 def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     """Ranges that a person wrote and that are not steps, with their depth; those too deep are left out."""
-    names = trace.ranges["name"].cat.categories
-    wanted = [name for name in names if not _OF_THE_TOOLS.search(name)]
-    ranges = trace.ranges[trace.ranges["name"].isin(wanted)]
-    starts_with_step = ranges["start_ns"].isin(trace.steps["host_start_ns"])
-    ranges = ranges[~(starts_with_step & ranges["name"].isin(trace.steps["name"].astype("str")))]
-    depth = pd.Series(0, index=ranges.index)
-    for _, own in ranges.groupby("thread"):
-        starts, ends = own["start_ns"].to_numpy(), np.sort(own["end_ns"].to_numpy())
+    every = trace.ranges
+    names = every["name"].cat.categories.tolist()
+    is_wanted = is_any(every["name"], *(name for name in names if not _OF_THE_TOOLS.search(name)))
+    starts_with_step = np.isin(every["start_ns"].to_numpy(), trace.steps["host_start_ns"].to_numpy())
+    ranges = picked(every, is_wanted & ~(starts_with_step & is_any(every["name"], *trace.steps["name"].astype("str"))))
+    starts, ends = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    depth = np.zeros(len(ranges), dtype=np.int64)
+    for own in rows_of_each(ranges["thread"].to_numpy()):
         # Sorted by start: those that began before it, less those that had ended.
-        depth[own.index] = np.arange(len(own)) - np.searchsorted(ends, starts, side="right")
-    return ranges.assign(depth=depth)[depth <= DEEPEST]
+        depth[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+    return picked(ranges.assign(depth=depth), depth <= DEEPEST)
 
 
 def _reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:

@@ -1,0 +1,58 @@
+"""Which ranks a timeline puts on top."""
+
+import pandas as pd
+import pytest
+
+from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.meaning.vocabulary import UNMATCHED, WAIT
+from traceanalyzer.report.timeline.first_look import pins
+from traceanalyzer.report.words.parts import Split
+
+
+def finding(title, **more):
+    return Finding(rule="x", severity="high", title=title, evidence=[], recommendation="", caveat="", **more)
+
+
+def split_of(waits, unmatched=(0, 0, 0, 0)):
+    table = pd.DataFrame({"rank": range(4), "window_ns": 100, WAIT.column: waits, UNMATCHED.column: unmatched})
+    return Split("whole capture", None, (WAIT, UNMATCHED), table)
+
+
+class Stretches:
+    """As the Result of that name: where the critical path lies."""
+
+    def __init__(self, *rows):
+        self.table = pd.DataFrame(rows, columns=["rank", "start_ns", "end_ns"])
+
+
+PATH = {"path_stretches": Stretches((2, 0, 5), (3, 5, 90), (0, 90, 100))}
+
+
+@pytest.mark.parametrize(
+    ("found", "split", "expected"),
+    [
+        (finding("Ranks 2 and 3 compute longer", ranks=(2, 3), cause="host"), split_of([60, 40, 0, 0]), [3, 0]),
+        (finding("Late", ranks=(2, 3), worst_rank=2), split_of([60, 40, 0, 0]), [2, 0]),
+        (finding("Stage 3 (rank 3) computes longer"), split_of([60, 40, 30, 0]), [3, 0]),
+        (finding("The GPUs of ranks 0, 1 and 2 idle"), split_of([0, 0, 0, 0]), [0]),
+        (finding("Rank 2 is late", ranks=(2,)), split_of([0] * 4, [70, 82, 0, 9]), [2, 1]),
+        (finding("Links are slow"), split_of([0] * 4), [0]),
+    ],
+    ids=["most of the path", "worst", "named", "named in a list", "waits that cannot be told", "nobody"],
+)
+def test_who_is_late_and_who_waits_most_are_on_top(found, split, expected):
+    assert [pin["rank"] for pin in pins([found], split, range(4), PATH)] == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "ranks"),
+    [
+        ("Rank 3's host is late: rank 3's GPU idles", [3]),
+        ("the GPUs of ranks 1, 2 and 6 idle", [1, 2, 6]),
+        ("The pipeline of ranks 0,1,2,3 waits 45 %, most on rank 0: 46 %", [0]),
+        ("of rank 12, 5 of 9 calls", [12]),
+        ("all 4 ranks", []),
+    ],
+)
+def test_ranks_are_read_from_words(title, ranks):
+    assert named_ranks([finding(title)]) == ranks
