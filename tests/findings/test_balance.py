@@ -3,10 +3,14 @@
 import pytest
 
 from tests import once
+from tests.simulator import fleet
+from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings import balance
 
-NEEDED = ["headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay"]
+NEEDED = (
+    "headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay", "places",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -40,3 +44,12 @@ def test_uneven_compute(name, rank, gain_ms):
         start, end = finding.interval_ns
         assert 7.6 < (end - start) / 1e6 < 7.7, "a step"
         assert finding.gain_ns / 1e6 == pytest.approx(gain_ms, abs=0.01)
+
+
+def test_a_set_that_computes_alike_is_named_by_its_host():
+    _, results = analysed(fleet.job(9, "node", steps=2, layout=fleet.SMALL), *NEEDED)
+    results["episodes"] = Episodes(results["episodes"].table.iloc[:0])  # which says it, where waits are known
+    (finding,) = balance.uneven_compute(**results)
+    assert finding.title.startswith("Ranks 3 to 5 (host b01) compute up to ")
+    assert "With their compute as the others' a mean step is " in finding.title
+    assert finding.gain_ns == pytest.approx(0.24 * 2 * (1.5e6 + 3e6), rel=0.1), "what their kernels are longer"

@@ -10,7 +10,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.program import Group, Job, Program
 from traceanalyzer.findings.drained import drained_queues
 
-NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay")
+NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places")
 
 
 def job(*, synced, host_us=300, kernel_us=1000):

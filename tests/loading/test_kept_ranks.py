@@ -11,6 +11,7 @@ from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, cache, kept_ranks
+from traceanalyzer.scale import summarise, work
 from traceanalyzer.scale.reduced import reduce_capture
 from traceanalyzer.selection import Selection
 
@@ -61,6 +62,17 @@ def test_what_comes_back_is_what_was_made(trace_file, tmp_path, never_read):
         pd.testing.assert_frame_equal(own[name], table, check_exact=True)
     for part in ("ops", "host", "segments", "waits", "blocks"):
         pd.testing.assert_frame_equal(*(getattr(piece, part) for piece in pieces), check_exact=True)
+
+
+def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeypatch):
+    shutil.copy(CAPTURES / "moe" / "rank1.json.gz", trace_file.with_name("rank1.json.gz"))
+    found, options = discover(trace_file.parent), LoadOptions(cache=tmp_path / "kept")
+    made = summarise(found, found.runs[-1], options, names=("breakdown", "calls"), jobs=1)
+    never_read()
+    monkeypatch.setattr(work, "quiet_pool", lambda *_args, **_kwargs: pytest.fail("processes were started"))
+    again = summarise(found, found.runs[-1], options, names=("breakdown", "calls"), jobs=2)
+    for name, result in made.results.items():
+        pd.testing.assert_frame_equal(again.results[name].to_frame(), result.to_frame(), check_exact=True)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_ranks_are_a_table_and_only_those_that_decide_are_open(tmp_path):
         replace(one, snapshot=replace(one.snapshot, rank=rank), peak_bytes=one.peak_bytes + (rank == 7))
         for rank in range(12)
     ]
-    made[3] = replace(made[3], oom=OutOfMemory(1, 4 * MB, None, "model.py:7 in forward", 0, 0))
+    made[3] = replace(made[3], oom=OutOfMemory(1, 4 * MB, None, "model.py:7 in forward", 0, 0, 0))
     assert deciding(made) == {3: "failed first", 7: "highest peak"}
     html = page(made, "job")
     ranks = html[html.index('<section id="ranks"') : html.index("</section>", html.index('<section id="ranks"'))]

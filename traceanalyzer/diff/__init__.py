@@ -66,6 +66,7 @@ class Comparison:
         own_times = self.metrics[self.metrics["metric"] == "unprofiled_step_ns"]["value"]
         return different.line(
             self.fairness.facts,
+            self.runs,
             is_fair=self.fairness.is_fair,
             has_own_times=len(own_times) == len(self.sides) and bool(own_times.notna().all()),
         )
@@ -101,10 +102,9 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
     judged = fairness.judge(sides)
     if not judged.is_fair and not force:
         reasons = "".join(f"\n  - {reason}" for reason in judged.refusals)
+        first = different.line(judged.facts, [side.label for side in sides], is_fair=False, has_own_times=False)
         raise UsageError(
-            f"{different.line(judged.facts, is_fair=False, has_own_times=False)}\n"
-            f"these runs did not do the same work:{reasons}\n"
-            "--force compares them all the same, and says so."
+            f"{first}\nthese runs did not do the same work:{reasons}\n--force compares them all the same, and says so."
         )
     base = sides[0].first
     return Comparison(

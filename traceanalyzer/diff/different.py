@@ -43,17 +43,26 @@ _ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a 
 """Facts whose being unknown the line says."""
 
 
-def line(facts: Sequence[Fact], *, is_fair: bool, has_own_times: bool) -> str:
+_FEW_RUNS = 3
+"""Of so many each is told in its place; of more, what is not as in the first, with the names of the runs."""
+
+_MOST_VALUES = 4
+
+_MOST_NAMES = 3
+
+
+def line(facts: Sequence[Fact], runs: Sequence[str], *, is_fair: bool, has_own_times: bool) -> str:
     """`Different: driver 570 | 580; links NV18 | SYS.` and what may then be concluded.
 
     Args:
         facts: of the runs.
+        runs: their names.
         is_fair: whether their times may be compared.
         has_own_times: whether every run tells its step time without a profiler.
     """
     known = [fact for fact in facts if fact.name in KINDS]
     differing = [fact for fact in known if fact.state == DIFFERS]
-    listed = "; ".join(f"{fact.name} {' | '.join(told or 'not known' for told in fact.told)}" for fact in differing)
+    listed = "; ".join(_listed(fact, runs) for fact in differing)
     unknown = [fact.name for fact in known if fact.state == UNKNOWN and fact.name in _ASKED_FOR]
     asked = f" Not known of every run: {', '.join(unknown)}." if unknown else ""
     kinds = {KINDS[fact.name] for fact in differing}
@@ -61,6 +70,26 @@ def line(facts: Sequence[Fact], *, is_fair: bool, has_own_times: bool) -> str:
     if unknown and follows == NOTHING:
         follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
     return f"Different: {listed or 'nothing that the runs tell'}.{asked} {follows}"
+
+
+def _listed(fact: Fact, runs: Sequence[str]) -> str:
+    """`driver 570 | 580`; of many runs `compiled False | True in a, b and 4 more`, or how many kinds there are."""
+    told = [text or "not known" for text in fact.told]
+    by_value = {value: [run for run, own in zip(runs, told, strict=True) if own == value] for value in told}
+    if len(runs) <= _FEW_RUNS:
+        return f"{fact.name} {' | '.join(told)}"
+    if len(by_value) > _MOST_VALUES:
+        return f"{fact.name} ({len(by_value)} kinds)"
+    base, *others = by_value
+    return " | ".join([f"{fact.name} {base}", *(f"{value} in {_names(by_value[value])}" for value in others)])
+
+
+def _names(runs: Sequence[str]) -> str:
+    more = len(runs) - _MOST_NAMES
+    if more > 1:
+        return f"{', '.join(runs[:_MOST_NAMES])} and {more} more"
+    *first, last = runs
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bool) -> str:

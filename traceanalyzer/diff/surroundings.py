@@ -103,7 +103,7 @@ def schedule(capture: Capture) -> str | None:
     numbers = sorted({int(number) for number in frame["microbatches"].dropna()})
     stated = (capture.info.parallel or {}).get("microbatches") if capture.info else None
     count = " or ".join(map(str, numbers)) or (str(stated) if isinstance(stated, int) else "")
-    told = [*names, *([f"{count} microbatches"] if count else [])]
+    told = [*names, *([f"{count} microbatches"] if count not in ("", "1") else [])]
     return ", ".join(told) or None
 
 

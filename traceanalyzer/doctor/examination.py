@@ -1,5 +1,6 @@
 """An examination: inputs read, put together, and what the rules say of them."""
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from traceanalyzer.doctor.rules import diagnose
 from traceanalyzer.doctor.topology import parse_topology
 from traceanalyzer.doctor.xpu_timer import read_xpu_timer
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.files import bounded
 from traceanalyzer.model.schema import printable
 
 MOST_TEXT_BYTES = 4 << 30
@@ -112,12 +114,10 @@ def read_text(path: Path) -> str:
         InputError: it cannot be read, or is no text.
     """
     try:
-        if path.stat().st_size > MOST_TEXT_BYTES:
-            raise InputError(
-                f"{path}: larger than {MOST_TEXT_BYTES >> 30} GiB; give the part around the start and the end"
-            )
-        content = path.read_bytes()
+        content = bounded.content(path, MOST_TEXT_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise InputError(f"{path}: {error.strerror}; give the part around the start and the end") from error
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if b"\0" in content[:4096]:
         raise InputError(f"{path}: not a text file")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import bounded
 
 _COLUMNS = ("communicator", "rank", "ranks", "nodes", "host", "collective", "number", "size_bytes", "duration_ns",
             "algbw_gb_per_s", "busbw_gb_per_s", "dumped_ns")  # fmt: skip
@@ -53,9 +54,12 @@ def read_inspector(folder: Path, *, follows_links: bool = False) -> Inspector:
     return Inspector(pd.DataFrame(rows, columns=list(_COLUMNS)), used, tuple(notes))
 
 
+_MOST_BYTES = 4 << 30
+
+
 def _objects(path: Path) -> Iterator[Any]:
     """The objects of a file: a line each, else laid out over several lines; a cut last one is left out."""
-    text = path.read_text(encoding="utf-8")
+    text = bounded.content(path, _MOST_BYTES).decode("utf-8")
     lines = text.splitlines()
     start = 0
     decoder = msgspec.json.Decoder()

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import bounded
 
 _SAMPLE = re.compile(r"^(XPU_TIMER_[A-Z0-9_]+)\{([^}]*)\}\s+([-+.\deE]+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -65,10 +66,8 @@ def read_xpu_timer(place: Path, *, follows_links: bool = False) -> XpuTimer:
 
 
 def _rows(path: Path) -> list[dict[str, object]]:
-    if path.stat().st_size > _MOST_BYTES:
-        raise OSError(f"larger than {_MOST_BYTES >> 20} MiB")
     rows: list[dict[str, object]] = []
-    for name, text, value in _SAMPLE.findall(path.read_text(encoding="utf-8")):
+    for name, text, value in _SAMPLE.findall(bounded.content(path, _MOST_BYTES).decode("utf-8")):
         labels = dict(_LABEL.findall(text))
         of, metric = _of(name)
         if of is None or not labels.get("rank", "").isdigit():

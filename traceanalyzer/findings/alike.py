@@ -45,6 +45,11 @@ class Alike:
         return f"rank{'' if self.is_one else 's'} {listed(self.ranks)}{of}"
 
     @property
+    def opening(self) -> str:
+        """The same at the beginning of a sentence."""
+        return f"R{self.who[1:]}"
+
+    @property
     def whose_gpus(self) -> str:
         """`rank 5's GPU`, `rank 5's GPU (host b07)`, `the GPUs of ranks 8 to 15 (host b07)`."""
         if self.is_one:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.instances import Instances
@@ -15,6 +16,7 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
@@ -43,13 +45,15 @@ def uneven_compute(
     instances: Instances,
     efficiency: Efficiency,
     replay: Replay,
+    places: Places,
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
-    """One rank computes longer than the mean by a tenth of a step, mostly, and no rule of waits or stages says so.
+    """One rank or a set computes longer than the mean by a tenth of a step, mostly; no rule of waits or stages says so.
 
     It matters most where waits cannot be measured: experts with uneven all-to-alls. Where they are, and the job gains
-    less than 1 % of a step when it is replayed with that rank's compute as the mean rank's, nobody waits for it.
+    less than 1 % of a step when it is replayed with that rank's compute as the mean rank's (a set's as the others'
+    median), nobody waits for it.
     """
     frame = headline.to_frame().set_index("rank")
     if len(frame) < 2 or len(pipeline) or frame["compute_ns"].isna().any():
@@ -65,7 +69,9 @@ def uneven_compute(
     is_said = any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
     if share < imbalance_pct or is_said or not is_lasting(compute_by_step(step_needs, basis), rank):
         return []
-    even = gain_of(replay, Change("compute", float(compute.mean() / compute.max()), frozenset({rank})))
+    own = alike(compute, places)
+    goal = compute.mean() if own.is_one or own.others is None else own.others
+    even = gain_of(replay, Change("compute", float(goal / compute[list(own.ranks)].max()), frozenset(own.ranks)))
     even = None if even is None or even.is_bound else even
     if even and 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * basis.mean_ns(rank):
         return []
@@ -80,11 +86,16 @@ def uneven_compute(
         Finding(
             rule="uneven_compute",
             severity=severity(share),
-            title=f"Rank {rank} computes {milliseconds(compute[rank])}{per}, rank {least} only "
-            f"{milliseconds(compute[least])}{where}.{_shorter(even, rank)}",
+            title=f"{own.opening} {'computes' if own.is_one else 'compute up to'} {milliseconds(compute[rank])}{per}, "
+            f"rank {least} only {milliseconds(compute[least])}{where}.{_shorter(even, own)}",
             evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-            caveat=f"The gain is what rank {rank} computes beyond the mean rank.",
+            caveat="The gain is what "
+            + (
+                f"rank {rank} computes beyond the mean rank."
+                if own.is_one
+                else "they compute beyond the others' median."
+            ),
             gain_ns=even.gain_ns if even else round(excess_ns),
             unprofiled_gain_ns=even.unprofiled_gain_ns if even else None,
             interval_ns=_longest_step(calls, steps, least),
@@ -95,13 +106,19 @@ def uneven_compute(
     ]
 
 
-def _shorter(even: Gain | None, rank: int) -> str:
+def _shorter(even: Gain | None, own: Alike) -> str:
     """What the step gains, where a replay tells."""
     if even is None:
         return ""
     without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
     shorter = f"{milliseconds(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
-    return f" With rank {rank}'s compute as the mean rank's a mean step is {shorter}{without}."
+    whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
+    return f" With {whose} a mean step is {shorter}{without}."
+
+
+def _beyond(own: Alike) -> str:
+    who = f"rank {own.ranks[0]} computes" if own.is_one else "they compute"
+    return f"{who} beyond {'the mean rank' if own.is_one else 'the median of the others'}"
 
 
 def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import Idle
@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
@@ -38,6 +39,7 @@ def drained_queues(
     what_ran: WhatRan,
     episodes: Episodes,
     replay: Replay,
+    places: Places,
 ) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
@@ -68,9 +70,9 @@ def drained_queues(
         Finding(
             rule="drained_queues",
             severity=severity(share),
-            title=f"{_who(idles, len(headline))} {count} ({_where(own)}), and then the GPU idles until its host has "
-            f"launched again, rank {worst}'s for {milliseconds(idles[worst])} {basis.of_a_step}. Without these waits "
-            f"the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} shorter.",
+            title=f"{_who(idles, basis, places)} {count} ({_where(own)}), and then the GPU idles until its host has "
+            f"launched again, {_whose(idles, places)} {milliseconds(idles[worst])} {basis.of_a_step}. Without these "
+            f"waits the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} shorter.",
             evidence=plain(_by_place(own)),
             recommendation=f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
             "from a copy that is waited for later; time with events instead of synchronising.",
@@ -93,12 +95,19 @@ def _does_something_else(idle: Idle, what_ran: WhatRan, rank: int, basis: Basis,
     return name is not None and not any(is_launching(name[0]) for is_launching in _LAUNCHING)
 
 
-def _who(idle: pd.Series, ranks: int) -> str:
+def _who(idle: pd.Series, basis: Basis, places: Places) -> str:
+    ranks = len(basis.window_ns)
     if len(idle) == 1:
         return f"Rank {idle.index[0]}'s host waits for its GPU"
     if len(idle) < ranks:
-        return f"The hosts of ranks {listed(sorted(idle.index))} wait for their GPUs"
+        return f"The hosts of {named(idle.index, basis.window_ns.index, places)} wait for their GPUs"
     return f"{'Both' if ranks == 2 else f'All {ranks}'} hosts wait for their GPUs"
+
+
+def _whose(idle: pd.Series, places: Places) -> str:
+    """Of the GPU that idles longest, or of those that idle alike."""
+    own = alike(idle, places)
+    return f"rank {own.ranks[0]}'s for" if own.is_one else f"those of {own.who} for up to"
 
 
 def _where(own: pd.DataFrame) -> str:

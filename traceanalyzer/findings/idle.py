@@ -55,9 +55,15 @@ _SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_n
 
 
 def short_kernels(
-    headline: Headline, steps: Steps, idle: Idle, launches: Launches, episodes: Episodes, ranks: Ranks
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    launches: Launches,
+    episodes: Episodes,
+    places: Places,
+    ranks: Ranks,
 ) -> list[Finding]:
-    """Most kernels are shorter than 10 µs, on a rank whose GPU waits for launches in over 10 % of a step."""
+    """Most kernels are shorter than 10 µs, on ranks whose GPU waits for launches in over 10 % of a step."""
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
         return []
@@ -66,13 +72,18 @@ def short_kernels(
     share = row["kernels_under_10us_pct"]
     if pd.isna(share) or share <= SHORT_KERNELS_PCT:
         return []
-    parts = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column]).loc[rank]
+    mean = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column, HOST.column, "window_ns"])
+    parts = mean.loc[rank, [LAUNCH.column, BETWEEN_KERNELS.column]]
+    is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > SHORT_KERNELS_PCT
+    is_idle = 100.0 * mean[HOST.column] >= HOST_PCT * mean["window_ns"]
+    same = mean.index[is_short.fillna(value=False).astype(bool) & is_idle.astype(bool)]
+    also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
     return [
         Finding(
             rule="short_kernels",
             severity="medium",
             title=f"{share:.0f} % of rank {rank}'s kernels run for less than 10 µs (median "
-            f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them.",
+            f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them{also}.",
             evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
             recommendation=tools_of(ranks).fuse_small,
             caveat="Short kernels cost nothing while the launch queue is full.",

@@ -14,6 +14,7 @@ from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_ranks
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import HOST
 
 
@@ -60,7 +61,7 @@ def busy_hosts(
             Finding(
                 rule="busy_hosts",
                 severity="low",
-                title=f"Rank {rank}'s host makes {busy.times:.2f} times as many operator calls as "
+                title=f"Rank {rank}'s host makes {digits(busy.times)} times as many operator calls as "
                 f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
                 evidence=plain(busy.rows),
                 recommendation="Give the hosts equal work, or launch less on this one.",

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.files import bounded
 from traceanalyzer.meaning.columns import Unit, unit_of
 
 SCOPES = ("any rank", "all ranks", "mean", "max", "min")
@@ -138,7 +139,7 @@ def parse_file(path: Path) -> list[Gate]:
         UsageError: it cannot be read, holds no gate, or a line does not follow the grammar.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = bounded.content(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--gates {path}: cannot be read ({error})") from error
     texts = [text for line in lines if (text := re.sub(r"(^|\s)#.*", "", line).strip())]

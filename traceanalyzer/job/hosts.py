@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import bounded
 from traceanalyzer.model.schema import printable
 
 _RANKS = re.compile(r"\s*(\d{1,7})(?:\s*-\s*(\d{1,7}))?\s*")
@@ -34,7 +35,7 @@ def read_hosts(path: Path) -> dict[int, Placed]:
         InputError: the file cannot be read, or says nothing of this kind; the message has the line or entry.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = bounded.content(path).decode("utf-8-sig")
         rows = _of_json(json.loads(text)) if text.lstrip()[:1] in ("{", "[") else _of_csv(text)
         return _placed(rows)
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:

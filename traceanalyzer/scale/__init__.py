@@ -19,7 +19,7 @@ from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
 from traceanalyzer.loading.notes import notes_of
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
-from traceanalyzer.scale.reduced import reduce_capture, without_ranks
+from traceanalyzer.scale.reduced import is_kept, reduce_capture, without_ranks
 from traceanalyzer.scale.thinning import thinned, without_graphs
 from traceanalyzer.scale.work import Jobs, Progress, each, set_up_process
 
@@ -79,7 +79,8 @@ def summarise(
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
-    files = each(work, run.captures, jobs, progress, without_ranks)
+    at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
+    files = each(work, run.captures, jobs, progress, without_ranks, at_hand)
     replayed = thresholds.get("most_replayed", MOST_REPLAYED)
     ordered = list(without_graphs(thinned(files, most_operations), replayed))
     for done in ordered:

@@ -66,6 +66,12 @@ def reduce_capture(
     return Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
 
 
+def is_kept(capture: Capture, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]) -> bool:
+    """Whether what the analyses made of the file's ranks lies in the cache: there is nothing to read or analyse."""
+    place = kept_ranks.place_of(capture, options, names, thresholds)
+    return place is not None and place.is_dir()
+
+
 def without_ranks(capture: Capture, why: str) -> Done:
     """The file left out, and why."""
     return Done(capture, (), (Skipped(printable(str(capture.place)), why),), ())

@@ -1,9 +1,10 @@
 """Which process does the work of each file: this one, others of this machine, or workers of a cluster."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -21,6 +22,9 @@ Jobs = int | Cluster | None
 Progress = Callable[[int, int], None]
 """Called with files done and files in all."""
 
+MOST_AT_HAND = 24
+"""Files that are done here while others would only start: each takes a tenth of a second, a process one to start."""
+
 NO_MEMORY = "needs more memory than there is: give fewer --jobs, some --ranks, or a shorter capture"
 
 
@@ -30,13 +34,19 @@ def each(
     jobs: Jobs,
     progress: Progress | None,
     lost: Callable[[Capture, str], T] | None = None,
+    at_hand: Collection[Path] = (),
 ) -> Iterator[T]:
-    """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker."""
+    """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
+
+    Files `at_hand` take a moment: unless there are many, this process does them, and starts no other for their sake.
+    """
     report = progress or (lambda _done, _all: None)
     if isinstance(jobs, Cluster):
         yield from jobs.each(_Task(work), captures, report, lost or _refused)
         return
-    processes = processes_for([capture.path for capture in captures], jobs)
+    held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
+    away = [capture for capture in captures if capture.path not in held]
+    processes = processes_for([capture.path for capture in away], jobs)
     if processes == 1:
         CORES_A_FILE.set(cores_for_a_file(1, jobs))
         for number, capture in enumerate(captures, 1):
@@ -44,10 +54,10 @@ def each(
             report(number, len(captures))
         return
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [_submitted(pool, work, capture) for capture in captures]
+        futures = [None if capture.path in held else _submitted(pool, work, capture) for capture in captures]
         for number, (capture, future) in enumerate(zip(captures, futures, strict=True), 1):
             try:
-                made = future.result()
+                made = work(capture) if future is None else future.result()
             except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
                 made = _alone(work, capture, lost or _refused)
             yield made

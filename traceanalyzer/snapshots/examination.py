@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.snapshots import given, levels
@@ -24,6 +25,7 @@ class OutOfMemory:
         device_free_bytes: what the GPU had left; `None` where not told.
         site: who asked.
         requested_before_bytes: what tensors had requested, then.
+        allocated_before_bytes: the same as the allocator rounds it, as the message of PyTorch's error has it.
         reserved_bytes: of the allocator, then.
     """
 
@@ -32,6 +34,7 @@ class OutOfMemory:
     device_free_bytes: int | None
     site: str
     requested_before_bytes: int
+    allocated_before_bytes: int
     reserved_bytes: int
 
 
@@ -120,7 +123,7 @@ def examine_snapshot(snapshot: Snapshot) -> Examined:
         peak_categories=by_category(peak_sites),
         end_sites=by_site(at_end, snapshot.stacks),
         growths=tuple(growths(snapshot, lives)),
-        oom=_oom(snapshot, over_time),
+        oom=_oom(snapshot, over_time, allocated),
         taken=taken_late(snapshot),
         gave_back=gave_back(snapshot),
         free_bytes=int(free.sum()),
@@ -156,7 +159,7 @@ def deciding(examined: Sequence[Examined]) -> dict[int, str]:
     return found
 
 
-def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:
+def _oom(snapshot: Snapshot, over_time: pd.DataFrame, allocated: np.ndarray) -> OutOfMemory | None:
     failed = snapshot.history.index[snapshot.history["action"] == "oom"]
     if failed.empty:
         return None
@@ -168,5 +171,6 @@ def _oom(snapshot: Snapshot, over_time: pd.DataFrame) -> OutOfMemory | None:
         device_free_bytes=int(event["addr"]),
         site=site(snapshot.stacks[event["stack"]]),
         requested_before_bytes=int(level["requested_bytes"]),
+        allocated_before_bytes=int(allocated[at]),
         reserved_bytes=int(level["reserved_bytes"]),
     )

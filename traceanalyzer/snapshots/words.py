@@ -77,11 +77,11 @@ def _other_devices(one: Examined) -> str:
 
 
 def _failed(label: str, oom: OutOfMemory) -> str:
-    held = size(oom.reserved_bytes - oom.requested_before_bytes)
+    held = size(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
     free = "" if oom.device_free_bytes is None else f", and the GPU had {size(oom.device_free_bytes)} left"
     return (
         f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size(oom.requested_bytes)} while "
-        f"tensors held {size(oom.requested_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
+        f"tensors held {size(oom.allocated_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
     )
 
 

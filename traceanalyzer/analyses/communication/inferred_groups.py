@@ -60,6 +60,8 @@ def possible_groups(
 
     Those are the whole job, and the groups that the ranks' files list or their other calls name.
     """
+    if not len(rows):
+        return
     world = calls["world_size"].max() if "world_size" in calls else pd.NA
     job = present if pd.isna(world) else frozenset(range(int(world)))
     names = calls["name"].iloc[rows].astype("object")

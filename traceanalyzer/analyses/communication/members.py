@@ -84,7 +84,9 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return calls
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
-    return calls.assign(world_size=world_size, file=",".join(trace.meta.files), listed_groups=_listed(trace))
+    # Long texts, of which one row is enough.
+    listed = pd.Series([_listed(trace), *[None] * (len(calls) - 1)], index=calls.index, dtype="object")
+    return calls.assign(world_size=world_size, file=",".join(trace.meta.files), listed_groups=listed)
 
 
 def _listed(trace: RankTrace) -> str:

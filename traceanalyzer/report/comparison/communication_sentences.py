@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.diff import Comparison, joins, metrics
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
@@ -39,7 +40,7 @@ def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, s
             f"{digits(float(calls))} in {phase}"
             for phase, calls in zip(held["phase"], held[f"{side}_calls"], strict=True)
         ]
-        made[side] = f" ({', '.join(pieces)})" if pieces else ""
+        made[side] = f" ({', '.join(pieces)})" if set(held["phase"]) - {UNATTRIBUTED} else ""
     return made
 
 

@@ -15,6 +15,9 @@ POINTS = "pp"
 
 _RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
 
+_MOST_PCT = 10_000.0
+"""More is no share of anything any longer: the base has next to none of it."""
+
 _LABELS = {**{part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}, UNMATCHED.column: UNSPLIT.label}
 
 _WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
@@ -94,7 +97,8 @@ def _change(row: pd.Series) -> tuple[str, str]:
     if is_known(row["change_pct_points"]):
         return signed(float(row["change_pct_points"])), POINTS
     if is_known(row["change_pct"]):
-        return signed(float(row["change_pct"])), "%"
+        pct = float(row["change_pct"])
+        return (signed(pct) if pct <= _MOST_PCT else f"> {signed(_MOST_PCT)}"), "%"
     return "", ""
 
 

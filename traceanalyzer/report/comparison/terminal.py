@@ -29,8 +29,16 @@ def show(report: DiffReport, console: Console) -> None:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False)
 
 
+_BESIDE = 4
+"""More runs do not fit beside each other: each is a row then, with the figures that decide."""
+
+_DECIDING: tuple[MetricName, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct")
+
+
 def _table(report: DiffReport) -> Table:
     runs = report.comparison.runs
+    if len(runs) > _BESIDE:
+        return _row_a_run(report)
     table = Table(title=f"{escape(report.title)}: figures {verdict.per(report.comparison)}", box=box.SIMPLE_HEAD)
     table.add_column("")
     for number, run in enumerate(runs):
@@ -42,4 +50,19 @@ def _table(report: DiffReport) -> Table:
             base, *others = row.cells
             cells = [cell for one in others for cell in (one.text, f"{one.change} {one.change_unit}".strip())]
             table.add_row(f"{row.label} [dim]{escape(row.unit)}[/]", base.text, *cells)
+    return table
+
+
+def _row_a_run(report: DiffReport) -> Table:
+    found = {row.metric: row for row in figures.rows(report.comparison)}
+    shown = [found[name] for name in _DECIDING if name in found]
+    table = Table(title=f"Figures {verdict.per(report.comparison)}, changes against {report.comparison.base.label}",
+                  box=box.SIMPLE_HEAD)  # fmt: skip
+    table.add_column("")
+    for row in shown:
+        table.add_column(f"{escape(row.label)} [dim]{escape(row.unit)}[/]", justify="right")
+    for place, run in enumerate(report.comparison.runs):
+        cells = [row.cells[place] for row in shown]
+        texts = (f"{one.text}  {one.change} {one.change_unit}".rstrip() for one in cells)
+        table.add_row(escape(run), *texts)
     return table

@@ -21,8 +21,6 @@ MANY_RANKS = 16
 NODE = 8
 """Neighbouring ranks that are taken for a node where the captures do not name their hosts."""
 
-_LEAST_WAIT_PCT = 1.0
-
 
 def pins(
     findings: Sequence[Finding], split: Split | None, kept: Iterable[int], results: Results | None = None
@@ -69,13 +67,13 @@ def _cause(cause: str) -> str:
 
 
 def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
-    """The rank with the longest waits and what is said of it; where waits cannot be told, with most communication."""
+    """The rank with the longest waits and what is said of it; where waits cannot be told, with the longest calls."""
     if split is None or not split.has_wait:
         return None
     table = split.table[split.table["rank"].isin(ranks)].set_index("rank")
-    for column, why in ((WAIT.column, "waits most"), (UNMATCHED.column, "most communication")):
+    for column, why, least_pct in ((WAIT.column, "waits most", 1.0), (UNMATCHED.column, "longest in calls", 10.0)):
         share = 100 * table[column] / table["window_ns"]
-        if len(share) and share.max() >= _LEAST_WAIT_PCT:
+        if len(share) and share.max() >= least_pct:
             return int(share.idxmax()), why
     return None
 
