@@ -217,6 +217,7 @@ def _examined(examination: Any) -> bool:
 
 
 def _snapshot(rng: random.Random, folder: Path) -> Look:
+    from traceanalyzer.report.snapshots import as_json
     from traceanalyzer.snapshots import is_snapshot, read_snapshot
     from traceanalyzer.snapshots.examination import examine_snapshot
     from traceanalyzer.snapshots.words import sentences
@@ -228,7 +229,9 @@ def _snapshot(rng: random.Random, folder: Path) -> Look:
 
     def look() -> bool:
         is_snapshot(path)
-        sentences([examine_snapshot(read_snapshot(path))])
+        one = examine_snapshot(read_snapshot(path))
+        sentences([one])
+        as_json.text([one])
         return False
 
     return look

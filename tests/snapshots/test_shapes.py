@@ -6,8 +6,10 @@ import pickle
 
 import pytest
 
-from tests.snapshots.builders import STATE, History, frames
+from tests.snapshots.builders import STATE, History, frames, write
+from traceanalyzer.cli import run
 from traceanalyzer.errors import InputError
+from traceanalyzer.report.snapshots.page import page
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot, sentences
 
 MB = 1 << 20
@@ -114,14 +116,46 @@ def test_a_history_whose_beginning_was_dropped_keeps_the_peak(tmp_path):
     assert (one.peak_bytes, one.contradicted_bytes, one.is_exact) == (36 * MB, 0, False)
 
 
-@pytest.mark.parametrize("where", ["event", "segment", "block"])
-def test_negative_sizes_are_refused(tmp_path, where):
+@pytest.mark.parametrize(
+    ("where", "value", "said"),
+    [("event", -5, "a size of -5"), ("segment", -5, "a size of -5"), ("block", -5, "a size of -5"),
+     ("event", 1 << 62, f"a size of {1 << 62}"), ("time", 1 << 62, f"a time of {1 << 62} µs")],
+)  # fmt: skip
+def test_figures_that_cannot_be_are_refused(tmp_path, where, value, said):
     snapshot = grown()
-    segment = snapshot["segments"][0]
-    holder, key = {"event": (snapshot["device_traces"][0][0], "size"), "segment": (segment, "total_size"),
-                   "block": (segment["blocks"][0], "size")}[where]  # fmt: skip
-    holder[key] = -5
-    path = tmp_path / "rank0.pickle"
-    path.write_bytes(pickle.dumps(snapshot))
-    with pytest.raises(InputError, match="a size of -5"):
-        read_snapshot(path)
+    segment, event = snapshot["segments"][0], snapshot["device_traces"][0][0]
+    holder, key = {"event": (event, "size"), "segment": (segment, "total_size"), "block": (segment["blocks"][0], "size"),
+                   "time": (event, "time_us")}[where]  # fmt: skip
+    holder[key] = value
+    with pytest.raises(InputError, match=said):
+        read_snapshot(write(tmp_path / "rank0.pickle", snapshot))
+
+
+def test_a_clock_that_was_set_back(tmp_path):
+    snapshot = grown()
+    for place, event in enumerate(snapshot["device_traces"][0]):
+        event["time_us"] = 10**15 - place
+    one = examine_snapshot(read_snapshot(write(tmp_path / "rank0.pickle", snapshot)))
+    assert one.peak_bytes == 36 * MB
+    assert 'class="levels"' in page([one], "job")
+
+
+def test_names_of_frames_are_text_in_every_output(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    snapshot = grown()
+    for event in snapshot["device_traces"][0]:
+        for frame in event["frames"]:
+            frame |= {
+                "filename": "</script><script>alert(1)</script>\x1b[31m\u202egnp.py",
+                "name": "=HYPERLINK(1)\n<b>",
+            }
+    snapshot["allocator_settings"] = {("a", 1): b"\x1b", "share": float("nan"), "roundup_power2_divisions": {1: 2}}
+    for rank in (0, 1):
+        write(tmp_path / f"rank{rank}.pickle", snapshot)
+    assert run([".", "-o", "out"]) == 0
+    texts = [
+        capsys.readouterr().out,
+        *((tmp_path / "out" / name).read_text() for name in ("memory.html", "memory.json")),
+    ]
+    assert not any("\x1b" in text or "\u202e" in text for text in texts)
+    assert "<script>alert" not in texts[1]

@@ -16,7 +16,7 @@ from traceanalyzer.findings.basis import milliseconds, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, pipeline_name
 from traceanalyzer.findings.late_words import numbers
-from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.findings.lateness import is_said, of_lead
 from traceanalyzer.findings.outside_microbatches import costly_outside, work_outside
 from traceanalyzer.findings.uneven_stages import count_of_steps, evidence_of, its_stages, the_others, uneven_alike
 
@@ -70,7 +70,7 @@ def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay) 
         return work_outside(max(extra)[1])
     late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]
     late = [row for row in late if row["gain_ns"] is not None]  # else it is of no step that means are taken of
-    return of_ranks(late[0]) if late else None
+    return of_lead(episodes, late[0]) if late else None
 
 
 def _waits_for_hosts(replay: Replay, ideal: Gain | None) -> bool:
@@ -85,7 +85,7 @@ def _late_elsewhere(episodes: Episodes, ideal: Gain | None) -> str | None:
     first = max(late, key=lambda row: row["gain_ns"], default=None)
     if first is None or ideal is None or first["gain_ns"] < _OF_HOSTS * ideal.gain_ns:
         return None
-    return of_ranks(first)
+    return of_lead(episodes, first)
 
 
 def _bubble(

@@ -14,6 +14,7 @@ import pandas as pd
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
+from traceanalyzer.model.schema import printable
 from traceanalyzer.snapshots import pieces
 from traceanalyzer.snapshots.stacks import Stack, Stacks
 
@@ -28,6 +29,8 @@ ACTIONS = (
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _LONGEST = 120
 """Characters of an error's own text that a message carries."""
+MOST_SIZE_BYTES, MOST_TIME_US = 1 << 50, 1 << 52
+"""Beyond all GPUs, and a hundred years from now: what is larger is damage, and sums of it would not be exact."""
 LARGE_BYTES = 8 << 20
 """Files from this size on are read in pieces."""
 
@@ -134,14 +137,28 @@ def _made(path: Path, parts: Parts, stacks: Stacks) -> Snapshot:
         history=pd.concat(tables, ignore_index=True),
         **_state([one for one in segments if one.get("device", device) == device], stacks),
         annotations=_annotations(rest.get("external_annotations") or (), device),
-        stacks=tuple(stacks.numbers),
-        settings=settings if isinstance(settings := rest.get("allocator_settings"), Mapping) else {},
+        stacks=tuple(
+            tuple((printable(file), line, printable(name)) for file, line, name in stack) for stack in stacks.numbers
+        ),
+        settings=_settings(settings) if isinstance(settings := rest.get("allocator_settings"), Mapping) else {},
         other_events={
             number: len(trace)
             for number, trace in enumerate(rest.get("device_traces") or ())
             if number != device and len(trace)
         },
     )
+
+
+def _settings(told: Mapping[Any, Any]) -> dict[str, Any]:
+    """Whole numbers, flags and mappings as they are, anything else as text."""
+    return {
+        printable(str(name)): _settings(value)
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, int)
+        else printable(str(value))
+        for name, value in told.items()
+    }
 
 
 def _in_pieces(content: IO[bytes], stacks: Stacks, size: int) -> Parts:
@@ -179,7 +196,7 @@ def _history(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFram
             "addr": np.array(columns["addr"], "uint64").view("int64"),
             "size_bytes": sizes,
             "stream": np.array(columns["stream"], "uint64").view("int64"),
-            "time_ns": np.array(columns["time_us"], "int64") * 1000,
+            "time_ns": _times(columns["time_us"]),
             "stack": np.fromiter(map(stacks.number, columns["frames"]), "int32", len(events)),
         }
     )
@@ -189,12 +206,24 @@ def _sizes(told: Sequence[int]) -> np.ndarray:
     """Sizes as integers.
 
     Raises:
-        ValueError: one is negative.
+        ValueError: one is negative, or more than any GPU has.
     """
     sizes = np.array(told, "int64")
-    if (sizes < 0).any():
-        raise ValueError(f"a size of {sizes.min()}")
+    if (odd := sizes[(sizes < 0) | (sizes > MOST_SIZE_BYTES)]).size:
+        raise ValueError(f"a size of {odd[0]}")
     return sizes
+
+
+def _times(told: Sequence[int]) -> np.ndarray:
+    """Times in nanoseconds, of microseconds.
+
+    Raises:
+        ValueError: one is not of this age.
+    """
+    times = np.array(told, "int64")
+    if (odd := times[np.abs(times) > MOST_TIME_US]).size:
+        raise ValueError(f"a time of {odd[0]} µs")
+    return times * 1000
 
 
 def _fields(event: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -261,8 +290,8 @@ def _annotations(told: Sequence[Mapping[str, Any]], device: int) -> pd.DataFrame
     own = [one for one in told if one.get("device", device) == device]
     return pd.DataFrame(
         {
-            "name": pd.Series([str(one.get("name", "")) for one in own], dtype="str"),
+            "name": pd.Series([printable(str(one.get("name", ""))) for one in own], dtype="str"),
             "stage": pd.Series([str(one.get("stage", "")) for one in own], dtype="str"),
-            "time_ns": pd.Series([int(one.get("time_us", 0)) * 1000 for one in own], dtype="int64"),
+            "time_ns": _times([int(one.get("time_us", 0)) for one in own]),
         }
     )

@@ -15,6 +15,13 @@ FORMAT_VERSION = 1
 
 def write(examined: Sequence[Examined], folder: Path, job: Job | None = None) -> list[Path]:
     """`memory.json`."""
+    path = folder / "memory.json"
+    path.write_text(text(examined, job) + "\n", encoding="utf-8", errors="replace")
+    return [path]
+
+
+def text(examined: Sequence[Examined], job: Job | None = None) -> str:
+    """What the file holds."""
     content = {
         "format_version": FORMAT_VERSION,
         "version": __version__,
@@ -22,10 +29,7 @@ def write(examined: Sequence[Examined], folder: Path, job: Job | None = None) ->
         "fit": [] if job is None or job.fit is None else job.fit.rows(),
         "snapshots": [_one(one) for one in examined],
     }
-    path = folder / "memory.json"
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8", errors="replace")
-    return [path]
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def _one(one: Examined) -> dict[str, Any]:

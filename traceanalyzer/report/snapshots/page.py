@@ -81,7 +81,7 @@ def _picture(one: Examined) -> dict[str, Any] | None:
     table = one.levels
     if len(table) < 2:
         return None
-    times = table["time_ns"].to_numpy()
+    times = np.maximum.accumulate(table["time_ns"].to_numpy())  # a host's clock may be set back
     span = max(int(times[-1] - times[0]), 1)
     top = max(int(table["reserved_bytes"].max()), one.peak_bytes, 1)
     slot = np.minimum((times - times[0]) * POINTS // span, POINTS - 1)
