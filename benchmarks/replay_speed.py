@@ -37,14 +37,14 @@ def main() -> None:
     of_ranks = []
     for rank in range(options.ranks):
         trace = as_rank(base[rank % len(base)], rank, options.ranks)
-        own = reduce_rank(trace, ("members", "clocks", "steps", "ranks"))
+        own = reduce_rank(trace, ("members", "clocks", "steps", "ranks", "calls", "groups"))
         of_ranks.append((trace, own, OperatorTree.of(trace), op_phases(trace)))
     before = combine({rank: own for rank, (_, own, *_) in enumerate(of_ranks)}, ("members", "clocks", "steps"))
     if options.memory:
         start()
     marks = [process_time()]
     pieces = {
-        rank: replay.per_rank(trace, own["members"], tree, phases)
+        rank: replay.per_rank(trace, own["members"], own["calls"], own["groups"], tree, phases)
         for rank, (trace, own, tree, phases) in enumerate(of_ranks)
     }
     marks.append(process_time())

@@ -113,7 +113,7 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, replay: Replay, places
     rate = f"{slowest['busbw_gbps']:.0f}"
     if len(rows) > 1:
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
-        rate += f" to {fastest['busbw_gbps']:.0f}"
+        rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
     slower = _slower_ranks(groups, collectives, places)
     of = {_identity(row) for row in rows}
     healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])

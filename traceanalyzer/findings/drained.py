@@ -64,7 +64,8 @@ def drained_queues(
     if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
-    count = f"{digits(float(own['calls'].sum()) / basis.per)} times {'a step' if basis.steps is not None else 'in all'}"
+    times = digits(float(own["calls"].sum()) / basis.per)
+    count = f"{'once' if times == '1' else f'{times} times'} {'a step' if basis.steps is not None else 'in all'}"
     of = "the capture" if basis.steps is None else "a mean step"
     return [
         Finding(

@@ -99,7 +99,7 @@ def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[in
         f"{shorter}{without}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
         recommendation=_ADVICE.get(phase or "", _ANYWHERE),
-        caveat="Of collectives with one root a wait for it may be part of the time.",
+        caveat="Of collectives with one root, and of uneven all-to-alls, a wait may be part of the time.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,

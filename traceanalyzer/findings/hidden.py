@@ -22,7 +22,7 @@ from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.late_words import numbers, whose
-from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.findings.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 
@@ -128,7 +128,7 @@ def _as_peers(one: Slower) -> Change:
 def _firsts(headline: Headline, steps: Steps, idle: Idle, episodes: Episodes) -> Iterator[First]:
     for row in episodes.rows():
         if row["what_if"] and row["gain_ns"] and is_said(row):
-            yield First(tuple(map(read_change, row["what_if"].split("; "))), whose(row), of_ranks(row))
+            yield First(tuple(map(read_change, row["what_if"].split("; "))), whose(row), of_lead(episodes, row))
     if worst_rank(headline, steps, idle, DATA.column, DATA_PCT):
         yield First((Change("data", 0.0),), "data", LOADER)
     if worst_rank(headline, steps, idle, HOST.column, HOST_PCT):

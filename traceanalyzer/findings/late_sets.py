@@ -46,7 +46,8 @@ def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None)
         )
         costs = f"with that mended, it costs {milliseconds(row['then_gain_ns'])} a step"
         return replace(finding, title=f"{title} now; {costs}.")
-    is_main = row["gain_ns"] is not None and row["gain_ns"] >= _MAIN * row["joint_gain_ns"]
+    alone = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
+    is_main = alone is not None and alone >= _MAIN * joint_ns(row)
     return finding if is_main else _of_all(finding, own, last_step)
 
 

@@ -62,9 +62,9 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
 
 
 def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
-    """The row with the gain of an even load of experts, where that is what its rank has more of and it gains less."""
+    """The row with the gain of an even load of experts, where that is what its ranks have more of and it gains less."""
     ranks, gain = numbers(row["ranks"]), row["gain_ns"]
-    even = saved.get(ranks[0]) if len(ranks) == 1 and row["cause"] == "compute" else None
+    even = saved.get(ranks[0]) if saved.keys() >= {*ranks} and row["cause"] == "compute" else None
     if gain is None or even is None or even.gain_ns >= gain:
         return row
     return {**row, "gain_ns": even.gain_ns, "gain_error_ns": even.error_ns, "gain_is_bound": even.is_bound,
@@ -100,7 +100,12 @@ def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
     """What is said of a rank's lateness by one of these causes, as findings call it; `None` without a known gain."""
     every = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
     rows = [row for row in every if rank in numbers(row["ranks"]) and row["cause"] in causes]
-    return of_ranks(set_of(rows[0], every)[0]) if rows else None
+    return of_lead(episodes, rows[0]) if rows else None
+
+
+def of_lead(episodes: Episodes, row: Mapping[str, Any]) -> str:
+    """How findings call what leads the episodes that hide each other, this one among them; itself without such."""
+    return of_ranks(set_of(row, [each for each in episodes.rows() if is_said(each)] or [row])[0])
 
 
 def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str | None:

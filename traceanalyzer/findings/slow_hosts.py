@@ -12,7 +12,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import story_of_host
 from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.late_words import numbers
-from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.findings.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import HOST
@@ -38,7 +38,7 @@ def slow_hosts(episodes: Episodes, operators: Operators) -> list[Finding]:
                     f"in the capture and takes {slow.times:.2g} times as long for them.",
                     evidence=plain(slow.rows),
                     table="operators",
-                    part_of=of_ranks(row),
+                    part_of=of_lead(episodes, row),
                 )
             )
     return found

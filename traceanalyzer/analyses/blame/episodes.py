@@ -116,7 +116,10 @@ class Episodes(Result[EpisodesColumn]):
         "place_in_set": Column.count(
             "Among those: first what gains most, then what gains most after that.", adds=Adds.NONE
         ),
-        "then_gain_ns": Column.time("What it gains once those before it are mended.", adds=Adds.DERIVED),
+        "then_gain_ns": Column.time(
+            "What it gains once those before it are mended; without what recording takes the hosts, where known.",
+            adds=Adds.DERIVED,
+        ),
         "joint_gain_ns": Column.time("What mending all of them gains of a mean step.", adds=Adds.DERIVED),
         "joint_unprofiled_gain_ns": Column.time(
             "The same without what recording takes the hosts, an estimate.", adds=Adds.DERIVED

@@ -40,6 +40,11 @@ def together(table: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     return table.assign(**{name: pd.array(values, dtype="Int64") for name, values in columns.items()})
 
 
+def _expected_ns(gain: Gain) -> int:
+    """Without what recording takes the hosts, where known: hosts that only a profiler makes late hide nobody."""
+    return gain.gain_ns if gain.is_bound or gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
+
+
 class _Replays:
     """Gains of sets of episodes, each replayed once."""
 
@@ -64,7 +69,7 @@ class _Replays:
         return [self._ordered(own) for own in self._joined(held, least_ns)]
 
     def _ns(self, rows: Set | set[int]) -> int:
-        return self._known[frozenset(rows)].gain_ns if rows else 0
+        return _expected_ns(self._known[frozenset(rows)]) if rows else 0
 
     def _replay(self, wanted: Sequence[Set | set[int]]) -> None:
         missing = list(dict.fromkeys(frozenset(own) for own in wanted if own and frozenset(own) not in self._known))
