@@ -9,7 +9,7 @@ from tests import once
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
-from traceanalyzer.findings import copies, find, hosts, idle, pipeline
+from traceanalyzer.findings import copies, find, hosts, idle, pipeline, uneven_stages
 
 MS = 1_000_000
 
@@ -104,7 +104,7 @@ def test_a_gpu_bound_run_has_none_of_these():
 
 def test_the_pipeline_sample_is_uneven_and_waits():
     traces = sample("pp").ranks
-    (uneven,) = told(pipeline.pipeline_imbalance, traces)
+    (uneven,) = told(uneven_stages.pipeline_imbalance, traces)
     assert uneven.title.startswith("Stage 1 (rank 1) computes 107 ms a step, stage 0 65.5 ms and waits for it")
     (bubble,) = told(pipeline.pipeline_bubble, traces)
     assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title

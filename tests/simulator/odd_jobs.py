@@ -96,8 +96,38 @@ def links(rows: int = 3, columns: int = 4, steps: int = 5, faults: Faults = ()) 
     return job_of(rows * columns, steps, step, (*inner, *outer), faults)
 
 
-def pp_dp(stages: int = 3, data: int = 2, steps: int = 4, faults: Faults = (), *, microbatches: int = 6) -> Job:
-    """Pipelines side by side whose stages reduce their gradients with each other."""
+def evaluating(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 6) -> Job:
+    """Data parallel; the fault `eval` is that forward passes follow the optimizer: the same kernels, launched again."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for _ in range(layers):
+            layer_of(program, "aten::linear", "gemm", 600_000, 200_000)
+        reduced = -1
+        for _ in range(layers):
+            made = layer_of(program, "aten::linear_backward", "backward_gemm", 900_000, 200_000)
+            reduced = program.collective("all_reduce", world, 4_000_000, 150_000, after=(made,))
+        optimizer(program, (reduced,))
+        again = time_ns(faults, "eval", program.rank, number) // 600_000
+        if again:
+            with program.range("evaluate"):
+                for _ in range(again):
+                    layer_of(program, "aten::linear", "gemm", 600_000, 200_000)
+
+    return job_of(ranks, steps, step, (world,), faults)
+
+
+def pp_dp(
+    stages: int = 3,
+    data: int = 2,
+    steps: int = 4,
+    faults: Faults = (),
+    *,
+    microbatches: int = 6,
+    heavy: tuple[int, float] = (0, 1.0),
+) -> Job:
+    """Pipelines side by side whose stages reduce their gradients with each other; one stage may be heavy, by a factor."""
     lines = [Group(f"pp{n}", tuple(range(n * stages, (n + 1) * stages)), "pp") for n in range(data)]
     across = [Group(f"dp{n}", tuple(range(n, stages * data, stages)), "dp") for n in range(stages)]
 
@@ -105,7 +135,8 @@ def pp_dp(stages: int = 3, data: int = 2, steps: int = 4, faults: Faults = (), *
         line, stage = divmod(program.rank, stages)
         load(program, faults, number)
         for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, microbatches, 1)):
-            microbatch(program, lines[line], stage, stages, 500_000, is_forward=is_forward)
+            forward_ns = round(500_000 * (heavy[1] if stage == heavy[0] else 1))
+            microbatch(program, lines[line], stage, stages, forward_ns, is_forward=is_forward)
             if place == 1:
                 strike(program, faults, number)
         reduced = program.collective("all_reduce", across[stage], 8_000_000, 400_000, stream=COMM_STREAM + 8,

@@ -1,10 +1,12 @@
 """A rule about experts that get more tokens than others: what even ones would gain."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
@@ -38,37 +40,49 @@ def uneven_experts(
         return []
     step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
     known = evened(frame, even_experts.to_frame())
-    groups = frame.groupby(["group", "group_ranks"])
-    found = [_finding(own, known[key], step_ns) for key, own in groups if key in known]
-    found = [replace(each, part_of=late_by(episodes, each.ranks[0], "compute") or each.part_of) for each in found]
-    return [each for each in found if each.gain_ns is not None and 100 * each.gain_ns >= least_saved_pct * step_ns]
+    groups = [(own, known[key]) for key, own in frame.groupby(["group", "group_ranks"]) if key in known]
+    is_replayed = any(even.is_replayed for _, even in groups)
+    found = []
+    for own in [groups] if is_replayed else [[group] for group in groups]:  # a replay evens out all groups at once
+        if own and 100 * max(even.gain_ns for _, even in own) >= least_saved_pct * step_ns:
+            late = [story for _, even in own if (story := late_by(episodes, even.hot_rank, "compute"))]
+            told = _finding(own, step_ns)
+            found.append(replace(told, part_of=late[0] if late else told.part_of))
+    return found
 
 
-def _finding(own: pd.DataFrame, evened: Evened, step_ns: float) -> Finding:
-    dispatches = own[own["direction"] == DISPATCH]
-    uneven = uneven_dispatches(own)
-    hot, gain_ns = evened.hot_rank, evened.gain_ns
-    times = uneven.loc[uneven["hot_rank"] == hot, "load_max_over_mean"].astype("float64").mean()
-    count = int((uneven["hot_rank"] == hot).sum())
-    which = f"{count} of {len(dispatches)} dispatches" if count < len(dispatches) else f"the {count} dispatches"
+def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float) -> Finding:
+    own, even = pd.concat([own for own, _ in groups]), groups[0][1]
+    uneven = pd.concat([_of_rank(uneven_dispatches(own), even.hot_rank) for own, even in groups])
+    hot = sorted({even.hot_rank for _, even in groups})
+    times = uneven["load_max_over_mean"].astype("float64").mean()
+    dispatches = (own["direction"] == DISPATCH).sum()
+    count = len(uneven)
+    which = f"{count} of {dispatches} dispatches" if count < dispatches else f"the {count} dispatches"
+    whose, mean = (f"Rank {hot[0]}'s experts get", "the mean rank's") if len(hot) == 1 else (
+        f"The experts of ranks {listed(hot)} get", "their groups' mean rank's"
+    )  # fmt: skip
     return Finding(
         rule="uneven_experts",
-        severity=severity(100 * gain_ns / step_ns),
-        title=f"Rank {hot}'s experts get {times:.2f} times the mean rank's tokens in {which} of a step; "
-        f"{_gain(own, evened)}.",
+        severity=severity(100 * even.gain_ns / step_ns),
+        title=f"{whose} {times:.2f} times {mean} tokens in {which} of a step; {_gain(own, even)}.",
         evidence=plain(own[_EVIDENCE].head(12)),
         recommendation="Even out what the router sends: balancing loss, capacity factor, another placement of the "
         "experts, copies of the experts that are asked for most.",
         caveat="The gain is of the job replayed with the mean rank's tokens on every rank, in every layer."
-        if evened.is_replayed
+        if even.is_replayed
         else "At most: as if every rank computed and moved as much as the mean one, and nothing else stood in the way.",
-        gain_ns=gain_ns,
-        gain_error_ns=evened.error_ns,
-        gain_is_bound=evened.is_bound,
-        ranks=(hot,),
+        gain_ns=even.gain_ns,
+        gain_error_ns=even.error_ns,
+        gain_is_bound=even.is_bound,
+        ranks=tuple(hot),
         table="expert_layers",
-        part_of=about("uneven compute", hot),
+        part_of=about("uneven compute", hot[0]),
     )
+
+
+def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:
+    return dispatches[dispatches["hot_rank"] == hot]
 
 
 def _gain(own: pd.DataFrame, evened: Evened) -> str:

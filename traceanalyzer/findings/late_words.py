@@ -262,6 +262,9 @@ def _gains(row: Mapping[str, Any]) -> str:
     error = f" (± {milliseconds(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
     of = "the capture" if row["gain_is_of_capture"] else "a mean step"
     without = otherwise(row["gain_ns"], row["unprofiled_gain_ns"], row["step_ns"])
+    if without and not row["gain_is_bound"] and row["gain_ns"] <= off_ns:
+        unrecorded = otherwise(0, row["unprofiled_gain_ns"], row["step_ns"])
+        return f"Mended, {of} as recorded is no shorter{unrecorded}."
     return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter{without}."
 
 

@@ -45,10 +45,12 @@ def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) 
     """A stage computes over 3 % of a step before its first exchange what no microbatch repeats.
 
     It gains over 1 % of a step to be without, or would once hosts take no time: then it is part of its pipeline's
-    finding.
+    finding. Of a single microbatch none could repeat it.
     """
     found = []
-    for rank, number in pipeline.table[["rank", "pipeline"]].itertuples(index=False) if len(pipeline) else ():
+    stages = pipeline.table if len(pipeline) else pd.DataFrame(columns=["rank", "pipeline", "microbatches"])
+    stages = stages[(stages["microbatches"] != 1).fillna(value=True).astype(bool)]
+    for rank, number in stages[["rank", "pipeline"]].itertuples(index=False):
         costly = costly_outside(replay, int(rank))
         if costly is not None:
             found.append(_finding(costly, what_ran.table, int(rank), int(number)))

@@ -1,4 +1,4 @@
-"""Rules about pipelines: a bubble larger than its schedule explains, uneven stages."""
+"""A rule about pipelines whose bubble is larger than their schedule explains."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,20 +12,18 @@ from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import IDEAL, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import milliseconds, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
+from traceanalyzer.findings.host_story import HOSTS, pipeline_name
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_lead
 from traceanalyzer.findings.outside_microbatches import costly_outside, work_outside
+from traceanalyzer.findings.uneven_stages import count_of_steps, evidence_of, its_stages, the_others, uneven_alike
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
 _OF_HOSTS = 0.8
 """Of what an ideal pipeline gains: when hosts alone gain that, they are what its stages wait for."""
-
-LEAST_GAIN_PCT = 1.0
-"""Of a step; evening out what gains less is not advised."""
 
 
 def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> list[Finding]:
@@ -38,30 +36,22 @@ def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes
     causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay) for row in waiting}
     ideal = _ideal(replay)
     elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
+    uneven = {row["pipeline"]: rows[0]["pipeline"] for rows in uneven_alike(pipelines) for row in rows}
     alike: dict[object, list[Mapping[str, Any]]] = {}
     for row in sorted(waiting, key=lambda row: -row["bubble_pct"]):
-        is_explained = causes[row["pipeline"]] or _is_uneven(row)
-        own = row["pipeline"] if is_explained else (row["schedule"], row["stages"], row["microbatches"])
+        number = row["pipeline"]
+        own = number if causes[number] else uneven.get(number, (row["schedule"], row["stages"], row["microbatches"]))
         alike.setdefault(own, []).append(row)
     return [
-        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, elsewhere, others)
+        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, elsewhere, others, uneven)
         for first, *others in alike.values()
     ]
-
-
-def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, replay: Replay) -> list[Finding]:
-    """A stage that computes over 10 % more than the mean stage: all others wait for it."""
-    return [_uneven(row, _stages(pipeline, row), replay) for row in pipelines.rows() if _is_uneven(row)]
 
 
 def _ideal(replay: Replay) -> Gain | None:
     """What all pipelines gain with no more bubble than their schedules'; `None` where their stages are not known."""
     has_stages = replay.engine is not None and replay.engine.ranks_of_stages
     return gain_of(replay, Change("stage", IDEAL)) if has_stages else None
-
-
-def _is_uneven(row: Mapping[str, Any]) -> bool:
-    return row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= UNEVEN_STAGES
 
 
 def _stages(pipeline: Pipeline, row: Mapping[str, Any]) -> pd.DataFrame:
@@ -71,9 +61,11 @@ def _stages(pipeline: Pipeline, row: Mapping[str, Any]) -> pd.DataFrame:
 
 def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> str | None:
     """The late ranks of the pipeline that cost it most, or a stage's work that no microbatch repeats."""
-    own = set(pipeline.table.loc[pipeline.table["pipeline"] == number, "rank"])
-    extra = [(found.gain.gain_ns, int(rank)) for rank in own if (found := costly_outside(replay, int(rank))) and
-             not found.is_hidden]  # fmt: skip
+    stages = pipeline.table[pipeline.table["pipeline"] == number]
+    own = set(stages["rank"])
+    repeats = not (stages["microbatches"] == 1).any()
+    extra = [(found.gain.gain_ns, int(rank)) for rank in own if repeats and
+             (found := costly_outside(replay, int(rank))) and not found.is_hidden]  # fmt: skip
     if extra:
         return work_outside(max(extra)[1])
     late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]
@@ -103,6 +95,7 @@ def _bubble(
     ideal: Gain | None,
     elsewhere: str | None,
     others: Sequence[Mapping[str, Any]],
+    uneven: Mapping[int, int],
 ) -> Finding:
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
@@ -111,8 +104,8 @@ def _bubble(
         severity=severity(measured if ideal is None else 100 * ideal.gain_ns / max(ideal.before_ns, 1)),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
         f"{worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}.",
-        evidence=_evidence(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
-        recommendation=_advice(row, ideal),
+        evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
+        recommendation=_advice(row, ideal, is_uneven=row["pipeline"] in uneven),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
         f"transfers.{_of_gain(row, ideal)}",
         gain_ns=_beyond_expected(stages, measured, expected) if ideal is None else ideal.gain_ns,
@@ -121,7 +114,7 @@ def _bubble(
         is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),
-        part_of=cause or (pipeline_name(row["pipeline"]) if _is_uneven(row) else elsewhere),
+        part_of=cause or (pipeline_name(uneven[row["pipeline"]]) if row["pipeline"] in uneven else elsewhere),
     )
 
 
@@ -163,12 +156,12 @@ def _of_gain(row: Mapping[str, Any], ideal: Gain | None) -> str:
 
 def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: float | None) -> int:
     """By how much a step is longer than one with the same work and no more bubble than the schedule costs."""
-    step_ns = float(stages["window_ns"].astype("int64").mean()) / (_steps(stages) or 1)
+    step_ns = float(stages["window_ns"].astype("int64").mean()) / (count_of_steps(stages) or 1)
     busy_ns = step_ns * (100 - measured_pct) / 100
     return max(0, round(step_ns - 100 * busy_ns / (100 - (expected_pct or 0))))
 
 
-def _advice(row: Mapping[str, Any], ideal: Gain | None) -> str:
+def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool) -> str:
     other = "a zero-bubble" if (row["stages_per_rank"] or 1) > 1 else "an interleaved or zero-bubble"
     is_of_lengths = row["schedule"] is not None and row["schedule"] not in OF_KNOWN_BUBBLE
     shrink = "More microbatches a step shrink" if is_of_lengths else (
@@ -178,9 +171,9 @@ def _advice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
         return f"{shrink} it."
     first = (
-        f"Move layers from {_its_stages(row)} to {_others(row)} (the first and last stages also carry "
+        f"Move layers from {its_stages(row)} to {the_others(row)} (the first and last stages also carry "
         "embedding, head and loss)."
-        if _is_uneven(row)
+        if is_uneven
         else "Look at late hosts and slow transfers first: the schedule costs less."
     )
     return f"{first} {shrink} the {_share(expected)} that the schedule costs{_of_twice(row, ideal)}."
@@ -194,86 +187,3 @@ def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     half = idle / (2 - idle)
     saved_ns = ideal.after_ns * (1 - (1 - idle) / (1 - half))
     return f": twice the microbatches, or stages a rank, at best by {milliseconds(saved_ns)} a step"
-
-
-def _others(row: Mapping[str, Any]) -> str:
-    return f"stage {1 - row['bottleneck_stage']}" if row["stages"] == 2 else "the others"
-
-
-def _its_stages(row: Mapping[str, Any]) -> str:
-    """The stage of the rank that computes most, or its stages."""
-    if (row["stages_per_rank"] or 1) > 1:
-        return f"rank {row['bottleneck_rank']}'s stages"
-    return f"stage {row['bottleneck_stage']}"
-
-
-def _uneven(row: Mapping[str, Any], stages: pd.DataFrame, replay: Replay) -> Finding:
-    compute = stages["compute_ns"].astype("int64")
-    longest_ns, mean_ns = compute.max() / (_steps(stages) or 1), compute.mean() / (_steps(stages) or 1)
-    excess = 100 * (row["compute_max_over_mean"] - 1)
-    step_ns = stages["window_ns"].astype("int64").mean() / (_steps(stages) or 1)
-    per = "a step" if _steps(stages) else "in the capture"
-    even = [
-        (rank, mean_ns * (_steps(stages) or 1) / ns) for rank, ns in zip(stages["rank"], compute, strict=True) if ns
-    ]
-    evened = [Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even]
-    gain = gain_of(replay, *evened)
-    gain_ns = round(longest_ns - mean_ns) if gain is None else gain.gain_ns
-    hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
-    return Finding(
-        rule="pipeline_imbalance",
-        severity=severity(100 * gain_ns / step_ns),
-        title=f"{_who(row)} computes {milliseconds(longest_ns)} "
-        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden)}.",
-        evidence=_evidence(stages, ["compute_ns", "idle_ns"]),
-        recommendation=f"Move layers from {_its_stages(row)} to {_others(row)}; the first and last stages also carry "
-        "embedding, head and loss.",
-        caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
-        f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
-        "may be limited by memory instead.",
-        gain_ns=gain_ns,
-        gain_error_ns=None if gain is None else gain.error_ns,
-        gain_is_bound=gain is None or gain.is_bound,
-        table="pipeline",
-        about=pipeline_name(row["pipeline"]),
-    )
-
-
-def _who(row: Mapping[str, Any]) -> str:
-    if (row["stages_per_rank"] or 1) > 1:
-        return f"Rank {row['bottleneck_rank']} with its {row['stages_per_rank']} stages"
-    return f"Stage {row['bottleneck_stage']} (rank {row['bottleneck_rank']})"
-
-
-def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
-    """What even stages gain once hosts take no time, where they gain nothing before."""
-    hosts, both = gain_of(replay, Change("host")), gain_of(replay, Change("host"), *evened)
-    if hosts is None or both is None or replay.engine is None or not replay.engine.has_hosts:
-        return "even stages gain nothing"
-    more_ns = hosts.after_ns - both.after_ns
-    if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
-        return "even stages gain nothing"
-    return f"hidden behind the hosts now; without these, even stages gain {milliseconds(more_ns)} a step"
-
-
-def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float, hidden: str) -> str:
-    others = stages[stages["stage"] != stage]
-    if len(others) != 1:
-        return f"{excess_pct:.0f} % more than the mean rank: {hidden or 'the others wait for it'}"
-    (other,) = others.to_dict("records")
-    name = f"rank {other['rank']}" if pd.notna(other["stages_per_rank"]) and other["stages_per_rank"] > 1 else (
-        f"stage {other['stage']}"
-    )  # fmt: skip
-    compute = milliseconds(other["compute_ns"] / (_steps(stages) or 1))
-    return f"{name} {compute}: {hidden}" if hidden else f"{name} {compute} and waits for it"
-
-
-def _steps(stages: pd.DataFrame) -> int | None:
-    """How many steps the figures are of; `None` for a whole capture."""
-    steps = stages["steps"].iloc[0]
-    return None if pd.isna(steps) else int(steps)
-
-
-def _evidence(stages: pd.DataFrame, sums: Sequence[str], others: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
-    """Stage by stage, sums as those of a mean step."""
-    return plain(per_step(stages[["rank", "stage", *sums, *others]], sums, _steps(stages)))

@@ -149,6 +149,16 @@ def test_sends_may_end_before_their_receives(early_us, kept):
     assert len(found.left) >= len(rows) - (rows[0] != 0) * 2
 
 
+def test_steps_of_one_length_and_a_message_before_the_first():
+    ends = np.arange(4, dtype=np.int64) * 38 * MS  # as many pairs agree on no offset as on one of a step
+    sends = CallList(ends, np.ones(4), np.array([-1, 1, 2, 3]), np.full(4, -1), np.ones(4, dtype=bool), True)
+    receives = CallList(ends[1:], np.ones(3), np.array([1, 2, 3]), np.full(3, -1), np.ones(3, dtype=bool))
+    found = align(sends, receives)
+    assert list(zip(found.left, found.right, strict=True)) == [(1, 0), (2, 1), (3, 2)]
+    assert found.offset_ns == 0
+    assert not found.is_ambiguous
+
+
 def test_messages_shifted_by_one_do_not_pass_for_early_sends():
     same, steps = {"sizes": np.ones(12, dtype=np.int64)}, np.zeros(12, dtype=np.int64)
     sends = replace(calls(slice(0, 11), steps=steps, **same), may_end_early=True)

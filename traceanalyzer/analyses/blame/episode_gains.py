@@ -22,6 +22,9 @@ _PART_OF_REPLAY: Mapping[str, str] = {
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
 
+_MORE = 1.1
+"""Of what launching a step takes the slowest other host."""
+
 _MOST_SAID = 8
 """Changes that are written out."""
 
@@ -39,13 +42,13 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
     A bound without replay. `changes` are those whose replay gives the gain, none without.
     """
     rows = table.to_dict("records")
-    changes = [_changes(row, found) if not pd.isna(row["bound_ns"]) else () for row in rows]
+    changes = [_changes(row, found, rows) if not pd.isna(row["bound_ns"]) else () for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
     alone = [place for place, answer in known.items() if _is_without_peers(rows[place], answer.gain_ns)]
     for place in [place for place in alone if _is_without_peers(rows[place], _last_ns(place, changes, replay))]:
-        changes[place] = (_as_long_as_peers(rows[place]),)
+        changes[place] = (_as_long_as_peers(rows[place]), *(own for own in changes[place] if own.part != "compute"))
         known[place] = gain_of(replay, *changes[place]) or known[place]
     known |= {place: _without_data(rows, known, place) for place in known if rows[place]["part"] == HOST.column}
     each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
@@ -89,7 +92,8 @@ def _last_ns(place: int, changes: Sequence[tuple[Change, ...]], replay: Replay) 
 
 def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
-    factor = max(0.0, 1 - row["excess_ns"] / max(row["own_ns"], 1))
+    peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
+    factor = max(peers_ns, row["own_ns"] - row["excess_ns"], 0) / max(row["own_ns"], 1)
     return Change("compute", factor, frozenset(row["ranks"]), frozenset(row["numbers"]) or None)
 
 
@@ -105,10 +109,12 @@ def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool
     return replayed.gain_ns, replayed.error_ns, replayed.is_bound
 
 
-def _changes(row: Mapping[str, Any], found: pd.DataFrame) -> tuple[Change, ...]:
+def _changes(row: Mapping[str, Any], found: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> tuple[Change, ...]:
     """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
     own = cells_of(row, found)
     names = {row["part"], *(part for parts in own["beside"] for part in parts)}
+    if _launches_more(row) and not any(_is_of_host(other, row) for other in rows):
+        names.add(HOST.column)
     if row["part"] not in _PART_OF_REPLAY:
         return ()
     parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
@@ -118,6 +124,18 @@ def _changes(row: Mapping[str, Any], found: pd.DataFrame) -> tuple[Change, ...]:
         for part in parts
         for ranks, steps in _where(row, own)
     )
+
+
+def _launches_more(row: Mapping[str, Any]) -> bool:
+    """Whether it computes longer by work of which its hosts launch more, too: gone, it takes neither."""
+    own, others = row["own_host_ns"], row["peers_host_ns"]
+    return bool(row["part"] == "compute_ns" and not pd.isna(own) and not pd.isna(others) and own >= _MORE * others)
+
+
+def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself."""
+    is_same = bool({*other["ranks"]} & {*row["ranks"]}) and {*other["numbers"]} & {*row["numbers"]} == {*row["numbers"]}
+    return other["part"] == HOST.column and is_same
 
 
 def _data_left(row: Mapping[str, Any]) -> float:

@@ -34,7 +34,9 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     peers = peers if len(peers) else others
     others = others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
-    waited = others[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
+    seen = _seen_in(numbers, late[late["rank"].isin(others["rank"])])
+    waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
+    waited = pd.Series(waited.to_numpy(), index=others.index)
     cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
     return {
         "ranks": tuple(map(int, ranks)),
@@ -53,13 +55,30 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
-        "collective": _collective(calls, numbers, set(others["rank"])),
+        "collective": _collective(calls, sorted({*seen.values()}), set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min"),
         "peers_host_ns": _of_hosts(others, "max"),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
+
+
+def _waits(late: pd.DataFrame) -> pd.Series:
+    """What each rank waits in each step while no compute runs."""
+    waits = late[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
+    waits.index = pd.MultiIndex.from_frame(late[["rank", "step"]])
+    return waits
+
+
+def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
+    """The step in which the others wait for each of these: that one, or the next one.
+
+    What comes after a step's last collective (saving, evaluating) is waited for in the next step's first.
+    """
+    waits = _waits(others).groupby(level="step").median()
+    after = {step: step + 1 for step in numbers if step + 1 not in numbers}
+    return {step: max((step, after.get(step, step)), key=lambda each: float(waits.get(each, -1.0))) for step in numbers}
 
 
 def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:

@@ -1,11 +1,13 @@
 """By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.spread import median_of_others
-from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, SYNC
+from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, SYNC, UNKNOWN
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
@@ -35,6 +37,9 @@ _WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
+
+_SEEN = 0.5
+"""Of the excess."""
 
 _BESIDE = 0.05
 """A part with this much of a rank's excess is mended with the one that it goes to."""
@@ -101,13 +106,17 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     """
     if late.empty:
         return pd.DataFrame(columns=["rank", "step", "part", "excess_ns", "beside"])
-    chosen = late[_is_late(late)]
+    is_late = _is_late(late)
+    chosen = late[is_late]
     parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0)
     share = _shares(parts.to_numpy())
     mean = _shares(parts.groupby(chosen["rank"]).transform("sum").to_numpy())
     large = _shares(np.where((share >= _SHARE_OF_OWN) | ((mean >= _SHARE_OF_OWN) & (share >= _SHARE_NOW)), share, 0))
     names = np.array(PARTS, dtype=object)
     beside = [tuple(names[own]) for own in (share >= _BESIDE) & (large == 0)]
+    # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
+    is_seen = _waited(late, ["exposed_wait_ns"]).to_numpy()[is_late] >= _SEEN * chosen["excess_ns"].to_numpy()
+    large[:, names == UNKNOWN.column] *= is_seen[:, None]
     row, column = np.nonzero(large)
     return pd.DataFrame(
         {
@@ -126,9 +135,9 @@ def _shares(parts: np.ndarray) -> np.ndarray:
     return shares
 
 
-def _waited(late: pd.DataFrame) -> pd.Series:
+def _waited(late: pd.DataFrame, of: Sequence[str] = _WAITING) -> pd.Series:
     """What another rank waits in the step, or the next one, at most: no one is late for whom nobody waits."""
-    waited = late[list(_WAITING)].sum(axis=1).astype("float64")
+    waited = late[list(of)].sum(axis=1).astype("float64")
     most = waited.groupby(late["step"]).max()
     numbers = most.index.to_numpy()
     following = most.reindex(numbers + 1, fill_value=0).to_numpy()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from traceanalyzer.analyses.communication.equal_keys import equal_keys
 from traceanalyzer.analyses.communication.offset_vote import BIN_NS, vote
 from traceanalyzer.model.schema import NONE
 
@@ -131,37 +132,14 @@ def _without_drift(left: CallList, right: CallList, pairs: np.ndarray) -> CallLi
 def _candidates(left: CallList, right: CallList) -> tuple[np.ndarray, np.ndarray, int]:
     """Pairs by sequence number, else by step and position; the block (step) of each; how they were found."""
     if len(left) and len(right) and (left.sequence != NONE).all() and (right.sequence != NONE).all():
-        pairs = _equal_keys(left.sequence, right.sequence)
+        pairs = equal_keys(left.sequence, right.sequence)
         return pairs, left.step[pairs[:, 0]], BY_SEQUENCE
-    pairs = _equal_keys(left.step, right.step)
+    pairs = equal_keys(left.step, right.step)
     if not (left.is_synchronising.any() and right.is_synchronising.any()):
         # Nothing but their order and number can tell: calls outside steps are one more block.
         return pairs, left.step[pairs[:, 0]], BY_STEP
     pairs = pairs[left.step[pairs[:, 0]] != NONE]
     return pairs, left.step[pairs[:, 0]], BY_STEP
-
-
-def _equal_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Positions whose key and position among equal keys are the same."""
-    numbered = [_numbered(keys) for keys in (left, right)]
-    width = max(len(left), len(right), 1)
-    codes = [np.searchsorted(np.unique(np.concatenate([left, right])), keys) for keys in (left, right)]
-    _, first, second = np.intersect1d(
-        codes[0] * width + numbered[0], codes[1] * width + numbered[1], return_indices=True
-    )
-    pairs = np.stack([first, second], axis=1).astype(np.int64)
-    return pairs[np.argsort(first, kind="stable")]
-
-
-def _numbered(keys: np.ndarray) -> np.ndarray:
-    """Position of each element among those with the same key."""
-    order = np.argsort(keys, kind="stable")
-    held = keys[order]
-    is_first = np.append(True, held[1:] != held[:-1]) if len(held) else np.empty(0, dtype=bool)
-    begins = np.maximum.accumulate(np.where(is_first, np.arange(len(held)), 0))
-    number = np.empty(len(keys), dtype=np.int64)
-    number[order] = np.arange(len(keys)) - begins
-    return number
 
 
 def _verified(
@@ -196,10 +174,17 @@ def _verified(
 
 
 def _offset(left: CallList, right: CallList, differences: np.ndarray) -> int | None:
-    """Left clock minus right clock; early ends would shift the median, not the vote."""
+    """Left clock minus right clock; early ends would shift the median, not the vote.
+
+    Where steps are as long as each other a vote cannot tell them apart: most of the candidates can.
+    """
     decided = _voted(left, right) if left.may_end_early else None
-    if decided is not None:
+    if decided is not None and not (decided[1] and len(differences)):
         return decided[0]
+    if decided is not None:
+        ordered = np.sort(differences)
+        near = np.searchsorted(ordered, ordered + BIN_NS, side="right") - np.arange(len(ordered))
+        return int(np.median(ordered[near.argmax() :][: near.max()]))
     return int(np.median(differences)) if len(differences) else None
 
 
@@ -286,7 +271,7 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
     gaps = [np.searchsorted(np.sort(pairs[:, column]), rows) for column, rows in enumerate(free)]
     between = [(gap > 0) & (gap < len(pairs)) for gap in gaps]
     free, gaps = ([part[mask] for part, mask in zip(side, between, strict=True)] for side in (free, gaps))
-    inside = _equal_keys(gaps[0], gaps[1])
+    inside = equal_keys(gaps[0], gaps[1])
     found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
     gap = gaps[0][inside[:, 0]]
     later_ns = left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns

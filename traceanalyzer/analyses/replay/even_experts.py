@@ -12,7 +12,7 @@ from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.names import EvenExpertsColumn, ExchangesColumn
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine
+from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
 from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
@@ -42,8 +42,9 @@ class EvenExperts(Result[EvenExpertsColumn]):
         "hot_over_mean": Column.number("Load of the hot rank / mean load.", label="hot / mean"),
         "before_ns": Column.time("Mean complete step of the job as recorded.", adds=Adds.DERIVED),
         "after_ns": Column.time(
-            "The same, replayed with an even load: in each all-to-all every rank moves the mean, and computes as "
-            "long as the mean from each dispatch to the next all-to-all. Absent without a replay.",
+            "The same, replayed with an even load in all groups at once: in each all-to-all every rank moves its "
+            "group's mean, and computes as long as that mean from each dispatch to the next all-to-all. Absent "
+            "without a replay.",
             adds=Adds.DERIVED,
         ),
         "gain_ns": Column.time("Before − after; never negative.", adds=Adds.DERIVED),
@@ -68,24 +69,26 @@ _STORED = (*_GROUP, "group_label", "dispatches", "hot_rank", "hot_dispatches", "
 
 
 def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups, replay: Replay) -> EvenExperts:
-    """Replay each group's all-to-alls with an even load."""
+    """Replay the groups' all-to-alls with an even load.
+
+    All groups' together: one router fills them, and a step waits for the hottest rank of any.
+    """
     held = exchanges.to_frame()
     held = held[held["place"].notna()]
-    rows = [
-        _row(own, held[(held[_GROUP] == own[_GROUP].iloc[0]).all(axis=1)], replay.engine)
-        for _, own in held[held["direction"] == DISPATCH].groupby(_GROUP)
-    ]
+    dispatches = held[held["direction"] == DISPATCH]
+    engine = replay.engine
+    gain = engine.gain_of(evened(engine, held)) if engine and len(dispatches) else None
+    rows = [_row(own, gain) for _, own in dispatches.groupby(_GROUP)]
     table = pd.DataFrame(rows, columns=list(_STORED)).astype(dict.fromkeys(_TIMES, "Int64"))
     first = held.drop_duplicates(_GROUP).sort_values(_GROUP)[["rank", *_GROUP]]
     replayed = first.merge(table[_GROUP], on=_GROUP)
     return EvenExperts(table.assign(group_label=labels(groups, replayed)) if len(table) else table)
 
 
-def _row(dispatches: pd.DataFrame, exchanges: pd.DataFrame, engine: Engine | None) -> dict[str, object]:
+def _row(dispatches: pd.DataFrame, gain: Gain | None) -> dict[str, object]:
     load = dispatches.groupby("rank")["load_bytes"].mean()
     hot = int(load.idxmax())
     most = dispatches.loc[dispatches.groupby(["step", "place"])["load_bytes"].idxmax(), "rank"]
-    gain = engine.gain_of(evened(engine, exchanges)) if engine else None
     return {
         **dispatches.iloc[0][_GROUP].to_dict(),
         "dispatches": int(dispatches.groupby("rank").size().max()),
@@ -100,7 +103,7 @@ def _row(dispatches: pd.DataFrame, exchanges: pd.DataFrame, engine: Engine | Non
 
 
 def evened(engine: Engine, exchanges: pd.DataFrame) -> Lengths:
-    """The graph's lengths when every rank of one group moves and computes as much in each of its all-to-alls.
+    """The graph's lengths when every rank of a group moves and computes as much in each of its all-to-alls.
 
     All-to-alls outside steps, and computation after one whose place the others do not have, stay.
     """

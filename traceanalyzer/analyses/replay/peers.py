@@ -13,7 +13,10 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
 
 ALIKE = 0.5
-"""Ranks are peers when they share this part of the kernels that either of them runs."""
+"""Ranks are peers when they share this part of the kernels that either of them runs,"""
+
+WITHIN = 0.9
+"""or one runs this part of the other's and more: what it does beside (an evaluation) is no reason to have no peers."""
 
 SLOWER = 0.1
 """A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
@@ -138,10 +141,11 @@ class Peers:
         counts = np.stack(
             [np.bincount(codes[codes != NONE], minlength=self._names) for codes in self._name_codes.values()]
         )
-        rows = [
-            np.minimum(counts, own).sum(axis=1) >= ALIKE * np.maximum(np.maximum(counts, own).sum(axis=1), 1)
-            for own in counts
-        ]
+        rows = []
+        for own in counts:
+            shared, either = np.minimum(counts, own).sum(axis=1), np.maximum(counts, own).sum(axis=1)
+            fewer = np.minimum(counts.sum(axis=1), own.sum())
+            rows.append((shared >= ALIKE * np.maximum(either, 1)) | (shared >= WITHIN * np.maximum(fewer, 1)))
         return np.stack(rows)
 
     @cached_property
