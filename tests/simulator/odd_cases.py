@@ -62,7 +62,7 @@ ODD_CASES: tuple[Case, ...] = (
     case_of("pipelines side by side, a host", odd.pp_dp, Fault("gc", 12 * MS, (1,)), "gc.collect"),
     _nobody("pipelines side by side, a heavy stage", r"Stage 2 \(ranks 2 and 5\) computes up to",
             lambda faults: odd.pp_dp(faults=faults, heavy=(2, 1.6))),
-    case_of("evaluation by one rank in some steps", odd.evaluating, Fault("eval", 60 * MS, (0,), (1, 3)), ""),
+    case_of("evaluation by one rank in some steps", odd.evaluating, Fault("eval", 60 * MS, (0,), (1, 3)), "evaluate"),
     case_of("accumulating, compute", odd.accumulating, Fault("compute", 3 * MS, (1,)), "mm"),
     case_of("accumulating, loader", odd.accumulating, Fault("data", 6 * MS, (2,)), LOADER),
     case_of("exchanges in a row, host", odd.serial, Fault("host", 6 * MS, (1,)), "log_metrics"),

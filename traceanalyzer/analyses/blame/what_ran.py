@@ -49,7 +49,7 @@ class WhatRan(Result[WhatRanColumn]):
         ),
         "what": Column.text(
             "operator (with its shapes), kernel, copy; of idle time doing (the innermost call, operator, range or "
-            "Python frame) or range (the user's innermost range)."
+            "Python frame); range (the user's innermost range, of kernels that around their launch)."
         ),
         "name": Column.text("Its name.", written=Written.KERNEL),
         "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
@@ -106,6 +106,25 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
     owners, owner = np.unique(tree.owner[owned], return_inverse=True)
     called = _called(trace.host_ops, owners)[owner]
     yield _summed(step[owned], called, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
+    if len(trace.ranges):
+        rows = np.flatnonzero(is_compute)
+        inside = _range_of_launch(trace, ops["launch"].to_numpy()[rows])
+        ranges, is_named = _named_ranges(trace, inside)
+        yield _summed(step[rows[is_named]], ranges[is_named], total_ns[rows[is_named]], "compute_ns", RANGE)
+
+
+def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
+    """Row of the user's innermost range around each launch; -1 where there is none."""
+    threads = idle_causes.thread_of_launch(trace, launch)
+    starts = np.append(trace.api_calls["start_ns"].to_numpy(), NONE)[launch]
+    return range_around(trace.ranges, threads, starts)
+
+
+def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[pd.Categorical, np.ndarray]:
+    """Names of ranges by row, and which say something: a step's own range does not."""
+    of_steps = set(trace.steps["name"].to_numpy(dtype=object))
+    ranges = by_letters(taken(trace.ranges["name"].array, rows))
+    return ranges, np.array([name not in of_steps for name in ranges.categories] + [False])[ranges.codes]
 
 
 def _blocks(grid: pd.Series) -> np.ndarray:
@@ -170,10 +189,8 @@ def _of_thread(
     if host_names.matches(trace.host_ops["name"], host_names.is_data).any():
         is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
     part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
-    of_steps = set(trace.steps["name"].to_numpy(dtype=object))  # a step's own range says nothing
-    ranges = by_letters(taken(trace.ranges["name"].array, inside))
-    is_named = np.array([name not in of_steps for name in ranges.categories] + [False])[ranges.codes]
-    doing = _doing(events, row, of_steps)
+    ranges, is_named = _named_ranges(trace, inside)
+    doing = _doing(events, row, set(trace.steps["name"].to_numpy(dtype=object)))
     for own_part in np.unique(part):
         rows = part == own_part
         if own_part != DATA.column:
