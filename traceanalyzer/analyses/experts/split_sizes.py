@@ -26,12 +26,28 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
         sent_bytes=own["in_elements"] * element,
         received_bytes=own["out_elements"] * element,
     )
+    own = own.assign(**_said_in_bytes(own))
     own = own[own[["group", "ranks", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
     own = own.assign(
         sends=_shared(own["in_split"], own["sent_bytes"], own["ranks"]),
         receives=_shared(own["out_split"], own["received_bytes"], own["ranks"]),
     )
     return own[own["sends"].notna() & own["receives"].notna()]
+
+
+def _said_in_bytes(own: pd.DataFrame) -> dict[str, pd.Series]:
+    """`sent_bytes` and `received_bytes`, from splits that are bytes: of calls whose size is what they send together."""
+    sums = [
+        own[name].astype("object").map(_sum, na_action="ignore").astype("Int64") for name in ("in_split", "out_split")
+    ]
+    is_bytes = (own["in_elements"].isna() & (sums[0] == own["size_bytes"])).fillna(value=False)
+    names = ("sent_bytes", "received_bytes")
+    return {name: own[name].fillna(total.where(is_bytes)) for name, total in zip(names, sums, strict=True)}
+
+
+def _sum(split: str) -> int | None:
+    numbers = _numbers(split)
+    return None if numbers is None else sum(numbers)
 
 
 def directions(own: pd.DataFrame) -> np.ndarray:

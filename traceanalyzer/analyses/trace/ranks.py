@@ -63,7 +63,7 @@ class Ranks(Result[RanksColumn]):
             _OF_ONE_PROCESS
         )
         # Files of two processes may bear one name, but they were not recorded for the same time to the nanosecond.
-        is_one_file = len(self.table["files"].unique()) == 1 and self.table["capture_ns"].nunique() <= 1
+        is_one_file = len(self.table["files"].unique()) == 1 and len(self.table["capture_ns"].unique()) == 1
         return len(self.table) > 1 and bool(of_process.all()) and is_one_file
 
 
