@@ -12,11 +12,15 @@ from traceanalyzer.findings.experts import uneven_experts
 from traceanalyzer.kinds import CUT_LIST
 
 CALL = {"call": 0, "step": 0, "collective": "all_to_all", "group": "0", "group_ranks": "0,1", "dtype": "BFloat16",
-        "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4"}  # fmt: skip
+        "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4",
+        "size_bytes": pd.NA}  # fmt: skip
+
+IN_BYTES = {"dtype": None, "in_elements": pd.NA, "out_elements": pd.NA, "in_split": "600,200", "out_split": "700,300",
+            "size_bytes": 800}  # fmt: skip
 
 
 def calls(*rows):
-    integers = dict.fromkeys(("step", "in_elements", "out_elements"), "Int64")
+    integers = dict.fromkeys(("step", "in_elements", "out_elements", "size_bytes"), "Int64")
     return pd.DataFrame([CALL | row for row in rows]).astype(integers)
 
 
@@ -27,6 +31,7 @@ def calls(*rows):
         ({"in_split": None}, (800, 800), (1_200, 800)),
         ({"in_elements": 0, "in_split": "0,0"}, (0, 0), (1_200, 800)),
         ({"group_ranks": "4,9"}, (1_200, 400), (1_200, 800)),
+        (IN_BYTES, (600, 200), (700, 300)),
     ],
 )
 def test_bytes_by_split_sizes(row, sends, receives):
@@ -39,6 +44,7 @@ def test_bytes_by_split_sizes(row, sends, receives):
     [
         {"in_split": None, "out_split": None}, {"collective": "all_reduce"}, {"in_split": f"6,{CUT_LIST},2"},
         {"dtype": None}, {"group_ranks": f"0,{CUT_LIST},7"}, {"group_ranks": None}, {"in_split": "6,1,1"},
+        IN_BYTES | {"size_bytes": pd.NA},
     ],
 )  # fmt: skip
 def test_what_is_not_known_has_no_bytes(row):
