@@ -119,7 +119,8 @@ def _groups_of_mesh(listed: Any) -> tuple[tuple[int, ...], ...]:
     sizes = [int(axis.size) for axis in listed.mesh.axes]
     count = prod(sizes)
     ids = np.array(listed.mesh.device_ids if len(listed.mesh.device_ids) == count else range(count), dtype=np.int64)
-    parts, wanted = [], []
+    parts: list[int] = []
+    wanted: list[int] = []
     for number, size in enumerate(sizes):
         own = [one for one in listed.axes if one.axis == number]
         if any(one.HasField("part") for one in own):
