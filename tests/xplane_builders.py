@@ -40,9 +40,11 @@ def add_plane(space: Any, name: str, lines: Mapping[str, Sequence[Event]], **sta
     return plane
 
 
-def add_module(space: Any, module: str, instructions: Sequence[Any]) -> None:
-    """A module with instructions of (name, opcode, dimensions, replica groups), of bfloat16."""
+def add_module(space: Any, module: str, instructions: Sequence[Any], devices: int = 0) -> None:
+    """A module with instructions of (name, opcode, dimensions, replica groups), of bfloat16; on so many devices."""
     proto = messages.hlo()
+    for device in range(devices):
+        proto.module.device_assignment.computations.add(devices=[device])
     proto.module.name = module.encode()
     computation = proto.module.computations.add()
     for name, opcode, dimensions, groups in instructions:
@@ -80,10 +82,17 @@ def step(module: str = "jit_train_step") -> list[Event]:
     ]  # fmt: skip
 
 
-def write(path: Path, gpus: int = 2, steps: Sequence[Event] = (), api_plane: str = "") -> Path:
-    """A process with GPUs that run the same two steps, each launched by a thread of its own."""
+def write(
+    path: Path, gpus: int = 2, steps: Sequence[Event] = (), api_plane: str = "", job: tuple[int, int] | None = None
+) -> Path:
+    """A process with GPUs that run the same two steps, each launched by a thread of its own.
+
+    With a job, the first GPU's number in it and how many it has, the host says which GPUs are its own.
+    """
     space = messages.space()
-    add_module(space, "jit_train_step(3)", [("all-reduce-start.2", "all-reduce-start", [1024, 8], [[0, 1]])])
+    first, devices = job or (0, 0)
+    groups = [] if job else [[0, 1]]
+    add_module(space, "jit_train_step(3)", [("all-reduce-start.2", "all-reduce-start", [1024, 8], groups)], devices)
     threads, apis = {}, {}
     for number in range(gpus):
         moved = [(n, s, d, stats | {"correlation_id": stats["correlation_id"] + 10 * number})
@@ -92,7 +101,8 @@ def write(path: Path, gpus: int = 2, steps: Sequence[Event] = (), api_plane: str
         lines = {f"Stream #{7 + number}(Compute,MemcpyH2D)": [*moved, copy], "XLA Ops": moved}
         add_plane(space, f"/device:GPU:{number}", lines)
         calls = [launch(50 * i, i + 10 * number) for i in range(1, 5)]
-        threads[f"Host Threads/{number + 1}"] = [*(() if api_plane else calls), *(steps if not number else ())]
+        own = [("Execute", 0, 1000, {"global_device_id": first + number})] if job else []
+        threads[f"Host Threads/{number + 1}"] = [*(() if api_plane else calls), *own, *(steps if not number else ())]
         apis[f"Host Threads/{number + 1}"] = calls
     add_plane(space, "/host:CPU", threads)
     if api_plane:

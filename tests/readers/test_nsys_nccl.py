@@ -196,6 +196,42 @@ def test_peers_of_two_processes_without_payloads(tmp_path, receives, peers):
     assert [row[0] for row in plain(first.comm_args, "peer")] == peers
 
 
+def group_call(peers, *, process=100, at=100, size=4096):
+    """Sends of so many bytes to, and receives of twice as many from, each of the peers in one group call."""
+    events = [nvtx(at, at + 1, "ncclGroupStart", process=process, domain=1)]
+    for place, (function, peer) in enumerate((f, peer) for peer in peers for f in ("ncclSend", "ncclRecv")):
+        bytes_ = size * (peer + 1) * (2 if function == "ncclRecv" else 1)
+        data = payload(SEND, struct.pack("<QQi", PAIR, bytes_, peer))
+        events.append(nvtx(at + 2 * place + 2, at + 2 * place + 3, function, process=process, domain=1, data=data))
+    end = at + 4 * len(peers) + 4
+    return [*events, nvtx(end, end + 10, "ncclGroupEnd", process=process, domain=1)]
+
+
+@pytest.mark.parametrize(
+    ("peers", "told", "expected"),
+    [
+        ((0, 1, 2), False, [("all_to_all", "10,20,30", "20,40,60", 60, 3)]),
+        ((0, 2), True, [("all_to_all", "10,0,30", "20,0,60", 40, 3)]),  # its own part is copied by itself
+        ((0, 2), False, [("send", None, None, 10, None), ("recv", None, None, 20, None)] * 1
+         + [("send", None, None, 30, None), ("recv", None, None, 60, None)]),
+        ((1,), True, [("send", None, None, 20, 3), ("recv", None, None, 40, 3)]),
+    ],
+    ids=["to all and itself", "to all others", "neighbours in a ring", "a pipeline's"],
+)  # fmt: skip
+def test_a_group_call_to_all_ranks_is_an_all_to_all(tmp_path, peers, told, expected):
+    own = [init(100, 1, 3, PAIR)] if told else []
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(*own, *group_call(peers, size=10))))
+    names = ("collective", "in_split", "out_split", "size_bytes", "group_size")
+    assert plain(first.comm_args, *names) == expected
+
+
+def test_two_all_to_alls_in_a_row_are_two(tmp_path):
+    events = [*group_call((0, 1)), *group_call((0, 1), at=200)]
+    (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(*events)))
+    assert plain(first.comm_args, "collective", "start_ns")[0][0] == "all_to_all"
+    assert len(first.comm_args) == 2
+
+
 def test_a_share_of_an_unknown_communicator_has_no_size(tmp_path):
     (first, _) = read_all(write_sqlite(tmp_path / "r.sqlite", two_processes(all_reduce(64), all_gather(64))))
     assert plain(first.comm_args, "collective", "size_bytes") == [("all_reduce", 64), ("all_gather", None)]

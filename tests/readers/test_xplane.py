@@ -6,6 +6,7 @@ import pytest
 
 from tests import xplane_builders as build
 from traceanalyzer.analyses.communication import calls
+from traceanalyzer.discovery import discover
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, reader_of, xplane
@@ -128,3 +129,60 @@ def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(NotATraceError, match="pip install protobuf"):
         xplane.peek(path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "expected"),
+    [
+        ([4], [(0, None)], ((0, 1, 2, 3),)),
+        ([2, 2], [(1, None)], ((0, 1), (2, 3))),
+        ([2, 2], [(0, None)], ((0, 2), (1, 3))),
+        ([4], [(0, (1, 2))], ((0, 2), (1, 3))),
+        ([4], [(0, (2, 2))], ((0, 1), (2, 3))),
+        ([4], [(0, (3, 2))], ((0, 1, 2, 3),)),  # makes no sense: that of all devices of the module
+    ],
+)
+def test_groups_along_the_axes_of_a_mesh(sizes, axes, expected):
+    proto = messages.hlo()
+    for device in range(4):
+        proto.module.device_assignment.computations.add(devices=[device])
+    instruction = proto.module.computations.add().instructions.add(name=b"ar", opcode=b"all-reduce")
+    instruction.shape.element_type = 11
+    for number, size in enumerate(sizes):
+        instruction.mesh_axes.mesh.axes.add(name=b"axis_%d" % number, size=size)
+    for axis, part in axes:
+        own = instruction.mesh_axes.axes.add(axis=axis)
+        if part:
+            own.part.before, own.part.size = part
+    ((_, found),) = collectives(proto)
+    assert found.groups == expected
+
+
+def test_a_module_s_broadcast_of_an_array_is_no_collective():
+    proto = messages.hlo()
+    for opcode in (b"broadcast", b"reduce", b"gather"):
+        proto.module.computations.add().instructions.add(name=opcode, opcode=opcode)
+    assert not list(collectives(proto))
+
+
+def test_two_processes_of_one_job_say_which_gpus_are_theirs(tmp_path):
+    for process in (0, 1):
+        folder = tmp_path / f"p{process}" / "plugins" / "profile" / "2026_01_01_00_00_00"
+        folder.mkdir(parents=True)
+        build.write(folder / "vm.xplane.pb", job=(2 * process, 4))
+        (folder / "vm.trace.json").write_text(
+            '{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a", "pid": 1}]}'
+        )
+    (run,) = discover(tmp_path).runs
+    assert [capture.ranks for capture in run.captures] == [(0, 1), (2, 3)]
+    job = [trace for capture in run.captures for trace in read(capture.path)]
+    assert {one.rank: set(one.comm_args["group_ranks"]) for one in job} == {n: {"0,1,2,3"} for n in range(4)}
+    assert {one.meta.world_size for one in job} == {4}
+
+
+def test_a_capture_and_its_copies_are_one_run(tmp_path):
+    build.write(tmp_path / "vm.xplane.pb")
+    for name in ("vm.trace.json", "perfetto_trace.json.gz"):
+        (tmp_path / name).write_text("{}")
+    found = discover(tmp_path)
+    assert (len(found.runs), found.skipped) == (1, ())

@@ -15,6 +15,7 @@ from traceanalyzer.discovery.candidates import (
     leads_out,
     named_files,
     packed_by,
+    without_copies,
 )
 from traceanalyzer.discovery.clustering import (
     SAME_RUN_NS,
@@ -125,7 +126,7 @@ def _peeked(
 ) -> tuple[list[Capture], list[Skipped]]:
     captures: list[Capture] = []
     skipped: list[Skipped] = []
-    for one in candidates:
+    for one in without_copies(list(candidates)):
         place = one.shown or one.path
         if is_archive(one.path):
             captures += _members(one.path, place, top, in_path, skipped)

@@ -15,8 +15,14 @@ from traceanalyzer.readers import reader_of
 OURS = (RUN_INFO, "summary.json", ".traceanalyzer.json")
 """Files that the runners and this program write; no traces."""
 
-_OF_OTHERS = (".sqlite", ".db", ".nsys-rep", ".xplane.pb", ".parquet")
+_XPLANE = ".xplane.pb"
+
+_OF_OTHERS = (".sqlite", ".db", ".nsys-rep", _XPLANE, ".parquet")
 """Ends of names of traces that are no JSON."""
+
+_COPIES = (".trace.json.gz", ".trace.json")
+
+_PERFETTO = ("perfetto_trace.json.gz", "perfetto_trace.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,15 @@ def files_below(folder: Path) -> Iterator[Candidate]:
             path = Path(place, name)
             if name not in OURS and (_may_be_trace(path) or is_archive(path) or packed_by(path)):
                 yield Candidate(path)
+
+
+def without_copies(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The files without what JAX writes of the same events beside a capture, for viewers and for Perfetto."""
+    places = [one.shown or one.path for one in candidates]
+    hosts = {place.with_name(place.name.removesuffix(_XPLANE)) for place in places if place.name.endswith(_XPLANE)}
+    copies = {host.with_name(host.name + end) for host in hosts for end in _COPIES}
+    copies |= {host.with_name(name) for host in hosts for name in _PERFETTO}
+    return [one for one, place in zip(candidates, places, strict=True) if place not in copies]
 
 
 def leads_out(path: Path, folder: Path) -> bool:

@@ -12,6 +12,8 @@ FILE_ORDER = "file order"
 
 DEVICE_ORDER = "order of GPUs in one file"
 
+DEVICE_NUMBER = "number of the GPU in its job"
+
 GUESSED = (FILE_ORDER, DEVICE_ORDER)
 """Sources of a rank's number that may collide with another file's."""
 

@@ -14,6 +14,9 @@ from traceanalyzer.selection.step_ranges import is_iteration, some, step_ranges
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
+_LEAST_STEPS = 2
+"""So many are too few to leave one out: the last one is open."""
+
 _BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
 
@@ -166,7 +169,26 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
         return np.ones(len(found), dtype=bool)
     step = _step_of_launch(trace, found)
     partial: np.ndarray = np.isin(np.arange(len(found)), step[is_lost_launch(trace.api_calls) & (step != NONE)])
+    if _begins_with_capture(trace, found):
+        partial[0] = True
     return partial
+
+
+def _begins_with_capture(trace: RankTrace, found: pd.DataFrame) -> bool:
+    """Whether Nsight Systems was started right before the first of several steps (`cudaProfilerStart`).
+
+    That takes each rank up to a second, some longer than others: in its first collective a rank then waits for those
+    that are still starting to record. Ranks that communicate in the capture before the first step begin it together.
+    """
+    if trace.meta.format != "nsys" or len(found) <= _LEAST_STEPS or not len(trace.comm_args):
+        return False
+    first = found["start_ns"].iloc[0]
+    return bool(trace.comm_args["start_ns"].min() >= first and not _launched_before(trace.api_calls, first))
+
+
+def _launched_before(api_calls: pd.DataFrame, time_ns: int) -> bool:
+    """Whether anything was launched before a moment."""
+    return bool((_named(api_calls, _LAUNCH) & (api_calls["start_ns"] < time_ns).to_numpy()).any())
 
 
 def _numbers(names: pd.Series) -> np.ndarray:

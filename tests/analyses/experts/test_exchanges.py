@@ -12,11 +12,15 @@ from traceanalyzer.findings.experts import uneven_experts
 from traceanalyzer.kinds import CUT_LIST
 
 CALL = {"call": 0, "step": 0, "collective": "all_to_all", "group": "0", "group_ranks": "0,1", "dtype": "BFloat16",
-        "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4"}  # fmt: skip
+        "in_elements": 800, "out_elements": 1_000, "in_split": "6,2", "out_split": "6,4",
+        "size_bytes": pd.NA, "group_size": pd.NA}  # fmt: skip
+
+IN_BYTES = {"dtype": None, "in_elements": pd.NA, "out_elements": pd.NA, "in_split": "600,200", "out_split": "700,300",
+            "size_bytes": 800}  # fmt: skip
 
 
 def calls(*rows):
-    integers = dict.fromkeys(("step", "in_elements", "out_elements"), "Int64")
+    integers = dict.fromkeys(("step", "in_elements", "out_elements", "size_bytes", "group_size"), "Int64")
     return pd.DataFrame([CALL | row for row in rows]).astype(integers)
 
 
@@ -27,6 +31,7 @@ def calls(*rows):
         ({"in_split": None}, (800, 800), (1_200, 800)),
         ({"in_elements": 0, "in_split": "0,0"}, (0, 0), (1_200, 800)),
         ({"group_ranks": "4,9"}, (1_200, 400), (1_200, 800)),
+        (IN_BYTES, (600, 200), (700, 300)),
     ],
 )
 def test_bytes_by_split_sizes(row, sends, receives):
@@ -39,6 +44,7 @@ def test_bytes_by_split_sizes(row, sends, receives):
     [
         {"in_split": None, "out_split": None}, {"collective": "all_reduce"}, {"in_split": f"6,{CUT_LIST},2"},
         {"dtype": None}, {"group_ranks": f"0,{CUT_LIST},7"}, {"group_ranks": None}, {"in_split": "6,1,1"},
+        IN_BYTES | {"size_bytes": pd.NA},
     ],
 )  # fmt: skip
 def test_what_is_not_known_has_no_bytes(row):
@@ -79,10 +85,29 @@ class Table:
         return self.table
 
 
-def bounded(rows, offsets=(0, 0), uncertainty=30):
+NO_CALLS = Table(rank=[], group=[], group_ranks=[])
+
+
+def test_ranks_of_a_group_are_those_that_call_it_where_no_trace_names_them():
+    own = calls(IN_BYTES | {"group_ranks": None, "group_size": 2})
+    parts = {3: exchange_sends.per_rank(None, own), 5: exchange_sends.per_rank(None, own)}
+    both = Table(rank=[5, 3], group=["0", "0"], group_ranks=[None, None])
+    frame = exchange_sends.across(parts, both).to_frame()
+    assert frame[["rank", "peer", "size_bytes"]].to_numpy().tolist() == [
+        [3, 3, 600], [3, 5, 200], [5, 3, 600], [5, 5, 200],
+    ]  # fmt: skip
+    assert exchange_sends.across(parts, Table(rank=[3], group=["0"], group_ranks=[None])).to_frame().empty
+    rows = [row(rank, 0, 700, 1_000, 900, group_ranks="", sends=to) for rank, to in ((3, "600,400"), (5, "500,500"))]
+    frame = bounded(rows, both=both.table)
+    assert frame[["sent_bytes", "received_bytes"]].to_numpy().tolist() == [[400, 300], [500, 400]]
+
+
+def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
     parts = {each["rank"]: pd.DataFrame([each]).drop(columns="rank") for each in rows}
     ranks = sorted(parts)
     members = Table(rank=ranks, call=0, instance=pd.array([7] * len(ranks), "Int64"))
+    if both is not None:
+        members.table = members.table.merge(both, on="rank")
     clocks = Table(
         rank=ranks, offset_ns=pd.array(offsets, "Int64"), uncertainty_ns=pd.array([uncertainty] * len(ranks))
     )
@@ -147,7 +172,7 @@ def test_other_jobs_exchange_nothing():
 
 def test_sends_of_a_rank_add_up():
     parts = {0: exchange_sends.per_rank(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))}
-    frame = exchange_sends.across(parts).to_frame()
+    frame = exchange_sends.across(parts, NO_CALLS).to_frame()
     assert frame[["direction", "peer", "size_bytes"]].to_numpy().tolist() == [
         [COMBINE, 0, 1_200], [COMBINE, 1, 800], [DISPATCH, 0, 1_200], [DISPATCH, 1, 400],
     ]  # fmt: skip

@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.experts import split_sizes
 from traceanalyzer.analyses.names import ExchangeSendsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 
 KEYS = ("group", "group_ranks", "direction", "rank", "peer")
 
@@ -50,15 +52,32 @@ def per_rank(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> ExchangeSends:
-    """The senders' rows under each other."""
-    return ExchangeSends(stack(parts, (*KEYS, "calls", "size_bytes")))
+def across(parts: Mapping[int, pd.DataFrame], members: Members) -> ExchangeSends:
+    """The senders' rows under each other; peers of groups whose ranks no trace names are the ranks that call them."""
+    table = stack(parts, (*KEYS, "calls", "size_bytes"))
+    is_bare = (table["group_ranks"] == "").to_numpy(dtype=bool)
+    if not is_bare.any():
+        return ExchangeSends(table)
+    called = split_sizes.ranks_of(members.table)
+    own = table[is_bare]
+    most = own.groupby("group")["peer"].transform("max")
+    ranks = [called.get(str(group), ()) for group in own["group"]]
+    is_known = np.array([len(of) == top + 1 for of, top in zip(ranks, most, strict=True)], dtype=bool)
+    peers = [of[peer] if known else NONE for of, peer, known in zip(ranks, own["peer"], is_known, strict=True)]
+    told = own.assign(peer=np.array(peers, dtype=np.int64))[is_known]
+    return ExchangeSends(pd.concat([table[~is_bare], told]).sort_index(ignore_index=True))
 
 
 def _sums(key: tuple[object, ...], calls: pd.DataFrame) -> pd.DataFrame:
     group, group_ranks, direction = key
     sums = np.array(calls["sends"].tolist(), dtype=np.int64).sum(axis=0)
     return pd.DataFrame(
-        {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": calls["ranks"].iloc[0],
+        {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": _peers(calls),
          "calls": len(calls), "size_bytes": sums}
     )  # fmt: skip
+
+
+def _peers(calls: pd.DataFrame) -> tuple[int, ...]:
+    """The ranks of the calls' group; their places in it where the trace does not name them."""
+    ranks = calls["ranks"].iloc[0]
+    return ranks if isinstance(ranks, tuple) else tuple(range(len(calls["sends"].iloc[0])))

@@ -67,8 +67,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if own.empty:
         return pd.DataFrame()
     launch = trace.gpu_ops["launch"].to_numpy()[own["gpu_op"].to_numpy()]
-    me = [ranks.index(trace.rank) if trace.rank in ranks else -1 for ranks in own["ranks"]]
-    kept = np.array([sends[place] if place >= 0 else 0 for sends, place in zip(own["sends"], me, strict=True)])
+    kept = np.array(
+        [_kept(sends, ranks, trace.rank) for sends, ranks in zip(own["sends"], own["ranks"], strict=True)],
+        dtype=np.int64,
+    )
     load = own["receives"].map(sum).astype("int64")
     table = own[["call", "step", "group", "group_ranks", "start_ns", "end_ns"]].assign(
         range=names_around_launches(user_ranges(trace), trace, launch),
@@ -86,6 +88,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Exchanges:
     """Bound each call's transfer by the best rate of its group, and its wait by the start of the first other rank."""
     table = stack(parts, tuple(name for name in Exchanges.columns if name != "gbps"))
+    table = _with_callers(table, members.table)
     if table.empty:
         return Exchanges(table.reindex(columns=[*Exchanges.columns]))
     moved = _moved(table)
@@ -101,6 +104,28 @@ def across(parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) 
             least_wait_ns=early.clip(lower=0).fillna(0).astype("int64").clip(upper=most_wait),
         )
     )
+
+
+def _kept(sends: tuple[int, ...], ranks: tuple[int, ...] | None, rank: int) -> int:
+    """What a rank of a group sends to itself."""
+    return sends[ranks.index(rank)] if ranks is not None and rank in ranks and len(ranks) == len(sends) else 0
+
+
+def _with_callers(table: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
+    """Calls of groups whose ranks no trace names, less what each rank keeps; without those of unknown ranks."""
+    is_bare = (table["group_ranks"] == "").to_numpy(dtype=bool)
+    if not is_bare.any():
+        return table
+    called = split_sizes.ranks_of(members)
+    own = table[is_bare]
+    ranks = [called.get(str(group), ()) for group in own["group"]]
+    sends = [tuple(map(int, text.split(","))) for text in own["sends"]]
+    is_known = np.array([len(of) == len(to) for of, to in zip(ranks, sends, strict=True)], dtype=bool)
+    kept = np.array(
+        [_kept(to, of, rank) for to, of, rank in zip(sends, ranks, own["rank"], strict=True)], dtype=np.int64
+    )
+    told = own.assign(sent_bytes=own["sent_bytes"] - kept, received_bytes=own["received_bytes"] - kept)
+    return pd.concat([table[~is_bare], told[is_known]]).sort_index(ignore_index=True)
 
 
 def _moved(table: pd.DataFrame) -> pd.Series:

@@ -12,10 +12,10 @@ DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
 
 
 def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
-    """The rank's all-to-alls that carry split sizes in full and whose group and its ranks are known.
+    """The rank's all-to-alls that carry split sizes in full and whose group is known, and its ranks or their number.
 
-    `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`). A list that PyTorch leaves
-    out is an even split.
+    `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`, where the trace names them:
+    `group_ranks` is empty else, see `ranks_of`). A list that PyTorch leaves out is an even split.
     """
     if not len(calls) or not (calls["collective"] == "all_to_all").any():
         return calls.iloc[:0]
@@ -26,12 +26,37 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
         sent_bytes=own["in_elements"] * element,
         received_bytes=own["out_elements"] * element,
     )
-    own = own[own[["group", "ranks", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
+    own = own.assign(**_said_in_bytes(own))
+    count = own["ranks"].map(len, na_action="ignore").astype("Int64")
+    own = own.assign(count=count.fillna(own["group_size"].where(own["group_ranks"].isna())))
+    own = own[own[["group", "count", "sent_bytes", "received_bytes"]].notna().all(axis=1)]
     own = own.assign(
-        sends=_shared(own["in_split"], own["sent_bytes"], own["ranks"]),
-        receives=_shared(own["out_split"], own["received_bytes"], own["ranks"]),
+        group_ranks=own["group_ranks"].astype("object").fillna(""),
+        sends=_shared(own["in_split"], own["sent_bytes"], own["count"]),
+        receives=_shared(own["out_split"], own["received_bytes"], own["count"]),
     )
     return own[own["sends"].notna() & own["receives"].notna()]
+
+
+def ranks_of(members: pd.DataFrame) -> dict[str, tuple[int, ...]]:
+    """The ranks that call each group whose ranks no trace names, in order: all of them where they are as many."""
+    own = members[members["group"].notna() & members["group_ranks"].isna()]
+    return {str(group): tuple(sorted(set(ranks))) for group, ranks in own.groupby("group", observed=True)["rank"]}
+
+
+def _said_in_bytes(own: pd.DataFrame) -> dict[str, pd.Series]:
+    """`sent_bytes` and `received_bytes`, from splits that are bytes: of calls whose size is what they send together."""
+    sums = [
+        own[name].astype("object").map(_sum, na_action="ignore").astype("Int64") for name in ("in_split", "out_split")
+    ]
+    is_bytes = (own["in_elements"].isna() & (sums[0] == own["size_bytes"])).fillna(value=False)
+    names = ("sent_bytes", "received_bytes")
+    return {name: own[name].fillna(total.where(is_bytes)) for name, total in zip(names, sums, strict=True)}
+
+
+def _sum(split: str) -> int | None:
+    numbers = _numbers(split)
+    return None if numbers is None else sum(numbers)
 
 
 def directions(own: pd.DataFrame) -> np.ndarray:
@@ -74,10 +99,10 @@ def _numbers(text: object) -> tuple[int, ...] | None:
     return tuple(map(int, parts)) if parts and all(part.strip().isdigit() for part in parts) else None
 
 
-def _shared(splits: pd.Series, total_bytes: pd.Series, ranks: pd.Series) -> pd.Series:
+def _shared(splits: pd.Series, total_bytes: pd.Series, counts: pd.Series) -> pd.Series:
     """Bytes by rank: the total in proportion to the sizes; `None` where the list is cut or of another length."""
-    rows = zip(splits.astype("object"), total_bytes.tolist(), ranks, strict=True)
-    shared = [_bytes(text, total, len(members)) for text, total, members in rows]
+    rows = zip(splits.astype("object"), total_bytes.tolist(), counts.tolist(), strict=True)
+    shared = [_bytes(text, total, count) for text, total, count in rows]
     return pd.Series(shared, index=splits.index, dtype="object")
 
 

@@ -11,7 +11,7 @@ from traceanalyzer.job.hosts import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.readers.base import DEVICE_ORDER
+from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
 
 _OF_ONE_PROCESS = ("kineto", "xplane")
 """Formats whose files hold one process each."""
@@ -59,8 +59,12 @@ class Ranks(Result[RanksColumn]):
     @property
     def is_one_process(self) -> bool:
         """Whether one process drives the GPUs of all ranks, as far as the traces tell: several, in one trace of it."""
-        of_process = (self.table["rank_source"] == DEVICE_ORDER) & self.table["format"].isin(_OF_ONE_PROCESS)
-        return len(self.table) > 1 and bool(of_process.all()) and len(self.table["files"].unique()) == 1
+        of_process = self.table["rank_source"].isin((DEVICE_ORDER, DEVICE_NUMBER)) & self.table["format"].isin(
+            _OF_ONE_PROCESS
+        )
+        # Files of two processes may bear one name, but they were not recorded for the same time to the nanosecond.
+        is_one_file = len(self.table["files"].unique()) == 1 and len(self.table["capture_ns"].unique()) == 1
+        return len(self.table) > 1 and bool(of_process.all()) and is_one_file
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

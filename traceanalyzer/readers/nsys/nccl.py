@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import POINT_TO_POINT, collective
+from traceanalyzer.readers.nsys.grouped import brackets, with_all_to_alls
 from traceanalyzer.readers.nsys.introductions import introduced
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN
 from traceanalyzer.readers.nsys.payloads import decode
@@ -59,6 +60,7 @@ def read_nccl(source: Source, ranges: pd.DataFrame) -> Nccl:
     operations = names.map({name: collective(name) for name in names.unique()})
     is_call = operations.notna().to_numpy()
     calls = _calls(own[is_call], operations[is_call], fields[is_call], members)
+    calls = with_all_to_alls(calls, brackets(own)[is_call].reset_index(drop=True))
     return Nccl(calls, members, bool(fields["message_bytes"].notna().any()))
 
 

@@ -12,7 +12,7 @@ _PS_A_NS = 1000
 
 STATS = (
     "correlation_id", "hlo_op", "hlo_module", "program_id", "kernel_details", "memcpy_details", "memset_details",
-    "step_num", "device_id",
+    "step_num", "device_id", "global_device_id",
 )  # fmt: skip
 
 _COLUMNS = ("name", "line", "start_ns", "end_ns", *STATS)
@@ -87,10 +87,11 @@ def _shared_stats(plane: Any) -> dict[int, dict[str, Any]]:
 
 
 def _stats(stats: Iterable[Any], used: Mapping[int, str], texts: Mapping[int, str]) -> dict[str, Any]:
-    return {used[stat.metadata_id]: _value(stat, texts) for stat in stats if stat.metadata_id in used}
+    return {used[stat.metadata_id]: value_of(stat, texts) for stat in stats if stat.metadata_id in used}
 
 
-def _value(stat: Any, texts: Mapping[int, str]) -> Any:
+def value_of(stat: Any, texts: Mapping[int, str]) -> Any:
+    """What a stat says; `texts` are those that it may refer to."""
     for field in ("uint64_value", "int64_value", "double_value"):
         if stat.HasField(field):
             return getattr(stat, field)

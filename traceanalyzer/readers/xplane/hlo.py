@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.kinds import collective
+from traceanalyzer.kinds import POINT_TO_POINT, collective
 
 _ELEMENTS = {
     1: ("bool", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("uint8", 1),
@@ -17,6 +17,9 @@ _ELEMENTS = {
 }  # fmt: skip
 """XLA's element types by number: name, bytes."""
 
+_BETWEEN_DEVICES = ("all-", "reduce-scatter", "ragged-all-to-all", "collective-", "send", "recv")
+"""Beginnings of opcodes that communicate; `broadcast` and `reduce` stay on the device."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collective:
@@ -24,7 +27,8 @@ class Collective:
 
     Attributes:
         name: the field's name of the operation.
-        groups: replicas that exchange with each other; empty where the module does not say.
+        groups: devices that exchange with each other, by their numbers in the whole job; empty where the module does
+            not say.
         dtype: element type, when all its arrays have one.
         size_bytes: of the full array.
     """
@@ -43,16 +47,28 @@ def operation(instruction: str) -> str | None:
 
 def collectives(proto: Any) -> Iterator[tuple[str, Collective]]:
     """Each collective of a module, by its instruction's name."""
+    devices = devices_of(proto)
     for computation in proto.module.computations:
         for instruction in computation.instructions:
             opcode = instruction.opcode.decode(errors="replace")
-            name = operation(opcode)
+            name = operation(opcode) if opcode.startswith(_BETWEEN_DEVICES) else None
             if name is not None and not opcode.endswith("-done"):
-                yield instruction.name.decode(errors="replace"), _described(name, opcode, instruction)
+                yield instruction.name.decode(errors="replace"), _described(name, opcode, instruction, devices)
 
 
-def _described(name: str, opcode: str, instruction: Any) -> Collective:
-    groups = _groups(instruction)
+def devices_of(proto: Any) -> tuple[int, ...]:
+    """The devices that a module runs on, by their numbers in the whole job; empty where it does not say.
+
+    In the order in which collectives count them: all partitions of the first replica, then of the next.
+    """
+    partitions = [tuple(one.devices) for one in proto.module.device_assignment.computations]
+    return tuple(device for replica in zip(*partitions, strict=False) for device in replica)
+
+
+def _described(name: str, opcode: str, instruction: Any, devices: tuple[int, ...]) -> Collective:
+    groups = _on_devices(_groups(instruction), devices)
+    if not groups and name not in POINT_TO_POINT:  # that of all is left out
+        groups = (devices,) if devices else ()
     arrays = list(_arrays(_full(opcode, instruction.shape)))
     dtypes = {_ELEMENTS.get(array.element_type) for array in arrays}
     element = dtypes.pop() if len(dtypes) == 1 else None
@@ -88,9 +104,46 @@ def _groups(instruction: Any) -> tuple[tuple[int, ...], ...]:
     listed = instruction.replica_groups or instruction.device_list.replica_groups
     if listed:
         return tuple(tuple(group.replica_ids) for group in listed if group.replica_ids)
+    if instruction.mesh_axes.mesh.axes:
+        return _groups_of_mesh(instruction.mesh_axes)
     iota = instruction.device_list.iota
     if not iota.groups or prod(iota.dims) != iota.groups * iota.devices:
         return ()
     order = list(iota.order) or list(range(len(iota.dims)))
     ids = np.arange(prod(iota.dims)).reshape(tuple(iota.dims)).transpose(order).reshape(iota.groups, iota.devices)
     return tuple(tuple(row) for row in ids.tolist())
+
+
+def _groups_of_mesh(listed: Any) -> tuple[tuple[int, ...], ...]:
+    """Along the named axes of a mesh, or parts of such: one group for each place on all other axes."""
+    sizes = [int(axis.size) for axis in listed.mesh.axes]
+    count = prod(sizes)
+    ids = np.array(listed.mesh.device_ids if len(listed.mesh.device_ids) == count else range(count), dtype=np.int64)
+    parts: list[int] = []
+    wanted: list[int] = []
+    for number, size in enumerate(sizes):
+        own = [one for one in listed.axes if one.axis == number]
+        if any(one.HasField("part") for one in own):
+            if len(own) > 1 or not 0 < own[0].part.before * own[0].part.size <= size:
+                return ()
+            before, part = own[0].part.before, own[0].part.size
+            wanted.append(len(parts) + 1)
+            parts += [before, part, size // (before * part)]
+        else:
+            wanted += [len(parts)] if own else []
+            parts.append(size)
+    if prod(parts) != count:
+        return ()
+    others = [axis for axis in range(len(parts)) if axis not in wanted]
+    members = prod(parts[axis] for axis in wanted)
+    rows = ids.reshape(parts).transpose(others + wanted).reshape(-1, members)
+    return tuple(tuple(row) for row in rows.tolist())
+
+
+def _on_devices(groups: tuple[tuple[int, ...], ...], devices: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Groups of places in the module's list of devices as those of devices; as they are where there is no list."""
+    if not devices:
+        return groups
+    if any(not 0 <= one < len(devices) for group in groups for one in group):
+        return ()
+    return tuple(tuple(devices[one] for one in group) for group in groups)

@@ -33,15 +33,24 @@ _FILE: dict[str, Sequence[_Field]] = {
     "XEventMetadata": (("name", 2, "bytes"), ("display_name", 4, "bytes"), ("stats", 5, "*XStat")),
     "XStatMetadata": (("name", 2, "bytes"),),
     "HloProto": (("module", 1, "HloModule"),),
-    "HloModule": (("name", 1, "bytes"), ("computations", 3, "*HloComputation")),
+    "HloModule": (
+        ("name", 1, "bytes"), ("computations", 3, "*HloComputation"), ("device_assignment", 15, "DeviceAssignment"),
+    ),
+    "DeviceAssignment": (("computations", 3, "*ComputationDevices"),),
+    "ComputationDevices": (("devices", 1, "*int64"),),
     "HloComputation": (("instructions", 2, "*HloInstruction"),),
     "HloInstruction": (
         ("name", 1, "bytes"), ("opcode", 2, "bytes"), ("shape", 3, "HloShape"), ("replica_groups", 49, "*ReplicaGroup"),
-        ("device_list", 87, "DeviceList"),
+        ("device_list", 87, "DeviceList"), ("mesh_axes", 93, "MeshAxesGroups"),
     ),
     "HloShape": (("element_type", 2, "int32"), ("dimensions", 3, "*int64"), ("tuple_shapes", 4, "*HloShape")),
     "ReplicaGroup": (("replica_ids", 1, "*int64"),),
     "DeviceList": (("replica_groups", 1, "*ReplicaGroup"), ("iota", 2, "IotaGroups")),
+    "MeshAxesGroups": (("mesh", 1, "Mesh"), ("axes", 2, "*AxisOfMesh")),
+    "Mesh": (("axes", 1, "*MeshAxis"), ("device_ids", 2, "*int64")),
+    "MeshAxis": (("name", 1, "bytes"), ("size", 2, "int64")),
+    "AxisOfMesh": (("axis", 1, "int64"), ("part", 2, "PartOfAxis")),
+    "PartOfAxis": (("before", 1, "int64"), ("size", 2, "int64")),
     "IotaGroups": (("groups", 1, "int64"), ("devices", 2, "int64"), ("dims", 3, "*int64"), ("order", 4, "*int32")),
 }  # fmt: skip
 """Texts are read as bytes, as they need not be UTF-8: `events.text_of` makes words of them."""

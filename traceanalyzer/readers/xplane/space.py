@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
+from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.xplane import host as host_tables
 from traceanalyzer.readers.xplane import messages
+from traceanalyzer.readers.xplane.arguments import collectives_of, comm_args, modules
 from traceanalyzer.readers.xplane.device import gpu_ops
-from traceanalyzer.readers.xplane.events import integers, stats_of, text_of
-from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation
+from traceanalyzer.readers.xplane.events import stats_of, text_of, value_of
+from traceanalyzer.readers.xplane.hlo import devices_of
 
 _GPU_PLANE = re.compile(r"^/device:GPU:(\d{1,9})(?!\d)")
 
@@ -25,6 +25,8 @@ _OTHER_DEVICE = re.compile(r"^/device:(?!CUSTOM)(\w+):\d+")
 
 _HOST_PLANES = ("/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
 """Threads and what runs on them; files that the profiler did not finish keep API calls apart."""
+
+MOST_DEVICES = 1 << 20
 
 _LATEST_NS = 4 * 10**18
 
@@ -35,8 +37,9 @@ _EPOCH_LEAST_NS = 10**18
 def peek(path: Path) -> Header:
     """When the capture began, where the file says so; see `Reader.peek`."""
     space = _space(path)
-    _gpu_planes(space, path)
-    return Header(start_ns=_start_ns(space))
+    in_use = [number for number, plane in _gpu_planes(space, path).items() if any(line.events for line in plane.lines)]
+    numbers = device_numbers(space, len(in_use))
+    return Header(ranks=numbers, world_size=_world_size(space, numbers), start_ns=_start_ns(space))
 
 
 def ended_ns(path: Path) -> int | None:
@@ -55,7 +58,10 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         raise NotATraceError(f"{path}: no GPU operations; profile with host_tracer_level ≥ 1 and device tracing on")
     own = [(plane, _offset_ns(plane, start_ns)) for plane in space.planes if text_of(plane.name) in _HOST_PLANES]
     host = host_tables.read_host(own)
-    known = _collectives(space)
+    known = collectives_of(space)
+    numbers = device_numbers(space, len(devices))
+    ranks = numbers or tuple(range(hint.rank, hint.rank + len(devices)))
+    world_size = _world_size(space, numbers)
     all_ops = pd.concat(devices.values())
     calls = host_tables.api_calls(host)
     for index, (number, ops) in enumerate(devices.items()):
@@ -63,16 +69,54 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         of_device = _of_device(host, ops, others)
         own_calls = calls.loc[calls.index.intersection(of_device.index)]
         launched = host_tables.launches(own_calls, ops)
+        source = DEVICE_NUMBER if numbers else DEVICE_ORDER if len(devices) > 1 else hint.source
+        meta = RankMeta(
+            rank=ranks[index],
+            rank_source=source,
+            files=(printable(path.name),),
+            format="xplane",
+            world_size=world_size,
+            device=number,
+            device_name=_text(stats_of(planes[number]).get("gpu_device_name")),
+            device_bytes=_number(stats_of(planes[number]).get("memory_size")),
+            capture_start_ns=_start_ns(space),
+            capture_end_ns=_stamp(space, "profile_stop_time"),
+            notes=_of_one_process(len(devices)),
+        )
         yield make_trace(
-            _meta(path, hint, index, number, len(devices), _start_ns(space), _stamp(space, "profile_stop_time")),
+            meta,
             process_ops=all_ops["correlation"],
             gpu_ops=ops,
             api_calls=own_calls,
             host_ops=host_tables.host_ops(launched),
             ranges=host_tables.ranges(of_device, launched),
             frames=host_tables.frames(of_device),
-            comm_args=_comm_args(ops, known, list(planes).index(number), range(hint.rank, hint.rank + len(planes))),
+            comm_args=comm_args(ops, known, ranks, index, is_whole_job=bool(numbers)),
         )
+
+
+def device_numbers(space: Any, count: int) -> tuple[int, ...] | None:
+    """The numbers in the whole job of the GPUs that the file holds, in order; `None` where it does not say.
+
+    Args:
+        space: the file.
+        count: how many GPUs it holds. Numbers of more or fewer cannot be given to them.
+    """
+    found = set()
+    for plane in space.planes:
+        keys = {entry.key for entry in plane.stat_metadata if entry.value.name == b"global_device_id"}
+        for line in plane.lines if keys else ():
+            for event in line.events:
+                found |= {value_of(stat, {}) for stat in event.stats if stat.metadata_id in keys}
+    numbers = tuple(sorted(one for one in found if isinstance(one, int) and 0 <= one < MOST_DEVICES))
+    return numbers if len(numbers) == count and count else None
+
+
+def _world_size(space: Any, numbers: tuple[int, ...] | None) -> int | None:
+    """Of the program on most devices, where the file says which of them are its own."""
+    sizes = [len(devices_of(proto)) for _, proto in modules(space)] if numbers else []
+    size = max(sizes, default=0)
+    return size if numbers and size > max(numbers) else None
 
 
 def _space(path: Path) -> Any:
@@ -120,80 +164,13 @@ def _of_device(host: pd.DataFrame, ops: pd.DataFrame, others: set[int]) -> pd.Da
     return host[~host["thread"].isin(launches_there - launches_here)]
 
 
-def _collectives(space: Any) -> dict[tuple[str, str], Collective]:
-    """Collectives by module (`jit_step`, and `jit_step(15)` with its program's number) and instruction."""
-    found = {}
-    for plane in space.planes:
-        keys = {entry.key for entry in plane.stat_metadata if entry.value.name in (b"hlo_proto", b"Hlo Proto")}
-        for entry in plane.event_metadata if keys else ():
-            for stat in entry.value.stats:
-                if stat.metadata_id in keys and stat.bytes_value:
-                    module = (entry.value.name or entry.value.display_name).decode(errors="replace")
-                    found.update({(module, name): one for name, one in _of_module(stat.bytes_value)})
-    return found
+def _text(value: Any) -> str | None:
+    return printable(value) if isinstance(value, str) and value else None
 
 
-def _of_module(raw: bytes) -> list[tuple[str, Collective]]:
-    """A module's collectives; none of one that is damaged: its kernels are told by their names then."""
-    proto = messages.hlo()
-    try:
-        proto.ParseFromString(raw)
-        return list(collectives(proto))
-    except Exception:  # noqa: BLE001 - protobuf's own error, whose module is there only with protobuf
-        return []
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 < value <= _LATEST_NS else None
 
 
-def _comm_args(ops: pd.DataFrame, known: dict[tuple[str, str], Collective], replica: int, ranks: range) -> pd.DataFrame:
-    """Arguments of communication kernels from the instruction that each carries out.
-
-    Args:
-        ops: of one GPU.
-        known: collectives by module and instruction.
-        replica: the GPU's place among the file's.
-        ranks: of the file's GPUs.
-    """
-    rows = np.flatnonzero((ops["kind"] == "comm").to_numpy() & ops["hlo_op"].notna().to_numpy())
-    held = ops.iloc[rows]
-    wanted = list(zip(held["hlo_module"].astype(str), held["program_id"], held["hlo_op"].astype(str), strict=True))
-    found = [known.get((f"{module}({number})", name)) or known.get((module, name)) for module, number, name in wanted]
-    groups = [one.groups if one else () for one in found]
-    # A group's members are ranks only where this file holds the GPUs of all of them.
-    is_here = [bool(own) and max(map(max, own)) < len(ranks) for own in groups]
-    mine = [next((group for group in own if replica in group), None) for own in groups]
-    members = [
-        ",".join(str(ranks[one]) for one in group) if here and group else None
-        for group, here in zip(mine, is_here, strict=True)
-    ]
-    size = [len(own[0]) if own and len({*map(len, own)}) == 1 else None for own in groups]
-    return pd.DataFrame(
-        {
-            "gpu_op": rows,
-            "start_ns": held["start_ns"].to_numpy(),
-            "end_ns": held["end_ns"].to_numpy(),
-            "thread": -1,
-            "collective": [
-                one.name if one else operation(name) for one, (_, _, name) in zip(found, wanted, strict=True)
-            ],
-            "group_size": pd.array(size, dtype="Int64"),
-            "group": pd.Series(members, dtype="object"),
-            "group_ranks": pd.Series(members, dtype="object"),
-            "dtype": [one.dtype if one else None for one in found],
-            "size_bytes": integers(pd.Series([one.size_bytes if one else None for one in found], dtype="object")).array,
-        }
-    )
-
-
-def _meta(
-    path: Path, hint: RankHint, index: int, device: int, count: int, start_ns: int | None, end_ns: int | None
-) -> RankMeta:
-    shared = () if count == 1 else (f"One process drives {count} GPUs: what its other threads do is shown with each.",)
-    return RankMeta(
-        rank=hint.rank + index,
-        rank_source=hint.source if count == 1 else DEVICE_ORDER,
-        files=(printable(path.name),),
-        format="xplane",
-        device=device,
-        capture_start_ns=start_ns,
-        capture_end_ns=end_ns,
-        notes=shared,
-    )
+def _of_one_process(count: int) -> tuple[str, ...]:
+    return () if count == 1 else (f"One process drives {count} GPUs: what its other threads do is shown with each.",)
