@@ -132,7 +132,7 @@ def _schedule(row: Mapping[str, Any]) -> str:
     if row["expected_bubble_pct"] is None:
         return f" (schedule: {row['schedule']})" if row["schedule"] else ""
     on = f" on {row['stages'] // row['stages_per_rank']} ranks" if row["stages_per_rank"] > 1 else ""
-    of = f"{row['stages']} stages{on} and {row['microbatches']} microbatches"
+    of = f"{row['stages']} stages{on} and {row['microbatches']} microbatch{'' if row['microbatches'] == 1 else 'es'}"
     named = f", {row['schedule']}" if on or row["schedule"] not in OF_KNOWN_BUBBLE else ""
     return f" ({_share(row['expected_bubble_pct'])} expected of {of}{named})"
 
