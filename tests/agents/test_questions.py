@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,8 @@ def asked(served, tool, arguments):
         async with Client(served, raise_exceptions=True) as client:
             return await client.call_tool(tool, arguments)
 
-    result = asyncio.run(call())
+    with ThreadPoolExecutor(1) as pool:  # a browser's tests may have a loop running in this thread
+        result = pool.submit(asyncio.run, call()).result()
     return json.loads(result.content[0].text)
 
 

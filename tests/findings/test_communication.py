@@ -125,7 +125,13 @@ def test_small_collectives_that_take_next_to_nothing_of_a_step_are_no_news():
 @pytest.mark.parametrize(("layers", "is_said"), [(30, True), (1, False)])
 def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
     _, results = analysed(
-        odd_jobs.serial(steps=4, layers=layers), "headline", "steps", "exposed_calls", "call_waits", "replay"
+        odd_jobs.serial(steps=4, layers=layers),
+        "headline",
+        "steps",
+        "exposed_calls",
+        "call_waits",
+        "replay",
+        "episodes",
     )
     found = exposed_collective(**results)
     assert len(found) == is_said
@@ -136,7 +142,9 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
 
 def test_steps_that_alone_hold_a_collective_are_named():
     """Parameters that are averaged in every third step only."""
-    _, results = analysed(odd_jobs.averaging(), "headline", "steps", "exposed_calls", "call_waits", "replay")
+    _, results = analysed(
+        odd_jobs.averaging(), "headline", "steps", "exposed_calls", "call_waits", "replay", "episodes"
+    )
     (found,) = exposed_collective(**results)
     assert found.steps == (2, 5)
     assert "of each of steps 2 and 5, and hardly in others" in found.title

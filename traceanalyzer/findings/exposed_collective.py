@@ -1,7 +1,10 @@
 """The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
 
+from dataclasses import replace
+
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
@@ -12,6 +15,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import is_said, of_ranks
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.kinds import POINT_TO_POINT
 
@@ -40,11 +44,17 @@ _ANYWHERE = (
 
 
 def exposed_collective(
-    headline: Headline, steps: Steps, exposed_calls: ExposedCalls, call_waits: CallWaits, replay: Replay
+    headline: Headline,
+    steps: Steps,
+    exposed_calls: ExposedCalls,
+    call_waits: CallWaits,
+    replay: Replay,
+    episodes: Episodes,
 ) -> list[Finding]:
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
-    Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart. Messages
+    Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
+    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Messages
     between stages of pipelines are told with their bubble.
     """
     if replay.engine is None or not len(headline) or not len(exposed_calls):
@@ -69,7 +79,10 @@ def exposed_collective(
     share = _share_pct(gain)
     if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
         return []
-    return [_found(str(name), own, gain, basis, few)]
+    found = _found(str(name), own, gain, basis, few)
+    is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
+    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
+    return [replace(found, part_of=of_ranks(late[0])) if late else found]
 
 
 def _share_pct(gain: Gain) -> float:

@@ -127,8 +127,9 @@ def replay_of(shape):
     return analysed(quiet(SHAPES[shape]), "replay")[1]["replay"]
 
 
-@pytest.mark.parametrize(("case", "shape"), sampled([(case, shape) for case in WHOLE for shape in SHAPES], every=2))
-def test_a_change_of_the_whole_job_gives_what_that_job_does(case, shape):
+@pytest.mark.parametrize("of", sampled([(case, shape) for case in WHOLE for shape in SHAPES], every=2), ids=", ".join)
+def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
+    case, shape = of
     change, more = WHOLE[case]
     gain = gain_of(replay_of(shape), change)
     after = step_ns(run(quiet(altered(SHAPES[shape], **more))))

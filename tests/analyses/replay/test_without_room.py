@@ -26,7 +26,7 @@ def test_it_waits_for_a_kernel_that_ran_all_the_while_and_was_nearly_done(kind, 
     ops = pd.DataFrame(
         {
             "stream": [7, 19],
-            "kind": ["compute", kind],
+            "kind": pd.Categorical(["compute", kind]),
             "start_ns": [begin * US, start * US],
             "duration_ns": [(end - begin) * US, 50 * US],
         }
@@ -38,6 +38,11 @@ def test_it_waits_for_a_kernel_that_ran_all_the_while_and_was_nearly_done(kind, 
 
 def test_a_copy_needs_no_room():
     ops = pd.DataFrame(
-        {"stream": [7, 19], "kind": ["compute", "copy"], "start_ns": [0, 890 * US], "duration_ns": [1000 * US, 50 * US]}
+        {
+            "stream": [7, 19],
+            "kind": pd.Categorical(["compute", "copy"]),
+            "start_ns": [0, 890 * US],
+            "duration_ns": [1000 * US, 50 * US],
+        }
     )
     assert without_room(ops, pd.Series([0, 890 * US]).to_numpy()).empty

@@ -22,8 +22,8 @@ _PART_OF_REPLAY: Mapping[str, str] = {
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
 
-_MORE = 1.1
-"""Of what launching a step takes the slowest other host."""
+_MORE = 1.5
+"""Times the operations of the other rank that runs most."""
 
 _MOST_SAID = 8
 """Changes that are written out."""
@@ -42,7 +42,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
     A bound without replay. `changes` are those whose replay gives the gain, none without.
     """
     rows = table.to_dict("records")
-    changes = [_changes(row, found, rows) if not pd.isna(row["bound_ns"]) else () for row in rows]
+    changes = [_changes(row, found, rows, replay) if not pd.isna(row["bound_ns"]) else () for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
@@ -109,11 +109,13 @@ def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool
     return replayed.gain_ns, replayed.error_ns, replayed.is_bound
 
 
-def _changes(row: Mapping[str, Any], found: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> tuple[Change, ...]:
+def _changes(
+    row: Mapping[str, Any], found: pd.DataFrame, rows: Sequence[Mapping[str, Any]], replay: Replay
+) -> tuple[Change, ...]:
     """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
     own = cells_of(row, found)
     names = {row["part"], *(part for parts in own["beside"] for part in parts)}
-    if _launches_more(row) and not any(_is_of_host(other, row) for other in rows):
+    if _launches_more(row, replay) and not any(_is_of_host(other, row) for other in rows):
         names.add(HOST.column)
     if row["part"] not in _PART_OF_REPLAY:
         return ()
@@ -126,10 +128,19 @@ def _changes(row: Mapping[str, Any], found: pd.DataFrame, rows: Sequence[Mapping
     )
 
 
-def _launches_more(row: Mapping[str, Any]) -> bool:
-    """Whether it computes longer by work of which its hosts launch more, too: gone, it takes neither."""
-    own, others = row["own_host_ns"], row["peers_host_ns"]
-    return bool(row["part"] == "compute_ns" and not pd.isna(own) and not pd.isna(others) and own >= _MORE * others)
+def _launches_more(row: Mapping[str, Any], replay: Replay) -> bool:
+    """Whether it computes longer by further operations, which its hosts launch: gone, they take neither."""
+    if row["part"] != "compute_ns" or replay.engine is None:
+        return False
+    steps = list(row["numbers"])
+    counts = {
+        rank: int(nodes.piece.ops["step"].isin(steps).sum()) if steps else len(nodes.piece.ops)
+        for rank, nodes in replay.engine.job.nodes.items()
+    }
+    own, others = (
+        [count for rank, count in counts.items() if (rank in row["ranks"]) is is_own] for is_own in (True, False)
+    )
+    return bool(own and others and min(own) >= _MORE * max(others))
 
 
 def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

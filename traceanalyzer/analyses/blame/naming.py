@@ -28,7 +28,7 @@ Named = tuple[str | None, str | None]
 
 _WHOLE_PHASES = ("forward", "backward")
 
-_KINDS = (OPERATOR, KERNEL, "copy", COLLECTIVE, DOING, RANGE)
+_KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
