@@ -52,7 +52,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     operation. An operation that runs before the step before its own has begun (the next step's prefetched copy, when
     the host runs ahead) is no step's first one: steps begin in order, and their windows lie end to end. A step that
     has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation in the
-    capture, or when the file is cut off.
+    capture, when the file is cut off, or when it is the first one and Nsight Systems was started right before it.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
