@@ -175,12 +175,12 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
 
 
 def _begins_with_capture(trace: RankTrace, found: pd.DataFrame) -> bool:
-    """Whether Nsight Systems was started right before the first of several steps (`cudaProfilerStart`).
+    """Whether Nsight Systems was started right before the first of several steps (`cudaProfilerStart`), on each rank.
 
     That takes each rank up to a second, some longer than others: in its first collective a rank then waits for those
     that are still starting to record. Ranks that communicate in the capture before the first step begin it together.
     """
-    if trace.meta.format != "nsys" or len(found) <= _LEAST_STEPS or not len(trace.comm_args):
+    if not trace.meta.starts_alone or len(found) <= _LEAST_STEPS or not len(trace.comm_args):
         return False
     first = found["start_ns"].iloc[0]
     return bool(trace.comm_args["start_ns"].min() >= first and not _launched_before(trace.api_calls, first))

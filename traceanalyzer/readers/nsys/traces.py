@@ -198,6 +198,7 @@ def _meta(
         device_bytes=session.gpu_bytes.get(session.gpu(number, place.device)),
         process=number,
         is_host_only=is_host_only,
+        starts_alone=len(all_ranks) == 1,
         groups=_groups(export.nccl.members, all_ranks),
         versions={**session.versions, **compiler},
         capture_start_ns=session.offset_ns if session.has_clock else None,
