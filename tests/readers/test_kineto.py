@@ -268,6 +268,7 @@ def test_hip_s_own_kernels_are_copies_and_memsets(tmp_path):
     [
         ("hpu_op", "HPU devices"),
         ("mtia_ccp_events", "MTIA devices"),
+        ("privateuse1_kernel", "PrivateUse1 devices, such as NPUs"),
         ("cuda_profiler_range", "CUPTI's range profiler, .*"),
     ],
 )

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.nsys_builders import EPOCH_NS, export, nvtx, read_all, write_sqlite
+from tests.nsys_builders import EPOCH_NS, call, export, kernel, nvtx, read_all, write_sqlite
+from traceanalyzer.analyses import run
+from traceanalyzer.selection import Selection, select
 
 
 def read(tmp_path, events):
@@ -87,3 +89,33 @@ def test_an_open_range_ends_with_the_last_one(tmp_path):
     trace = read(tmp_path, [nvtx(0, None, "step_0"), nvtx(5, 40, "inner")])
     assert (trace.ranges["end_ns"] - EPOCH_NS).tolist() == [40, 40]
     assert any("1 NVTX ranges were open" in note for note in trace.meta.notes)
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "expected"),
+    [
+        ([], 3, [True, False, False]),
+        ([nvtx(-60, -50, "ncclAllReduce", domain=1)], 3, [False] * 3),  # the ranks have met
+        ([], 2, [False] * 2),  # too few to leave one out
+    ],
+)
+def test_the_first_step_is_partial_where_the_capture_was_opened_right_before_it(tmp_path, before, steps, expected):
+    tables = export()
+    kernels, calls, ranges = [], [], [nvtx(-500, None, "NCCL", event=75, domain=1), *before]
+    for number in range(steps):
+        start = 1000 * number
+        ranges += [nvtx(start, start + 900, f"step_{number}"), nvtx(start + 10, start + 40, "ncclAllReduce", domain=1)]
+        calls.append(call(start + 20, start + 30, correlation=number + 1))
+        kernels.append(kernel(start + 50, start + 800, correlation=number + 1, name=6))
+    tables |= {"NVTX_EVENTS": ranges, "CUPTI_ACTIVITY_KIND_RUNTIME": calls, "CUPTI_ACTIVITY_KIND_KERNEL": kernels}
+    tables |= {"CUPTI_ACTIVITY_KIND_MEMCPY": [], "CUPTI_ACTIVITY_KIND_MEMSET": []}
+    (trace,) = read_all(write_sqlite(tmp_path / "a.sqlite", tables))
+    assert select(trace, Selection(steps="complete")).steps["is_partial"].tolist() == expected
+
+
+def test_gloos_collectives_are_the_hosts(tmp_path):
+    tables = export()
+    tables["NVTX_EVENTS"].append(nvtx(10, 90, "gloo:all_reduce, op_id = 9, sizes = [[4]]", thread=333))
+    results = run(read_all(write_sqlite(tmp_path / "a.sqlite", tables)), ["host_work"])
+    held = results["host_work"].to_frame().query("role == 'collectives'")
+    assert held[["what", "name", "calls", "host_ns"]].to_numpy().tolist() == [["collective", "gloo:all_reduce", 1, 80]]

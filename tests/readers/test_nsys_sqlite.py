@@ -67,6 +67,20 @@ def test_meta_of_a_whole_export(read):
 
 
 @pytest.mark.parametrize(
+    ("kernel_name", "compiler"),
+    [
+        ("loop_convert_multiply_fusion", "XLA"), ("wrapped_add", "XLA"), ("gemm_fusion_dot_19", "XLA"), ("gemm", None),
+        ("triton_poi_fused_add_0", None), ("void at::native::loop_fusion<int>", None),
+    ],
+)  # fmt: skip
+def test_kernels_of_xla_tell_the_compiler(read, kernel_name, compiler):
+    tables = export()
+    tables["StringIds"][0]["value"] = kernel_name
+    (trace,) = read(tables)
+    assert trace.meta.versions.get("compiler") == compiler
+
+
+@pytest.mark.parametrize(
     "table", [name for name in export() if name not in ("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds")]
 )
 def test_any_table_but_the_kernels_and_their_names_may_be_absent(read, table):

@@ -43,6 +43,10 @@ XLA = Tools(
 
 
 def tools_of(ranks: Result | None) -> Tools:
-    """Those of the framework that the traces are of."""
-    formats = set(ranks.table["format"].dropna()) if ranks is not None and len(ranks) else set()
-    return XLA if formats == {"xplane"} else TORCH
+    """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it."""
+    if ranks is None or not len(ranks):
+        return TORCH
+    is_xla = ranks.table["format"] == "xplane"
+    if "versions" in ranks.table:
+        is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
+    return XLA if is_xla.all() else TORCH

@@ -46,6 +46,8 @@ class RankMeta:
     capture_end_ns: int | None = None
     is_host_only: bool = False
     """The capture has no GPU work: what there is to say is of the host."""
+    starts_alone: bool = False
+    """Nsight Systems wrote a report of this rank only: each rank of the job began to record for itself."""
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded, or whose times cannot be."""

@@ -52,7 +52,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     operation. An operation that runs before the step before its own has begun (the next step's prefetched copy, when
     the host runs ahead) is no step's first one: steps begin in order, and their windows lie end to end. A step that
     has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation in the
-    capture, or when the file is cut off.
+    capture, when the file is cut off, or when it is the first one and Nsight Systems was started right before it.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
@@ -175,12 +175,12 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
 
 
 def _begins_with_capture(trace: RankTrace, found: pd.DataFrame) -> bool:
-    """Whether Nsight Systems was started right before the first of several steps (`cudaProfilerStart`).
+    """Whether Nsight Systems was started right before the first of several steps (`cudaProfilerStart`), on each rank.
 
     That takes each rank up to a second, some longer than others: in its first collective a rank then waits for those
     that are still starting to record. Ranks that communicate in the capture before the first step begin it together.
     """
-    if trace.meta.format != "nsys" or len(found) <= _LEAST_STEPS or not len(trace.comm_args):
+    if not trace.meta.starts_alone or len(found) <= _LEAST_STEPS or not len(trace.comm_args):
         return False
     first = found["start_ns"].iloc[0]
     return bool(trace.comm_args["start_ns"].min() >= first and not _launched_before(trace.api_calls, first))

@@ -124,6 +124,11 @@ def test_groups_of_one_make_are_named_together():
     assert of(*rows)["group_label"].tolist() == ["tensor parallel (ranks 0–3)", "tensor parallel (ranks 4–7)"]
 
 
+def test_a_group_without_role_beside_one_that_has_it():
+    rows = [LATER, SMALL | {"group": "b", "group_size": 2, "group_ranks": None}]
+    assert sorted(of(*rows)["group_label"]) == ["data parallel (ranks 0–3)", "group of 2 ranks"]
+
+
 def test_two_groups_of_the_same_ranks_say_their_own_names():
     rows = [LATER, LATER | {"group": "7"}]
     assert of(*rows)["group_label"].tolist() == [

@@ -203,7 +203,8 @@ def _labels(table: pd.DataFrame) -> list[str]:
 
 
 def _label(row: Mapping[str, object]) -> str:
-    members, role, size = row["members"], row["role"], row["group_size"]
+    members, size = row["members"], row["group_size"]
+    role = row["role"] if isinstance(row["role"], str) else None  # absent beside other groups' is no None
     if not members:
         of = "group of unknown ranks" if pd.isna(size) else f"group of {size} ranks"
         return f"{role}, {of}" if role else of

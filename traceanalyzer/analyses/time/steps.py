@@ -30,7 +30,8 @@ class Steps(Result[StepsColumn]):
             "The capture's last step: its window ends with its own last operation.", is_secondary=True
         ),
         "is_partial": Column.flag(
-            "The capture misses operations that this step launched, or may: its file is cut off.", is_secondary=True
+            "The capture misses operations that this step launched, or may: its file is cut off or begins with it.",
+            is_secondary=True,
         ),
         "host_start_ns": Column.moment("Start of the range that marks the step on the host.", is_secondary=True),
         "host_end_ns": Column.moment("Its end.", is_secondary=True),

@@ -32,6 +32,8 @@ _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 _OF_NPUS = re.compile(r"^(?:trace_view|msprof\w*)\.json")
 """Names under which Ascend's profilers write."""
 
+_OF_ANY_OTHER = "a capture of PrivateUse1 devices, such as NPUs"
+
 _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
 
 
@@ -114,8 +116,9 @@ def _paused_collector() -> Iterator[None]:
 
 def _of_another_device(builder: TableBuilder) -> str:
     category, count = builder.foreign.most_common(1)[0]
+    what = FOREIGN.get(category, _OF_ANY_OTHER)
     return (
-        f"{FOREIGN[category]}: its events ({count:,} of category {category}) are not read, only kernels and copies "
+        f"{what}: its events ({count:,} of category {category}) are not read, only kernels and copies "
         "that are recorded as kernel, gpu_memcpy and gpu_memset"
     )
 

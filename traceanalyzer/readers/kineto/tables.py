@@ -37,6 +37,9 @@ FOREIGN = {
 }
 """Categories of device events whose meaning is not Kineto's usual one: what such a capture is, by category."""
 
+OUT_OF_TREE = "privateuse1"
+"""Begin of the categories of devices that PyTorch itself does not know, such as NPUs."""
+
 _COMM_HOST_OP = "record_param_comms"
 
 _STEP = "ProfilerStep"
@@ -52,7 +55,7 @@ class TableBuilder:
 
     Attributes:
         base_ns: added to every time of a frame; a file may say it after its events.
-        foreign: how many events there are of each category of `FOREIGN`, and of none, "".
+        foreign: how many events there are of each category of `FOREIGN` or `OUT_OF_TREE`, and of none, "".
     """
 
     base_ns: int = 0
@@ -74,7 +77,7 @@ class TableBuilder:
             add = _ADD.get(category.lower())
             if add:
                 add(self, category.lower(), group)
-            elif category.lower() in FOREIGN or not category:
+            elif category.lower() in FOREIGN or not category or category.lower().startswith(OUT_OF_TREE):
                 self.foreign[category.lower()] += len(group)
         if memory:
             add_memory(self.table("counters"), memory, _threads(memory))

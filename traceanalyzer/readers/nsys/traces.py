@@ -1,6 +1,7 @@
 """The ranks of one export, one after the other."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
 _NO_GPU_WORK = "No GPU work was recorded; with --trace=cuda,nvtx it is."
+
+_XLA = re.compile(r"(?:(?:loop|input|gemm)_(?:\w+_)?fusion(?:_\w+)?|wrapped_[a-z_]+(?:_\d+)?)$")
+"""Kernels as XLA names those that it makes."""
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
 
@@ -134,7 +138,7 @@ def _trace(export: _Export, path: Path, identity: Identity, all_ranks: list[Iden
     gpu = export.session.gpu(process_number(process), place.device)
     counters = export.counters[export.counters["gpu"].isin((gpu, -1))]
     trace = make_trace(
-        _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops) if len(gpu_ops) else ()),
+        _meta(export, path, identity, all_ranks, notes_of_rank(gpu_ops) if len(gpu_ops) else (), _compiler(gpu_ops)),
         process_ops=export.gpu_ops.correlations(process),
         gpu_ops=gpu_ops,
         api_calls=_of(export.api_calls, process, offset),
@@ -170,7 +174,12 @@ def _shifted(frame: pd.DataFrame, offset_ns: int) -> pd.DataFrame:
 
 
 def _meta(
-    export: _Export, path: Path, identity: Identity, all_ranks: list[Identity], own_notes: tuple[str, ...]
+    export: _Export,
+    path: Path,
+    identity: Identity,
+    all_ranks: list[Identity],
+    own_notes: tuple[str, ...],
+    compiler: Mapping[str, str],
 ) -> RankMeta:
     session, place = export.session, identity.place
     number = process_number(place.process)
@@ -189,13 +198,21 @@ def _meta(
         device_bytes=session.gpu_bytes.get(session.gpu(number, place.device)),
         process=number,
         is_host_only=is_host_only,
+        starts_alone=len(all_ranks) == 1,
         groups=_groups(export.nccl.members, all_ranks),
-        versions=session.versions,
+        versions={**session.versions, **compiler},
         capture_start_ns=session.offset_ns if session.has_clock else None,
         capture_end_ns=_end_ns(session),
         events_dropped=export.dropped.get(place.process, 0) + export.dropped.get(NONE, 0),
         notes=(_NO_GPU_WORK,) if is_host_only else own_notes + export.notes,
     )
+
+
+def _compiler(gpu_ops: pd.DataFrame) -> dict[str, str]:
+    """XLA where it made kernels of the rank, and PyTorch none."""
+    names = gpu_ops["name"].cat.categories.astype(str) if len(gpu_ops) else ()
+    is_xla = any(map(_XLA.match, names)) and not any("at::native::" in name for name in names)
+    return {"compiler": "XLA"} if is_xla else {}
 
 
 def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGroup, ...]:
