@@ -2,13 +2,17 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from tests import xplane_builders as build
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.blame import what_ran
 from traceanalyzer.analyses.communication import calls
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.loading import load
 from traceanalyzer.readers import RankHint, reader_of, xplane
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.hlo import collectives, operation
@@ -71,6 +75,19 @@ def test_annotated_steps_have_their_number(tmp_path):
     trace = read(build.write(tmp_path / "a.xplane.pb", steps=steps))[0]
     assert {"step_5", "load_batch"} <= set(trace.ranges["name"])
     assert trace.frames["name"].tolist() == ["model.py(12): forward"]
+
+
+def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_they_do(tmp_path):
+    """JAX's waits for the GPU leave no events, and its runtime launches on threads of its own."""
+    steps = [("train", begin, 170_000, {"step_num": number}) for number, begin in enumerate((0, 180_000))]
+    build.write(tmp_path / "a.xplane.pb", steps=[*steps, ("load_batch", 5_000, 60_000, {})])
+    ranks = load(tmp_path).ranks
+    results = run(ranks, ["replay", "step_needs"])
+    assert results["step_needs"].to_frame()["needed_host_ns"].isna().all()
+    pieces = [nodes.piece for nodes in results["replay"].engine.job.nodes.values()]
+    assert [len(piece.host) for piece in pieces] == [0, 0]
+    assert {piece.why_no_host for piece in pieces} == {"waits of JAX's hosts for their GPUs leave no events"}
+    assert what_ran._of_program(ranks[1], np.array([2, -1])).tolist() == [1, -1]
 
 
 def test_a_collective_is_told_by_its_instruction(traces):

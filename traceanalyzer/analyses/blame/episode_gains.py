@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, UNKNOWN
@@ -121,6 +121,8 @@ def _changes(
         return ()
     parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
     parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
+    if replay.engine is not None and not replay.engine.has_hosts:
+        parts = [part for part in parts if part not in OF_HOSTS]
     return tuple(
         Change(part, _data_left(row) if part == "data" else PEERS, ranks, steps)
         for part in parts

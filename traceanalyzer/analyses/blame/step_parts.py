@@ -118,8 +118,11 @@ def _first_begin(trace: RankTrace, row: int) -> int:
 
 
 def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
-    """Length of each step's range on the host without calls that block it or find the queue full; absent without."""
-    if "row" not in windows:
+    """Length of each step's range on the host without calls that block it or find the queue full; absent without.
+
+    Where waits for the GPU leave no events (JAX's hosts wait on their own futures) what is work cannot be told either.
+    """
+    if "row" not in windows or trace.meta.format == "xplane":
         return pd.array([pd.NA] * len(windows), dtype="Int64")
     starts, ends = _host_times(trace, windows)
     rows, since = idle_causes.blocking(trace)

@@ -165,12 +165,21 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
     gaps, of_gap = step_gaps(trace, windows)
     starts = np.maximum(gaps.starts, windows["begin_ns"].to_numpy()[of_gap])
     launched = np.minimum(gaps.launched, windows["end_ns"].to_numpy()[of_gap])
-    threads = idle_causes.thread_of_launch(trace, gaps.launch)
+    threads = _of_program(trace, idle_causes.thread_of_launch(trace, gaps.launch))
     is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= idle_causes.SHORT_NS)
     numbers = windows["step"].to_numpy()
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
         yield from _of_thread(trace, int(thread), starts[rows], launched[rows], numbers[of_gap[rows]])
+
+
+def _of_program(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
+    """The threads; of JAX, whose runtime launches on threads of its own, the one that runs the program's steps."""
+    if trace.meta.format != "xplane":
+        return threads
+    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
+    program = trace.ranges.loc[is_step, "thread"].mode()
+    return np.where(threads == NONE, NONE, int(program.iloc[0])) if len(program) else threads
 
 
 def _of_thread(

@@ -1,5 +1,7 @@
 """A rank's piece of the graph, from its events."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -19,6 +21,9 @@ RETURNS_BEFORE_NS = 100_000
 
 def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray) -> Piece:
     """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`, `ring` those of a ring."""
+    why = _why_no_host(trace)
+    if why:  # nor is there anything to follow from a launch then
+        trace = replace(trace, api_calls=trace.api_calls.iloc[:0], gpu_ops=trace.gpu_ops.assign(launch=NONE))
     ops = _operations(trace, calls, tree, phases)
     ops = ops.assign(is_ring=np.isin(ops["call"].to_numpy(), ring))
     chain = host_chain(trace, ops)
@@ -26,7 +31,7 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     launch = chain.launch_row[ops["api_call"].to_numpy()]
     host = _named(chain.host, ops, launch)
     piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
-                  _why_no_host(trace))  # fmt: skip
+                  why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():
@@ -102,4 +107,6 @@ def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.Data
 def _why_no_host(trace: RankTrace) -> str:
     if trace.gpu_ops.empty:
         return "no GPU operations"
+    if trace.meta.format == "xplane":
+        return "waits of JAX's hosts for their GPUs leave no events"
     return "" if (trace.gpu_ops["launch"] != NONE).any() else "the capture has no launches"
