@@ -45,6 +45,9 @@ def test_ranks_that_hide_each_other_are_told_together():
     assert both.gain_ns == pytest.approx(3 * MS, rel=0.05)
     assert all(own["gain_ns"] < MS / 2 for own in results["episodes"].rows())
     assert behind.part_of == both.about
+    first = both.recommendation.split(". ")[0]
+    assert "oad ahead on rank 2" in first
+    assert "ind what makes rank 1 run more of aten::mm" in first
 
 
 @pytest.mark.parametrize(("ns", "is_said"), [(3 * MS, True), (0, False)])

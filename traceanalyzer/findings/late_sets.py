@@ -1,5 +1,6 @@
 """Episodes that hide each other: who leads, and what is said of them together."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ Row = Mapping[str, Any]
 
 _MAIN = 0.5
 """Of what all gain together: an episode that gains this much alone is told alone, the others behind it."""
+
+_END_OF_FIRST = re.compile(r"[:;.] |, or |\.$")
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
@@ -69,13 +72,21 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
         finding,
         severity=severity(100 * joint_ns(lead) / whole_ns),
         title=f"{_first_upper('; '.join(parts))}: the {count} hide each other. {gain}",
-        recommendation=" ".join(["Mend them together.", *dict.fromkeys(advice(row) for row in rows)]),
+        recommendation=_advice(rows),
         gain_ns=lead["joint_gain_ns"],
         unprofiled_gain_ns=lead["joint_unprofiled_gain_ns"],
         ranks=tuple(sorted({rank for row in rows for rank in numbers(row["ranks"])})),
         steps=None if None in steps else tuple(sorted({step for own in steps for step in own or ()})),
         cause=" and ".join(dict.fromkeys(row["cause"] for row in rows)),
     )
+
+
+def _advice(rows: Sequence[Row]) -> str:
+    """What to do about each in one sentence, and then at length."""
+    whole = list(dict.fromkeys(advice(row) for row in rows))
+    first, *others = (_END_OF_FIRST.split(text)[0] for text in whole)
+    short = _and([first, *(text[0].lower() + text[1:] for text in others)])
+    return f"{short}: one alone gains little. {' '.join(whole)}"
 
 
 def _first_upper(words: str) -> str:

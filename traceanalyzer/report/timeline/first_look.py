@@ -18,6 +18,8 @@ FEW_RANKS = 4
 MANY_RANKS = 16
 """Above this ranks lie in groups, each a row until it is opened."""
 
+_MOST_LATE = 3
+
 NODE = 8
 """Neighbouring ranks that are taken for a node where the captures do not name their hosts."""
 
@@ -27,14 +29,18 @@ def pins(
 ) -> list[dict[str, Any]]:
     """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most.
 
-    Where no finding calls a rank late, the one that the first finding speaks of. Of several ranks the one that
-    the finding calls the worst, else the one on which most of the critical path lies.
+    Of ranks that are late by several causes that hide each other the first three. Where no finding calls a rank late,
+    the one that the first finding speaks of. Of several ranks the one that the finding calls the worst, else the one on
+    which most of the critical path lies.
     """
     there = set(kept)
     lengths = path_lengths(results) if results is not None else pd.Series(dtype="int64")
     found: dict[int, str] = {}
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
+        if late and finding.cause and " and " in finding.cause:  # several that hide each other
+            found |= {rank: f"late: {_cause(_own_cause(finding, rank))}" for rank in late[:_MOST_LATE]}
+            break
         if late:
             worst = finding.worst_rank if finding.worst_rank in there else _weightiest(late, lengths)
             found[worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
@@ -48,6 +54,12 @@ def pins(
     if not found and there:
         found = {min(there): ""}
     return [{"rank": rank, "why": why} for rank, why in found.items()]
+
+
+def _own_cause(finding: Finding, rank: int) -> str:
+    """Why this rank is late, by what is said of it alone; all causes where nothing is."""
+    own = (each.cause for each in finding.also if each.cause and each.ranks == (rank,))
+    return next(own, finding.cause or "")
 
 
 def _weightiest(ranks: Sequence[int], lengths: pd.Series) -> int:
