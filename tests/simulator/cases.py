@@ -49,7 +49,7 @@ CASES: tuple[Case, ...] = (
     case_of("ddp, no steps", _W.ddp, Fault("compute", 3 * MS, (5,)), "mm", has_steps=False, has_gain=False),
     case_of("ddp, clocks apart", _W.ddp, Fault("host", 3 * MS, (5,)), "log_metrics", how=Capture(offset_ns={5: 90 * MS})),
     case_of("ddp of 6, another's host hidden", _W.ddp, Fault("compute", 5 * MS, (1,)), "mm", ranks=6, layers=12,
-          left=(Fault("host", 2 * MS, (4,)),)),
+          left=(Fault("host", 2 * MS, (4,)),), others=(4,)),
     case_of("ddp of 5, three by copies", _W.ddp, Fault("copy", 4 * MS, (0, 2, 3)), "HtoD", ranks=5, steps=6),
     case_of("ddp of 12, two by compute", _W.ddp, Fault("compute", 5 * MS, (2, 7)), "mm", ranks=12, layers=5),
     case_of("ddp of 3, once, free", _W.ddp, Fault("free", 9 * MS, (2,), (1,)), "cudaFree", ranks=3, steps=4),

@@ -55,7 +55,7 @@ ODD_CASES: tuple[Case, ...] = (
     case_of("two steps recorded, half late", usual.ddp, Fault("compute", 4 * MS, (0, 1)), "mm", ranks=4, steps=3,
             first=1),
     case_of("two faults, each in its place", usual.tp_dp, Fault("compute", 3 * MS, (5,)), "mm", tensor=2, data=4,
-            left=(Fault("host", 1 * MS, (2,)),)),
+            left=(Fault("host", 1 * MS, (2,)),), others=(2,)),
     case_of("two faults, in other steps", usual.ddp, Fault("data", 8 * MS, (1,), (1, 2)), LOADER, ranks=4, steps=6,
             left=(Fault("compute", 3 * MS, (2,), (4,)),), others=(2,)),
     case_of("pipelines side by side, a stage", odd.pp_dp, Fault("compute", 4 * MS, (4,)), "mm"),
