@@ -50,8 +50,17 @@ TABLES: dict[str, Callable[[Sets], Any]] = {
     "d_pipeline": lambda sets: (pipeline(run) for run in sets["D"] if run.name == run.label),
     "d_splits": lambda sets: by_split(sets["D"]),
     "d_seeds": lambda sets: over_seeds(sets["D"]),
-    **{f"{name.lower()}_forecasts": lambda sets, name=name: forecast(sets[name]) for name in SETS},  # type: ignore[misc]  # the default binds the loop's set
+    "a_forecasts": lambda sets: forecast(sets["A"]),
+    "b_forecasts": lambda sets: forecast(sets["B"]),
+    "c_forecasts": lambda sets: forecast(sets["C"]),
+    "d_forecasts": lambda sets: forecast(sets["D"]),
 }
+
+
+def _filled(text: str, name: str, table: str) -> str:
+    """The text with the table between its marks."""
+    marks = rf"(<!-- table: {name} -->\n).*?(<!-- end -->)"
+    return re.sub(marks, lambda found: found[1] + table + found[2], text, flags=re.DOTALL)
 
 
 def main() -> None:
@@ -70,12 +79,7 @@ def main() -> None:
         if rows:
             table = pd.DataFrame(rows)
             table.to_csv(target / f"{name}.csv", index=False)
-            text = re.sub(
-                rf"(<!-- table: {name} -->\n).*?(<!-- end -->)",
-                lambda found, table=table: found[1] + markdown(table) + found[2],  # type: ignore[misc]  # the default binds the loop's table
-                text,
-                flags=re.DOTALL,
-            )
+            text = _filled(text, name, markdown(table))
     readme.write_text(text)
     for name, runs in () if is_again else sets.items():
         for run in runs:

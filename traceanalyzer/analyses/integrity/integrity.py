@@ -9,7 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.integrity import different_jobs
+from traceanalyzer.analyses.integrity import argument_checks, different_jobs
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect
@@ -67,9 +67,9 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.launches_without_operation(trace),
             *checks.lost_amid_others(trace),
             *checks.operations_without_launch(trace),
-            *checks.communication_without_arguments(calls),
-            *checks.arguments_of_operators(calls),
-            *checks.inferred_arguments(calls),
+            *argument_checks.communication_without_arguments(calls),
+            *argument_checks.arguments_of_operators(calls),
+            *argument_checks.inferred_arguments(calls),
             *checks.overlaps_on_a_stream(trace),
             *checks.operations_without_duration(trace),
             *checks.operations_before_their_launch(trace),

@@ -6,14 +6,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.communication.call_lists import waits_of
-from traceanalyzer.analyses.communication.inferred import INFERRED
-from traceanalyzer.analyses.communication.operator_arguments import OPERATOR
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.steps import is_complete
-from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import is_lost_launch
@@ -70,12 +66,12 @@ def file_damage(trace: RankTrace) -> list[Defect]:
         found.append(Defect(TRUNCATED, HIGH, 1, None, text, (EVENTS,)))
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
-        text = f"{_many(count, 'event')} could not be read and {_are(count)} left out."
+        text = f"{many(count, 'event')} could not be read and {_are(count)} left out."
         found.append(Defect("unreadable_events", MEDIUM, count, None, text, (EVENTS,)))
     if trace.meta.events_backwards:
         count = trace.meta.events_backwards
         text = (
-            f"{_many(count, 'event')} ended before {'it' if count == 1 else 'they'} started: no time is counted there."
+            f"{many(count, 'event')} ended before {'it' if count == 1 else 'they'} started: no time is counted there."
         )
         found.append(Defect("events_backwards", MEDIUM, count, None, text, (EVENTS,)))
     return found
@@ -97,11 +93,11 @@ def dropped_events(trace: RankTrace) -> list[Defect]:
     """Events that the profiler itself says it dropped, beyond the launches whose operation is missing."""
     count = trace.meta.events_dropped
     missing = int(is_lost_launch(trace.api_calls).sum())
-    text = f"The profiler dropped {_many(count, 'event')}"
+    text = f"The profiler dropped {many(count, 'event')}"
     if count <= missing:
         text += ": launches without an operation say where."
         return [Defect("dropped_events", INFO, count, None, text, ("breakdown", "kernels"))] if count else []
-    text += f", of which {_many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
+    text += f", of which {many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
     return [Defect("dropped_events", MEDIUM, count, None, text, (EVENTS,))]
 
 
@@ -113,12 +109,12 @@ def launches_without_operation(trace: RankTrace) -> list[Defect]:
         return []
     lost, total = int(is_lost_launch(calls).sum()), int(is_launch.sum())
     text = (
-        f"{_many(lost, 'launch', 'launches')} of {total:,} on the host {_have(lost)} no GPU operation in the capture: "
+        f"{many(lost, 'launch', 'launches')} of {total:,} on the host {have(lost)} no GPU operation in the capture: "
         "work is missing, or was recorded elsewhere; "
     )
     has_complete = not _complete_steps(trace).empty
     text += "the steps concerned are partial and left out of means." if has_complete else "no step is complete."
-    severity = _by_share(lost, total) if has_complete else MEDIUM
+    severity = by_share(lost, total) if has_complete else MEDIUM
     affects = (*_HEADLINE, *_CAUSES, "kernels")
     return [Defect("launches_without_operation", severity, lost, total, text, affects)] if lost else []
 
@@ -134,10 +130,10 @@ def lost_amid_others(trace: RankTrace) -> list[Defect]:
     begin, end = answered[[0, -1]]
     count, total = int(lost[begin:end].sum()), int((is_launch | lost)[begin : end + 1].sum())
     text = (
-        f"{_many(count, 'launch', 'launches')} of {total:,} amid recorded ones {_have(count)} no GPU operation: the "
+        f"{many(count, 'launch', 'launches')} of {total:,} amid recorded ones {have(count)} no GPU operation: the "
         "profiler lost them, and where the GPU seems idle it may have worked."
     )
-    return [Defect(LOST_AMID, _by_share(count, total), count, total, text, (EVENTS,))] if count else []
+    return [Defect(LOST_AMID, by_share(count, total), count, total, text, (EVENTS,))] if count else []
 
 
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
@@ -151,48 +147,13 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     inside = int((is_without & held).sum())
     why = "queued before it began" if len(trace.api_calls) else "no API call was recorded"
     text = (
-        f"{_many(count, 'GPU operation')} of {total:,} {_have(count)} no launch in the capture ({why}): they belong to "
+        f"{many(count, 'GPU operation')} of {total:,} {have(count)} no launch in the capture ({why}): they belong to "
         "no step and no phase, and idle time before them has no known cause"
     )
     if not _complete_steps(trace).empty:
         text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
-    severity = _by_share(inside, int(held.sum()))
+    severity = by_share(inside, int(held.sum()))
     return [Defect("operations_without_launch", severity, count, total, f"{text}.", ("steps", *_CAUSES))]
-
-
-def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
-    """Communication kernels without arguments, of their own or of a host operation."""
-    if calls.empty:
-        return []
-    kernels = calls[(calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)]
-    count, total = int(kernels["arguments"].isna().sum()), len(kernels)
-    text = (
-        f"{_many(count, 'communication operation')} of {total:,} {_have(count)} no arguments: process group and sizes "
-        "are unknown, bandwidths leave them out."
-    )
-    affects = ("nccl", "calls", "collectives")
-    return (
-        [Defect("communication_without_arguments", _by_share(count, total), count, total, text, affects)]
-        if count
-        else []
-    )
-
-
-def arguments_of_operators(calls: pd.DataFrame) -> list[Defect]:
-    """Communication kernels whose bytes are those of the operator that launched them."""
-    count = int((calls["arguments"] == OPERATOR).sum()) if len(calls) else 0
-    text = (
-        f"The sizes of {_many(count, 'communication operation')} are those of the operators that launched them; their "
-        "process groups are not known."
-    )
-    return [Defect("arguments_of_operators", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
-
-
-def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
-    """Communication kernels whose arguments are those of the same position in a later step."""
-    count = int((calls["arguments"] == INFERRED).sum()) if len(calls) else 0
-    text = f"The arguments of {_many(count, 'communication operation')} are inferred from later steps."
-    return [Defect("inferred_arguments", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
 
 
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
@@ -202,22 +163,20 @@ def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
     order = np.lexsort((ends, starts, stream))
     count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
     text = (
-        f"{_many(count, 'operation')} {_start(count)} before an earlier one on the same stream has ended (programmatic "
+        f"{many(count, 'operation')} {_start(count)} before an earlier one on the same stream has ended (programmatic "
         "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
     )
-    severity = _by_share(count, len(ops))
+    severity = by_share(count, len(ops))
     return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))] if count else []
 
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
     count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
-    text = f"{_many(count, 'GPU operation')} {_have(count)} no duration, or had a negative one: their time is missing."
+    text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
     affects = (*_HEADLINE, "kernels")
-    return (
-        [Defect("operations_without_duration", _by_share(count, total), count, total, text, affects)] if count else []
-    )
+    return [Defect("operations_without_duration", by_share(count, total), count, total, text, affects)] if count else []
 
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
@@ -229,14 +188,12 @@ def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
     early = trace.gpu_ops["start_ns"].to_numpy()[held] < trace.api_calls["start_ns"].to_numpy()[launch[held]]
     count = int(early.sum())
     text = (
-        f"{_many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and "
+        f"{many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and "
         "GPU disagree, and causes of idle time are inexact."
     )
     total = int(held.sum())
     return (
-        [Defect("operations_before_their_launch", _by_share(count, total), count, total, text, _CAUSES)]
-        if count
-        else []
+        [Defect("operations_before_their_launch", by_share(count, total), count, total, text, _CAUSES)] if count else []
     )
 
 
@@ -245,7 +202,7 @@ def partial_steps(trace: RankTrace) -> list[Defect]:
     if trace.meta.is_truncated:
         return []
     count, total = int(trace.steps["is_partial"].sum()) if len(trace.steps) else 0, len(trace.steps)
-    text = f"{_many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
+    text = f"{many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
     if _complete_steps(trace).empty:
         text += "; none is complete, so that headlines are of the whole capture"
         return [Defect("partial_steps", MEDIUM, count, total, f"{text}.", ("steps", *_HEADLINE))] if count else []
@@ -258,16 +215,16 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     found = []
     captures = int(host_names.matches(calls["name"], host_names.is_graph_capture).sum())
     if captures:
-        text = f"{_many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
+        text = f"{many(captures, 'call')} of graph capture: what is launched inside runs later, as part of a replay."
         found.append(Defect("graph_captures", INFO, captures, None, text, ("launches",)))
     unknown = int(is_any(ops["activity"], "graph").sum())
     if unknown:
-        text = f"{_many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
+        text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
         affects = (*_HEADLINE, *_COMMUNICATION, "kernels")
         found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, affects))
     nodes = int(ops["graph_node"].notna().sum())
     if nodes:
-        text = f"{_many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
+        text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
         found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))
     return found
 
@@ -293,15 +250,18 @@ def _in_headline(trace: RankTrace) -> np.ndarray:
     return held
 
 
-def _by_share(count: int, total: int) -> str:
+def by_share(count: int, total: int) -> str:
+    """How severe a defect is that this share of the events have."""
     return MEDIUM if count and count >= _MANY * total else LOW if count and count >= _SOME * total else INFO
 
 
-def _many(count: int, noun: str, plural: str | None = None) -> str:
+def many(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 call`, `1,200 calls`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def _have(count: int) -> str:
+def have(count: int) -> str:
+    """The verb of so many."""
     return "has" if count == 1 else "have"
 
 
