@@ -67,4 +67,4 @@ def test_each_cause_is_said_once(traces, expected):
 def test_a_fault_of_some_ranks_goes_before_what_gains_little_more(of_all_ns, first):
     alike = Finding("all", "medium", "all", gain_ns=of_all_ns)
     late = Finding("late", "medium", "late", gain_ns=100, ranks=(4, 5))
-    assert sorted([alike, late], key=_impact)[0].rule == first
+    assert min([alike, late], key=_impact).rule == first
