@@ -980,6 +980,7 @@ StragglersColumn = Literal[
     "steps_affected",
     "affected_wait_ns",
     "episode",
+    "is_acquitted",
     "cause",
     "cause_ns",
     "operation",
