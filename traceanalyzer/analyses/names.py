@@ -590,6 +590,7 @@ MembersColumn = Literal[
     "rank",
     "call",
     "instance",
+    "is_whole",
     "step",
     "start_ns",
     "end_ns",
