@@ -259,6 +259,7 @@ EpisodesColumn = Literal[
     "cost_pct",
     "own_host_ns",
     "peers_host_ns",
+    "apart_host_ns",
 ]
 EvenExpertsColumn = Literal[
     "group_label",
