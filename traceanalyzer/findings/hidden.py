@@ -12,11 +12,12 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
@@ -28,6 +29,9 @@ from traceanalyzer.meaning.vocabulary import DATA, HOST
 
 LEAST_GAIN_PCT = 3.0
 """Of a step, that mending the second gains once the first is mended."""
+
+LEAST_ALONE_PCT = 1.0
+"""Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""
 
 LEAST_EXCESS_PCT = 3.0
 """Of a step, by which a rank needs more than its peers."""
@@ -44,6 +48,11 @@ _MOST_OF_IT = 0.5
 _ABOUT_AS_MUCH = 0.9
 
 _PARTS = {"compute": "compute_ns", "host": "needed_host_ns"}
+
+_ALONE = {
+    "compute": "Give rank {} as much to compute as the others.",
+    "host": "Compare what rank {}'s host does in a step with what the others' do.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,8 @@ def hidden_late(
     """With the first cause mended, another rank would cost at least 3 % of a step: now it is hidden behind that cause.
 
     First is what gains most of: the late ranks, data, hosts. A rank is slower by work that its peers do not have, or by
-    the same kernels where it waits no longer than they do: compute beside a wait takes longer by itself.
+    the same kernels where it waits no longer than they do: compute beside a wait takes longer by itself. Where the
+    first costs nothing without the profiler the other one is not hidden there: it stands for itself.
     """
     if replay.engine is None or len(headline) < 2 or not len(step_needs):
         return []
@@ -102,23 +112,44 @@ def hidden_late(
     most, one = max(zip(more, slower, strict=True), key=lambda pair: pair[0])
     alone = gain_of(replay, _as_peers(one))
     assert alone is not None
+    who = _title(one, what_ran.table, needs, len(headline))
+    title = f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step."
+    advice, part_of, ranks, grave = f"Mend {first.words} first, then this.", first.about, (), "medium"
+    recorded_pct = _pct_without_profiler(gain)
+    alone_pct = _pct_without_profiler(alone)
+    if recorded_pct is not None and recorded_pct < LEAST_ALONE_PCT <= (alone_pct or 0.0):
+        title = (
+            f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
+            f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended."
+        )
+        advice, part_of, ranks = _ALONE[one.part].format(one.rank), None, (one.rank,)
+        grave = severity(alone_pct or 0.0)
     return [
         Finding(
             rule="hidden_late",
-            severity="medium",
-            title=f"{_title(one, what_ran.table, needs, len(headline))}: hidden behind {first.words} now; with that "
-            f"mended, it costs {milliseconds(most)} a step.",
+            severity=grave,
+            title=title,
             evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
-            recommendation=f"Mend {first.words} first, then this.",
+            recommendation=advice,
             caveat="Two changes of one replay: its error holds for both.",
             gain_ns=alone.gain_ns,
             gain_error_ns=alone.error_ns,
             gain_is_bound=alone.is_bound,
+            unprofiled_gain_ns=alone.unprofiled_gain_ns if ranks else None,
             is_of_hosts=one.part == HOST.key,
+            ranks=ranks,
+            cause=one.part if ranks else None,
             table="what_ifs",
-            part_of=first.about,
+            part_of=part_of,
         )
     ]
+
+
+def _pct_without_profiler(gain: Gain) -> float | None:
+    """The gain as a share of a step without the profiler; `None` where that is not known."""
+    if gain.unprofiled_ns is None or gain.unprofiled_gain_ns is None or gain.is_bound:
+        return None
+    return 100 * gain.unprofiled_gain_ns / max(gain.unprofiled_ns[0], 1)
 
 
 def _as_peers(one: Slower) -> Change:
