@@ -1,7 +1,7 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -113,42 +113,43 @@ def hidden_late(
     alone = gain_of(replay, _as_peers(one))
     assert alone is not None
     who = _title(one, what_ran.table, needs, len(headline))
-    title = f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step."
-    advice, part_of, ranks, grave = f"Mend {first.words} first, then this.", first.about, (), "medium"
-    recorded_pct = _pct_without_profiler(gain)
-    alone_pct = _pct_without_profiler(alone)
-    if recorded_pct is not None and recorded_pct < LEAST_ALONE_PCT <= (alone_pct or 0.0):
-        title = (
-            f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
-            f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended."
-        )
-        advice, part_of, ranks = _ALONE[one.part].format(one.rank), None, (one.rank,)
-        grave = severity(alone_pct or 0.0)
-    return [
-        Finding(
-            rule="hidden_late",
-            severity=grave,
-            title=title,
-            evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
-            recommendation=advice,
-            caveat="Two changes of one replay: its error holds for both.",
-            gain_ns=alone.gain_ns,
-            gain_error_ns=alone.error_ns,
-            gain_is_bound=alone.is_bound,
-            unprofiled_gain_ns=alone.unprofiled_gain_ns if ranks else None,
-            is_of_hosts=one.part == HOST.key,
-            ranks=ranks,
-            cause=one.part if ranks else None,
-            table="what_ifs",
-            part_of=part_of,
-        )
-    ]
+    found = Finding(
+        rule="hidden_late",
+        severity="medium",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step.",
+        evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
+        recommendation=f"Mend {first.words} first, then this.",
+        caveat="Two changes of one replay: its error holds for both.",
+        gain_ns=alone.gain_ns,
+        gain_error_ns=alone.error_ns,
+        gain_is_bound=alone.is_bound,
+        is_of_hosts=one.part == HOST.key,
+        table="what_ifs",
+        part_of=first.about,
+    )
+    is_recorded_so = _pct_without_profiler(gain) < LEAST_ALONE_PCT <= _pct_without_profiler(alone)
+    return [_by_itself(found, who, one, first, alone) if is_recorded_so else found]
 
 
-def _pct_without_profiler(gain: Gain) -> float | None:
-    """The gain as a share of a step without the profiler; `None` where that is not known."""
+def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain) -> Finding:
+    """The finding of a rank that only the profiler hides."""
+    return replace(
+        found,
+        severity=severity(_pct_without_profiler(alone)),
+        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
+        f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
+        recommendation=_ALONE[one.part].format(one.rank),
+        unprofiled_gain_ns=alone.unprofiled_gain_ns,
+        ranks=(one.rank,),
+        cause=one.part,
+        part_of=None,
+    )
+
+
+def _pct_without_profiler(gain: Gain) -> float:
+    """The gain as a share of a step without the profiler; NaN where that is not known."""
     if gain.unprofiled_ns is None or gain.unprofiled_gain_ns is None or gain.is_bound:
-        return None
+        return float("nan")
     return 100 * gain.unprofiled_gain_ns / max(gain.unprofiled_ns[0], 1)
 
 
