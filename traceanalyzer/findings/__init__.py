@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
+    bandwidth,
     blocking_launches,
     communication,
     contention,
@@ -68,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     communication.little_overlap,
     exposed_collective.exposed_collective,
     contention.contention,
-    communication.low_bandwidth,
+    bandwidth.low_bandwidth,
     wiring.log_of_another_run,
     communication.many_small_collectives,
     inference.launch_bound_iterations,
