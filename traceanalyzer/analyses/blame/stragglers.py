@@ -21,6 +21,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import sorted_by, table_of
 
 
 class Stragglers(Result[StragglersColumn]):
@@ -99,7 +100,7 @@ def across(
     costs = _costs(pieces[pieces["root_rank"] != NONE], windows, straggler_step_pct)
     table = costs.join(pieces.groupby("waits_for")["wait_ns"].sum().rename("direct_wait_ns"))
     table = table.fillna({"direct_wait_ns": 0}).join(_of_episodes(episodes.table)).reset_index(names="rank")
-    return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
+    return Stragglers(sorted_by(table, "cost_max_ns"))
 
 
 def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +154,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
     affected = in_affected.groupby("root_rank")["step"]
     most = pieces.groupby(["root_rank", "collective"])["wait_ns"].sum().reset_index("collective")
     has_steps = numbers != [NONE]
-    table = pd.DataFrame(
+    table = table_of(
         {
             "cost_mean_ns": by_root.mean().round().astype("int64"),
             "cost_max_ns": by_root.max().round().astype("int64"),

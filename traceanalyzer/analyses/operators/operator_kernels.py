@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack, taken
+from traceanalyzer.analyses.base import Result, stack, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import OperatorKernelsColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
@@ -16,6 +16,7 @@ from traceanalyzer.analyses.operators.source_lines import source_lines
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
 
@@ -51,7 +52,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_o
     by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
     firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
     total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))
-    return total.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(total, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
@@ -62,7 +63,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
 def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> pd.DataFrame:
     """A row for each GPU operation."""
     ops = trace.gpu_ops
-    return pd.DataFrame(
+    return table_of(
         {
             "path": taken(scopes.calls["path"].array, scopes.of_op),
             "operator": _operators(trace, tree),
