@@ -82,16 +82,18 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     is_held = np.isin(table["step"], windows["step"].to_numpy())
     codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
     # Several threads may do the same.
-    keys = table_of({"step": table["step"][is_held], **codes})
+    keys = {"step": table["step"][is_held], **codes}
     groups = Groups.of(keys, list(keys), by_appearance=True)
     sums = {name: groups.sums(table[name][is_held]) for name in _SUMS}
     order = np.argsort(-sums["total_ns"], kind="stable")
     order = order[sums["total_ns"][order] > 0]
     firsts = groups.first[order]
-    held = first_of_each(Groups.of(picked(keys, firsts), ["step", "part", "what"]).of_row, _MOST_NAMES)
+    held = first_of_each(
+        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row, _MOST_NAMES
+    )
     rows = np.flatnonzero(is_held)[firsts[held]]
     columns = {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
-    return pd.DataFrame(columns, copy=False)
+    return table_of(columns)
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:

@@ -64,7 +64,7 @@ def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Int
         np.concatenate([frame[name].to_numpy()[own] for frame, own in held]) for name in ("start_ns", "end_ns")
     )
     columns = {"start_ns": begins, "end_ns": until, "name": names, "what": pd.Categorical.from_codes(what, dtype=_WHAT)}
-    return Activity(*innermost(begins, until), pd.DataFrame(columns, copy=False))
+    return Activity(*innermost(begins, until), table_of(columns))
 
 
 def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -104,7 +104,7 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.Data
     kinds = len(what.categories)
     # One number stands for a name and what it is, as texts are slow to group by: 0… without a name, -1 for nothing.
     label = (names_of.codes.astype(np.int64)[row] + 1) * kinds + what.codes[row]
-    groups = Groups.of(table_of({"query": query, "label": label}), ["query", "label"], by_appearance=True)
+    groups = Groups.of({"query": query, "label": label}, ["query", "label"], by_appearance=True)
     recorded = np.zeros(len(starts), dtype=np.int64)
     np.add.at(recorded, query, shared)
     queries = np.append(groups.keys["query"], np.arange(len(starts)))

@@ -16,9 +16,11 @@ from traceanalyzer.analyses.operators.source_lines import source_lines
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import picked, sorted_by, table_of, with_columns
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
+
+_SUMS = ("gpu_ops", "gpu_ns")
 
 
 class OperatorKernels(Result[OperatorKernelsColumn]):
@@ -49,10 +51,10 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_o
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     table = picked(_rows(trace, tree, scopes, category_of_op), trace.counted)
-    by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
-    firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
-    total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))
-    return sorted_by(total, "gpu_ns")
+    by_source = sorted_by(_summed(table, [*_KEYS, "category", "source"]), "gpu_ns")
+    groups = Groups.of(by_source, _KEYS, by_appearance=True, with_absent=True)
+    longest = {name: by_source[name].array[groups.first] for name in ("category", "source")}
+    return sorted_by(with_columns(groups.totals(by_source, _SUMS), **longest), "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
@@ -87,4 +89,4 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
 
 
 def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, ["gpu_ops", "gpu_ns"])
+    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, _SUMS)
