@@ -136,6 +136,12 @@ class Episodes(Result[EpisodesColumn]):
             adds=Adds.DERIVED,
         ),
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
+        "apart_host_ns": Column.time(
+            "What a host needs to be later than hosts are here: 1.1 times the most of the others, and three deviations "
+            "beyond their median.",
+            adds=Adds.DERIVED,
+            is_secondary=True,
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

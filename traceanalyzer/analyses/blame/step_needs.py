@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.exposed_comm import moves_and_waits
 from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
@@ -88,7 +89,7 @@ def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
     steps = typed(picked(part, is_step, COLUMNS), _TYPES)
     exposed = Intervals(*(part[name].to_numpy(dtype=np.int64)[~is_step] for name in ("begin_ns", "end_ns")))
     begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    transfer, wait = (EMPTY, EMPTY) if calls is None else _transfer_wait(calls)
+    transfer, wait = (EMPTY, EMPTY) if calls is None else moves_and_waits(calls)
     own_wait = wait & exposed
     own_transfer = (transfer & exposed) - own_wait
     rest = exposed - own_wait - own_transfer
@@ -103,13 +104,6 @@ def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
             )
         },
     )
-
-
-def _transfer_wait(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
-    held = calls["transfer_ns"].notna().to_numpy()
-    starts, ends = (calls[name].to_numpy()[held] for name in ("start_ns", "end_ns"))
-    turns = ends - calls["transfer_ns"].to_numpy(dtype=np.int64, na_value=0)[held]
-    return Intervals.of(turns, ends), Intervals.of(starts, turns)
 
 
 _TYPES = {

@@ -15,7 +15,7 @@ def chained_offsets(members: pd.DataFrame) -> dict[int, tuple[int, int, int, int
     Calls that exchange messages with several peers end with the last of these: only where nothing else ties two ranks
     together do they tell of their clocks.
     """
-    held = members[members["transfer_ns"].notna()]
+    held = members[members["wait_ns"].notna()]
     together = held["ends_together"].fillna(value=False).astype(bool)
     sure, rest = _differences(held[together]), _differences(held[~together])
     known = set(zip(sure["base"], sure["rank"], strict=True))

@@ -39,7 +39,7 @@ class Matching:
     Attributes:
         members: a row for each call in each instance that it is part of: `row` (position in the table),
             `instance` (numbered by its first start), `matched_by`, `is_ambiguous`.
-        why_unmatched: for every call why it is in none; `None` for those that are.
+        why_unmatched: for every call why it is in none, or in one that lacks a rank; `None` for all others.
     """
 
     members: pd.DataFrame
@@ -101,10 +101,19 @@ def _groups(codes: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
 def _collectives(
     calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, present: frozenset[int], why: np.ndarray
 ) -> pd.DataFrame:
-    """Instances of one group: every rank is aligned with the one that has most calls."""
+    """Instances of one group: every rank is aligned with the one that has most calls.
+
+    Of a group of which some ranks have no trace those that have one, from two on: `why` says that the instances lack a
+    rank.
+    """
     by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     expected = group_members(calls.iloc[rows[0]], by_rank, present)
-    return _aligned(lists, rows, expected, present, why)
+    here = expected & present if expected is not None else frozenset[int]()
+    if expected == here or len(here) < 2:
+        return _aligned(lists, rows, expected, present, why)
+    table = _aligned(lists, rows, here, present, why)
+    why[rows] = RANK_MISSING
+    return table
 
 
 def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarray) -> bool:
