@@ -208,7 +208,7 @@ class _Thread:
 
 
 def _threads(trace: RankTrace) -> dict[int, _Thread]:
-    """What the threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
+    """What threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
     rows, since = blocking(trace)
     until = trace.api_calls["end_ns"].to_numpy()[rows]
     of_call, of_op, of_range = (frame["thread"].to_numpy() for frame in (trace.api_calls, trace.host_ops, trace.ranges))
