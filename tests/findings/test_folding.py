@@ -61,3 +61,11 @@ def test_each_cause_is_said_once(traces, expected):
         for item in found
     ]
     assert order == sorted(order)
+
+
+@pytest.mark.parametrize("is_of_ideal", [True, False])
+def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of_ideal):
+    lead = Finding("a", "low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal)
+    sign = Finding("b", "low", "b", recommendation="Exchange less.", part_of="x", is_to_do_first=True)
+    (made,) = folded([lead, sign, Finding("c", "low", "c", recommendation="Fuse.", part_of="x")])
+    assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
