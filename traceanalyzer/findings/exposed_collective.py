@@ -11,10 +11,10 @@ from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
-from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.bandwidth import slow_classes, slowness_of
+from traceanalyzer.findings.bandwidth import healthy_rate, slow_links
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import is_said, of_ranks
@@ -57,8 +57,9 @@ def exposed_collective(
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
     Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
-    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Messages
-    between stages of pipelines are told with their bubble; of a collective slower than its links it is that cause.
+    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Where the
+    collective is slow and would gain most of that at a healthy rate, it is part of that. Messages between stages of
+    pipelines are told with their bubble.
     """
     if replay.engine is None or not len(headline) or not len(exposed_calls):
         return []
@@ -87,8 +88,10 @@ def exposed_collective(
     late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
     if late:
         return [replace(found, part_of=of_ranks(late[0]))]
-    is_slow = (slow_classes(collectives)["collective"] == name).any()
-    return [replace(found, part_of=slowness_of(name)) if is_slow else found]
+    faster = healthy_rate(collectives, str(name))
+    at_rate = gain_of(replay, faster) if faster else None
+    is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
+    return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
 
 
 def _share_pct(gain: Gain) -> float:
