@@ -79,7 +79,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     builder = TableBuilder()
     processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     with _paused_collector():
-        decode_all(text.chunks(), decoder, builder, processes)
+        decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
