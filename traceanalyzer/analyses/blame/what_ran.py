@@ -186,12 +186,9 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
 
 
 def _of_program(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
-    """The threads; of JAX, whose runtime launches on threads of its own, the one that runs the program's steps."""
-    if trace.meta.format != "xplane":
-        return threads
-    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
-    program = trace.ranges.loc[is_step, "thread"].mode()
-    return np.where(threads == NONE, NONE, int(program.iloc[0])) if len(program) else threads
+    """The threads; of JAX the one that runs the program's steps."""
+    program = idle_causes.program_thread(trace)
+    return threads if program is None else np.where(threads == NONE, NONE, program)
 
 
 def _of_thread(
