@@ -50,7 +50,7 @@ RARE_CASES: tuple[Case, ...] = (
             tensor=2, data=4, steps=6, left=(Fault("throttle", 0, (6,), None, 1.6),), others=(6,)),
     case_of("rank 0 evaluates before a barrier", more.saves_with_barrier, Fault("eval", 12 * MS, (0,), (1, 3)), "conv"),
     case_of("a stage throttled in half of the steps", usual.pipelined, Fault("throttle", 0, (2,), (3, 4, 5), 1.4),
-            "the same kernels take 1.4", stages=4, microbatches=8, steps=7),
+            "the same kernels take 1.4", stages=4, microbatches=8, steps=8),
     case_of("half by their loaders, half throttled", usual.ddp, Fault("data", 8 * MS, (0, 1, 2, 3)), LOADER,
             left=(Fault("throttle", 0, (4, 5, 6, 7), None, 1.3),), others=(4, 5, 6, 7)),
     _nobody("one rank's batches are short", _HEALTHY + "|unevenly", lambda faults: rare.short_batches(faults=faults)),

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 
@@ -24,18 +25,19 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     hidden = found.loc[has_compute, ["rank", "step"]].drop_duplicates()
     hidden = hidden.assign(part=_COMPUTE, beside=[()] * len(hidden))
     hidden["excess_ns"] = _of_part(excess, hidden, _COMPUTE)
+    length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).median()
+    hidden = hidden[hidden["excess_ns"] >= LEAST_PCT / 100 * hidden["step"].map(length)]
     slower = named(hidden, late, work) if len(hidden) else hidden.assign(same_ns=np.nan)
     slower = slower[slower["same_ns"].notna()]
-    is_slower = pd.MultiIndex.from_frame(found[["rank", "step"]]).isin(
-        pd.MultiIndex.from_frame(slower[["rank", "step"]])
-    )
+    cells, own = (pd.MultiIndex.from_frame(table[["rank", "step"]]) for table in (found, slower))
+    is_slower = cells.isin(own)
     left = _without(found, has_compute & is_slower, (_COMPUTE,), excess)
     left = _without(left, left["same_ns"].notna().to_numpy(), _OF_HOSTS, excess)
     return pd.concat([left, slower], ignore_index=True) if len(slower) else left
 
 
 def _without(found: pd.DataFrame, is_chosen: np.ndarray, parts: tuple[str, ...], excess: pd.DataFrame) -> pd.DataFrame:
-    """The chosen cells without these parts beside them: each is shorter by its share of what the rank needs more of them."""
+    """The chosen cells without these parts beside them, shorter by their share of what the rank needs more of these."""
     if not is_chosen.any():
         return found
     share = found["excess_ns"] / found.groupby(["rank", "step"])["excess_ns"].transform("sum")
