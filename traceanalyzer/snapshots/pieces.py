@@ -235,11 +235,7 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
 
 def _end(block: bytes, at: int) -> int:
     """Place at which the history ends, or the block's length."""
-    while (at := block.find(_ENDS[0][:2], at)) >= 0:
-        if block.startswith(_ENDS, at):
-            return at
-        at += 1
-    return len(block)
+    return min((place for end in _ENDS if (place := block.find(end, at)) >= 0), default=len(block))
 
 
 def _references(content: np.ndarray, below: int) -> np.ndarray:
