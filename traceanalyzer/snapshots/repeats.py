@@ -6,7 +6,9 @@ texts and references to earlier objects only, so that equal bytes mean equal fra
 
 import re
 import struct
-from typing import Final
+from typing import Final, TypeVar
+
+import numpy as np
 
 LOST: Final = "?"
 """Stands for what is in a list that was left out: who refers to it has to be read in another way."""
@@ -68,7 +70,10 @@ class Repeats:
         return _pushed(number) + content + b"\x86", found.end()
 
 
-def negative(number: int) -> int:
+Numbers = TypeVar("Numbers", int, np.ndarray)
+
+
+def negative(number: Numbers) -> Numbers:
     """What stands for a list that is known, by its number, and the other way round: at most -2."""
     return -2 - number
 

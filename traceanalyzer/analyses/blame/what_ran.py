@@ -154,9 +154,10 @@ def _as_names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
 @lru_cache(16_384)
 def _with_shapes(name: str, shapes: object) -> str:
     try:
-        known = [shape for shape in json.loads(shapes) if shape] if isinstance(shapes, str) else []
+        told = json.loads(shapes) if isinstance(shapes, str) else []
     except ValueError:
-        known = []
+        told = []
+    known = [shape for shape in told if shape] if isinstance(told, list) else []
     return f"{name} of {' × '.join(map(str, known))}" if known else str(name)
 
 
