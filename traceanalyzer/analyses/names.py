@@ -259,6 +259,7 @@ EpisodesColumn = Literal[
     "cost_pct",
     "own_host_ns",
     "peers_host_ns",
+    "apart_host_ns",
 ]
 EvenExpertsColumn = Literal[
     "group_label",
@@ -443,6 +444,7 @@ HostWorkColumn = Literal[
     "input_bytes",
     "host_ns",
     "idle_ns",
+    "seen_ns",
     "steps",
     "host_per_step_ns",
     "idle_per_step_ns",
@@ -590,6 +592,7 @@ MembersColumn = Literal[
     "rank",
     "call",
     "instance",
+    "is_whole",
     "step",
     "start_ns",
     "end_ns",
@@ -980,6 +983,7 @@ StragglersColumn = Literal[
     "steps_affected",
     "affected_wait_ns",
     "episode",
+    "is_acquitted",
     "cause",
     "cause_ns",
     "operation",

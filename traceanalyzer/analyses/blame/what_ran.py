@@ -1,6 +1,7 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, picked, stack, taken
+from traceanalyzer.analyses.base import Result, is_any, stack, taken
 from traceanalyzer.analyses.blame.step_parts import step_gaps
 from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
@@ -21,6 +22,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
@@ -33,6 +35,9 @@ COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
 _SUMS = ("total_ns", "calls", "blocks")
 
 _MOST_NAMES = 30
+
+_PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
+_MOST_SHAPES = 3
 
 
 class WhatRan(Result[WhatRanColumn]):
@@ -81,16 +86,18 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     is_held = np.isin(table["step"], windows["step"].to_numpy())
     codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
     # Several threads may do the same.
-    keys = pd.DataFrame({"step": table["step"][is_held], **codes}, copy=False)
+    keys = {"step": table["step"][is_held], **codes}
     groups = Groups.of(keys, list(keys), by_appearance=True)
     sums = {name: groups.sums(table[name][is_held]) for name in _SUMS}
     order = np.argsort(-sums["total_ns"], kind="stable")
     order = order[sums["total_ns"][order] > 0]
     firsts = groups.first[order]
-    held = first_of_each(Groups.of(picked(keys, firsts), ["step", "part", "what"]).of_row, _MOST_NAMES)
+    held = first_of_each(
+        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row, _MOST_NAMES
+    )
     rows = np.flatnonzero(is_held)[firsts[held]]
     columns = {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
-    return pd.DataFrame(columns, copy=False)
+    return table_of(columns)
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:
@@ -139,7 +146,7 @@ def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> pd.Categorical:
     """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator; categories in the order of their letters."""
     keys = ["name", "shapes"]
     groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
-    texts = [_with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
+    texts = [with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
     return _as_names(texts, groups.of_row)
 
 
@@ -152,13 +159,18 @@ def _as_names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
 
 
 @lru_cache(16_384)
-def _with_shapes(name: str, shapes: object) -> str:
+def with_shapes(name: str, shapes: object) -> str:
+    """`aten::mm of [8, 4] × [4, 2]`; of what is no product its first inputs of unlike shapes, empty ones aside."""
     try:
         told = json.loads(shapes) if isinstance(shapes, str) else []
     except ValueError:
         told = []
-    known = [shape for shape in told if shape] if isinstance(told, list) else []
-    return f"{name} of {' × '.join(map(str, known))}" if known else str(name)
+    known = [shape for shape in told if shape and isinstance(shape, list)] if isinstance(told, list) else []
+    factors = [shape for shape in known if len(shape) > 1]
+    if factors and _PRODUCT.search(name):
+        return f"{name} of {' × '.join(map(str, factors))}"
+    shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:_MOST_SHAPES]
+    return f"{name} of {', '.join(shown)}" if shown else str(name)
 
 
 def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
@@ -175,12 +187,9 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
 
 
 def _of_program(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
-    """The threads; of JAX, whose runtime launches on threads of its own, the one that runs the program's steps."""
-    if trace.meta.format != "xplane":
-        return threads
-    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
-    program = trace.ranges.loc[is_step, "thread"].mode()
-    return np.where(threads == NONE, NONE, int(program.iloc[0])) if len(program) else threads
+    """The threads; of JAX the one that runs the program's steps."""
+    program = idle_causes.program_thread(trace)
+    return threads if program is None else np.where(threads == NONE, NONE, program)
 
 
 def _of_thread(
