@@ -10,7 +10,8 @@ from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.collectives import Collectives
-from traceanalyzer.findings.communication import little_overlap, low_bandwidth, many_small_collectives
+from traceanalyzer.findings.bandwidth import low_bandwidth
+from traceanalyzer.findings.communication import little_overlap, many_small_collectives
 from traceanalyzer.findings.exposed_collective import exposed_collective
 
 MS = 1_000_000
@@ -132,6 +133,7 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
         "call_waits",
         "replay",
         "episodes",
+        "collectives",
     )
     found = exposed_collective(**results)
     assert len(found) == is_said
@@ -143,8 +145,25 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
 def test_steps_that_alone_hold_a_collective_are_named():
     """Parameters that are averaged in every third step only."""
     _, results = analysed(
-        odd_jobs.averaging(), "headline", "steps", "exposed_calls", "call_waits", "replay", "episodes"
+        odd_jobs.averaging(), "headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives"
     )
     (found,) = exposed_collective(**results)
     assert found.steps == (2, 5)
     assert "of each of steps 2 and 5, and hardly in others" in found.title
+
+
+@pytest.mark.parametrize(
+    ("elements", "part_of"), [(9_000_000, "rate of all_reduce"), (300_000_000, "exposed communication")]
+)
+def test_a_slow_collective_that_nothing_runs_beside_is_one_cause(elements, part_of):
+    """Of 18 and of 600 MB, in 2 ms: links carry 0.45 MB a µs."""
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        made = program.kernel("gemm", 2 * MS)
+        sent = program.collective("all_reduce", world, elements, 2 * MS, after=(made,))
+        program.kernel("adam", MS, after=(sent,))
+
+    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives")
+    (found,) = exposed_collective(**analysed(job_of(2, 3, step, (world,)), *names)[1])
+    assert found.part_of == part_of

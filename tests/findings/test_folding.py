@@ -3,7 +3,7 @@
 import pytest
 
 from tests import once
-from traceanalyzer.findings import Finding, find
+from traceanalyzer.findings import Finding, _impact, find
 from traceanalyzer.findings.finding import SEVERITIES
 from traceanalyzer.findings.folding import folded
 
@@ -61,3 +61,10 @@ def test_each_cause_is_said_once(traces, expected):
         for item in found
     ]
     assert order == sorted(order)
+
+
+@pytest.mark.parametrize(("of_all_ns", "first"), [(109, "late"), (111, "all")])
+def test_a_fault_of_some_ranks_goes_before_what_gains_little_more(of_all_ns, first):
+    alike = Finding("all", "medium", "all", gain_ns=of_all_ns)
+    late = Finding("late", "medium", "late", gain_ns=100, ranks=(4, 5))
+    assert min([alike, late], key=_impact).rule == first

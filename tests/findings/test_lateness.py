@@ -107,7 +107,7 @@ def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, g
     row = {
         "cause": "host",
         "own_host_ns": own,
-        "peers_host_ns": others,
+        "apart_host_ns": others and 1.1 * others,
         "name": name,
         "gain_ns": gain,
         "step_ns": 200,
@@ -147,7 +147,7 @@ def test_what_only_recording_makes_late_is_not_said():
     row = {
         "cause": "host",
         "own_host_ns": 120,
-        "peers_host_ns": 100,
+        "apart_host_ns": 110,
         "name": None,
         "gain_ns": 10,
         "step_ns": 200,

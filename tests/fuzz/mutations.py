@@ -67,7 +67,7 @@ def value_mutated(rng: random.Random, value: Any) -> Any:
     for _ in range(rng.choice((1, 1, 2, 4))):
         parents = [one for one in containers(value) if one]
         if not parents:
-            return rng.choice(ODD_VALUES)
+            return copied(rng.choice(ODD_VALUES))
         rng.choice(_VALUES)(rng, rng.choice(parents))
     return value
 
@@ -92,7 +92,7 @@ def _key(rng: random.Random, parent: Any) -> Any:
 
 def _set(rng: random.Random, parent: Any) -> None:
     if parent:
-        parent[_key(rng, parent)] = rng.choice(ODD_VALUES)
+        parent[_key(rng, parent)] = copied(rng.choice(ODD_VALUES))
 
 
 def _nudged(rng: random.Random, parent: Any) -> None:

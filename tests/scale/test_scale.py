@@ -1,6 +1,9 @@
 """What the parent process keeps of many ranks."""
 
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
@@ -10,8 +13,10 @@ from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care
 from traceanalyzer.scale import summarise, with_timelines
+from traceanalyzer.scale.reduced import Done
+from traceanalyzer.scale.thinning import Limits, kept_of, sizes_of, thinned
 
-NAMES = ("ranks", "breakdown", "headline", "steps", "timeline")
+NAMES = ("ranks", "breakdown", "headline", "steps", "timeline", "host_events")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +57,11 @@ def test_what_findings_name_is_read_again_for_the_timeline(folder):
     assert set(kept["rank"]) == {1, 3, alone}
     columns = ["rank", "start_ns", "end_ns", "name"]
     expected = whole[whole["rank"].isin({1, 3, alone})]
-    assert kept[columns].astype("str").values.tolist() == expected[columns].astype("str").values.tolist()
+    assert kept[columns].astype("str").to_numpy().tolist() == expected[columns].astype("str").to_numpy().tolist()
+    hosts = of(folder)["host_events"].to_frame()
+    of_drawn = hosts[hosts["rank"].isin({1, 3, alone})].reset_index(drop=True)
+    assert len(of_drawn)
+    pd.testing.assert_frame_equal(more.results["host_events"].to_frame().reset_index(drop=True), of_drawn)
 
 
 def test_missing_ranks_are_named_once(folder, tmp_path):
@@ -65,7 +74,7 @@ def test_missing_ranks_are_named_once(folder, tmp_path):
 
 
 def test_one_rank_is_kept_whatever_its_size(folder):
-    assert of(folder, most_operations=1)["timeline"].table["rank"].nunique() == 1
+    assert of(folder, most_operations=1)["timeline"].table["rank"].unique().shape == (1,)
 
 
 def test_a_run_that_is_too_large_is_not_replayed_and_keeps_no_graphs(tmp_path):
@@ -103,3 +112,35 @@ def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
     assert "missing_ranks" not in checks
     assert "2 of the job's 6 ranks are looked at (--ranks)" in checks["ranks_left_out"]["sentence"]
     assert "missing" not in " ".join(summary.notes)
+
+
+def done_of(sizes):
+    """A file a rank, as the analyses leave it: time lost, operations drawn, operations of its graph."""
+    for lost_ns, drawn, replayed in sizes:
+        tables = {
+            "breakdown": pd.DataFrame({"idle_ns": [lost_ns], "exposed_comm_ns": [0]}),
+            "timeline": pd.DataFrame({"start_ns": range(drawn)}),
+            "host_events": pd.DataFrame({"start_ns": range(3)}),
+            "replay": pd.DataFrame({"operations": [replayed], "piece": [object()]}),
+        }
+        yield Done(None, ((None, tables),), (), ())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12),
+    st.integers(0, 12),
+    st.integers(0, 30),
+)
+def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, replayed):
+    limits = Limits(drawn, replayed)
+    files = list(done_of(sizes))
+    kept = kept_of({number: sizes_of(done) for number, done in enumerate(files)}, limits)
+    left = [done.ranks[0][1] for done in thinned(iter(files), limits)]
+    assert [bool(len(tables["timeline"])) for tables in left] == [
+        (number, 0) in kept.drawn for number in range(len(left))
+    ]
+    assert all(len(tables["host_events"]) == 3 * ((number, 0) in kept.drawn) for number, tables in enumerate(left))
+    assert {tables["replay"]["piece"].iloc[0] is not None for tables in left} == {kept.has_graphs}
+    total = sum(size[1] for number, size in enumerate(sizes) if (number, 0) in kept.drawn)
+    assert total <= drawn or len(kept.drawn) == 1

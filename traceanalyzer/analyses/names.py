@@ -259,6 +259,7 @@ EpisodesColumn = Literal[
     "cost_pct",
     "own_host_ns",
     "peers_host_ns",
+    "apart_host_ns",
 ]
 EvenExpertsColumn = Literal[
     "group_label",
@@ -590,6 +591,7 @@ MembersColumn = Literal[
     "rank",
     "call",
     "instance",
+    "is_whole",
     "step",
     "start_ns",
     "end_ns",
@@ -980,6 +982,7 @@ StragglersColumn = Literal[
     "steps_affected",
     "affected_wait_ns",
     "episode",
+    "is_acquitted",
     "cause",
     "cause_ns",
     "operation",

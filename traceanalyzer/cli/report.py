@@ -232,7 +232,8 @@ def _analysed(
     made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
-    made = replace(made, results=made.results | {"timeline": whole.results["timeline"]}, snapshots=told)
+    drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
+    made = replace(made, results=made.results | drawn, snapshots=told)
     outcomes = _checked(options["gates"], made, load, label, errors)
     clock.mark("findings and gates")
     # Before the page is drawn, which takes as long as the analyses of a small trace.

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings import (
     balance,
+    bandwidth,
     blocking_launches,
     communication,
     contention,
@@ -68,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     communication.little_overlap,
     exposed_collective.exposed_collective,
     contention.contention,
-    communication.low_bandwidth,
+    bandwidth.low_bandwidth,
     wiring.log_of_another_run,
     communication.many_small_collectives,
     inference.launch_bound_iterations,
@@ -174,17 +175,23 @@ _NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", 
 _NUMBER = re.compile(r"\d+")
 
 
-def _impact(finding: Finding) -> tuple[bool, int, bool, bool, int]:
+_OF_A_FAULT = 1.1
+"""How many times what others gain a finding about late ranks counts, when they are ordered."""
+
+
+def _impact(finding: Finding) -> tuple[bool, int, bool, bool, float]:
     """What the capture cannot tell before advice; then the severest, what can be mended, what gains most.
 
     Hosts that are late by the recording alone are no reason to doubt a gain that holds without it: they come after.
+    Of gains that are about the same the one of ranks unlike the others is first: that is a fault, not how the job is.
     """
+    gain_ns = (finding.expected_ns or 0) * (_OF_A_FAULT if finding.ranks else 1)
     return (
         not finding.is_about_capture or finding.is_of_hosts,
         SEVERITIES.index(finding.severity),
         finding.is_of_ideal,
         finding.expected_ns is None,
-        -(finding.expected_ns or 0),
+        -gain_ns,
     )
 
 

@@ -20,7 +20,7 @@ from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.uneven_steps import IMBALANCE_PCT, compute_by_step, is_lasting
+from traceanalyzer.findings.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
 from traceanalyzer.findings.unprofiled import otherwise
 
 _EXPERTS = (
@@ -67,9 +67,12 @@ def uneven_compute(
         return []
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
     is_said = any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
-    if share < imbalance_pct or is_said or not is_lasting(compute_by_step(step_needs, basis), rank):
+    by_step = compute_by_step(step_needs)
+    if share < imbalance_pct or is_said or not is_lasting(by_step, rank):
         return []
     own = alike(compute, places)
+    if not own.is_one and not by_step.empty and not is_beyond_chance(by_step, own.ranks):
+        own = Alike((rank,), None, float(compute.drop(rank).median()))
     goal = compute.mean() if own.is_one or own.others is None else own.others
     even = gain_of(replay, Change("compute", float(goal / compute[list(own.ranks)].max()), frozenset(own.ranks)))
     even = None if even is None or even.is_bound else even

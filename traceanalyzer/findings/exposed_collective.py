@@ -7,12 +7,14 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
-from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.bandwidth import healthy_rate, slow_links
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import is_said, of_ranks
@@ -50,12 +52,14 @@ def exposed_collective(
     call_waits: CallWaits,
     replay: Replay,
     episodes: Episodes,
+    collectives: Collectives,
 ) -> list[Finding]:
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
     Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
-    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Messages
-    between stages of pipelines are told with their bubble.
+    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Where the
+    collective is slow and would gain most of that at a healthy rate, it is part of that. Messages between stages of
+    pipelines are told with their bubble.
     """
     if replay.engine is None or not len(headline) or not len(exposed_calls):
         return []
@@ -82,7 +86,12 @@ def exposed_collective(
     found = _found(str(name), own, gain, basis, few)
     is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
     late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
-    return [replace(found, part_of=of_ranks(late[0])) if late else found]
+    if late:
+        return [replace(found, part_of=of_ranks(late[0]))]
+    faster = healthy_rate(collectives, str(name))
+    at_rate = gain_of(replay, faster) if faster else None
+    is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
+    return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
 
 
 def _share_pct(gain: Gain) -> float:

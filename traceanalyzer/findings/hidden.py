@@ -1,7 +1,7 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -12,11 +12,12 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
@@ -28,6 +29,9 @@ from traceanalyzer.meaning.vocabulary import DATA, HOST
 
 LEAST_GAIN_PCT = 3.0
 """Of a step, that mending the second gains once the first is mended."""
+
+LEAST_ALONE_PCT = 1.0
+"""Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""
 
 LEAST_EXCESS_PCT = 3.0
 """Of a step, by which a rank needs more than its peers."""
@@ -44,6 +48,11 @@ _MOST_OF_IT = 0.5
 _ABOUT_AS_MUCH = 0.9
 
 _PARTS = {"compute": "compute_ns", "host": "needed_host_ns"}
+
+_ALONE = {
+    "compute": "Give rank {} as much to compute as the others.",
+    "host": "Compare what rank {}'s host does in a step with what the others' do.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,8 @@ def hidden_late(
     """With the first cause mended, another rank would cost at least 3 % of a step: now it is hidden behind that cause.
 
     First is what gains most of: the late ranks, data, hosts. A rank is slower by work that its peers do not have, or by
-    the same kernels where it waits no longer than they do: compute beside a wait takes longer by itself.
+    the same kernels where it waits no longer than they do: compute beside a wait takes longer by itself. Where the
+    first costs nothing without the profiler the other one is not hidden there: it stands for itself.
     """
     if replay.engine is None or len(headline) < 2 or not len(step_needs):
         return []
@@ -102,23 +112,45 @@ def hidden_late(
     most, one = max(zip(more, slower, strict=True), key=lambda pair: pair[0])
     alone = gain_of(replay, _as_peers(one))
     assert alone is not None
-    return [
-        Finding(
-            rule="hidden_late",
-            severity="medium",
-            title=f"{_title(one, what_ran.table, needs, len(headline))}: hidden behind {first.words} now; with that "
-            f"mended, it costs {milliseconds(most)} a step.",
-            evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
-            recommendation=f"Mend {first.words} first, then this.",
-            caveat="Two changes of one replay: its error holds for both.",
-            gain_ns=alone.gain_ns,
-            gain_error_ns=alone.error_ns,
-            gain_is_bound=alone.is_bound,
-            is_of_hosts=one.part == HOST.key,
-            table="what_ifs",
-            part_of=first.about,
-        )
-    ]
+    who = _title(one, what_ran.table, needs, len(headline))
+    found = Finding(
+        rule="hidden_late",
+        severity="medium",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step.",
+        evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
+        recommendation=f"Mend {first.words} first, then this.",
+        caveat="Two changes of one replay: its error holds for both.",
+        gain_ns=alone.gain_ns,
+        gain_error_ns=alone.error_ns,
+        gain_is_bound=alone.is_bound,
+        is_of_hosts=one.part == HOST.key,
+        table="what_ifs",
+        part_of=first.about,
+    )
+    is_recorded_so = _pct_without_profiler(gain) < LEAST_ALONE_PCT <= _pct_without_profiler(alone)
+    return [_by_itself(found, who, one, first, alone) if is_recorded_so else found]
+
+
+def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain) -> Finding:
+    """The finding of a rank that only the profiler hides."""
+    return replace(
+        found,
+        severity=severity(_pct_without_profiler(alone)),
+        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
+        f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
+        recommendation=_ALONE[one.part].format(one.rank),
+        unprofiled_gain_ns=alone.unprofiled_gain_ns,
+        ranks=(one.rank,),
+        cause=one.part,
+        part_of=None,
+    )
+
+
+def _pct_without_profiler(gain: Gain) -> float:
+    """The gain as a share of a step without the profiler; NaN where that is not known."""
+    if gain.unprofiled_ns is None or gain.unprofiled_gain_ns is None or gain.is_bound:
+        return float("nan")
+    return 100 * gain.unprofiled_gain_ns / max(gain.unprofiled_ns[0], 1)
 
 
 def _as_peers(one: Slower) -> Change:

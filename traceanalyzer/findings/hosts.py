@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed
@@ -152,12 +153,13 @@ def _title(
     needed = _needed_ns(step_needs, basis)
     window = idle["window_ns"].mean()
     is_known = len(needed) == len(idle) and len(needed) > 0 and basis.steps is not None
-    if is_known and needed.min() < _SHORT * window and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
+    is_floor = is_known and _is_floor(needed, window)
+    if is_known and not is_floor and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
         return (
             f"Rank {int(needed.idxmax())}'s host needs {milliseconds(needed.max())} to launch a step of "
             f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
         )
-    if not is_known or needed.min() < _SHORT * window:
+    if not is_floor:
         return f"{_late(own_set, idle, is_one=is_one)}: {gpu}{most}."
     if len(needed) == 1:
         return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
@@ -167,6 +169,14 @@ def _title(
     if name:
         return f"{each} {between} for a step: {gpu}{most}."
     return f"{each} {between} to launch a step: {gpu}."
+
+
+def _is_floor(needed: pd.Series, window_ns: float) -> bool:
+    """Whether all hosts need most of a step to launch it; or most do, and the slowest is not apart from the others."""
+    if needed.min() >= _SHORT * window_ns:
+        return True
+    others = needed.drop(needed.idxmax())
+    return bool(len(others) and others.median() >= _SHORT * window_ns and needed.max() < apart_ns(others))
 
 
 def _waiting(rank: int, stragglers: Stragglers, basis: Basis) -> str:

@@ -1,5 +1,7 @@
 """Compute that differs between ranks from step to step: no rank is late, but each step lasts as long as its longest."""
 
+from collections.abc import Collection
+
 import pandas as pd
 
 from traceanalyzer.analyses.blame.amounts import more_work_ns
@@ -26,6 +28,7 @@ IMBALANCE_PCT = 10.0
 
 _LASTING = 0.75
 _HALF = 0.5
+_SIGMAS = 3.0
 
 
 LEAST_OF_WORK_PCT = 1.0
@@ -50,7 +53,7 @@ def uneven_steps(
     if not len(headline) or len(pipeline) or any(row["cause"] == "compute" and is_said(row) for row in episodes.rows()):
         return []
     basis = Basis.of(headline, steps)
-    wide = compute_by_step(step_needs, basis)
+    wide = compute_by_step(step_needs)
     if wide.shape[0] < 2 or wide.shape[1] < 2:
         return []
     longest = wide.max(axis=1)
@@ -120,10 +123,10 @@ def _is_one_ranks(wide: pd.DataFrame, step_ns: float) -> bool:
     return is_lasting(wide, rank) and (is_longest or 100 * beyond >= IMBALANCE_PCT * step_ns)
 
 
-def compute_by_step(step_needs: StepNeeds, basis: Basis) -> pd.DataFrame:
-    """Compute of the basis' steps: a row for each step, a column for each rank."""
-    held = basis.within(step_needs.table) if len(step_needs) else pd.DataFrame()
-    held = held[held["step"].notna()] if len(held) else held
+def compute_by_step(step_needs: StepNeeds) -> pd.DataFrame:
+    """Compute of the steps that were recorded whole, the last one too: a row for each step, a column for each rank."""
+    held = step_needs.table
+    held = held[held["step"].notna() & ~held["is_partial"].fillna(value=False).astype(bool)] if len(held) else held
     if held.empty:
         return pd.DataFrame()
     wide = held.astype({"step": "int64"}).pivot_table(index="step", columns="rank", values="compute_ns")
@@ -134,10 +137,33 @@ def is_lasting(wide: pd.DataFrame, rank: int) -> bool:
     """Whether the rank computes longer than the mean in most steps, by half of its mean excess or more.
 
     And that is at least half of what the longest of each step has beyond the mean: else the others' turns cost more.
+    And it is more than chance deals out in so few steps.
     """
     if rank not in wide or wide.empty:
         return True
+    if not is_beyond_chance(wide, [rank]):
+        return False
     mean = wide.mean(axis=1)
     excess = wide[rank] - mean
     is_steady = (excess >= _HALF * excess.mean()).mean() >= _LASTING
     return bool(is_steady and excess.mean() >= _HALF * (wide.max(axis=1) - mean).mean())
+
+
+def is_beyond_chance(wide: pd.DataFrame, ranks: Collection[int]) -> bool:
+    """Whether these ranks' mean is further from the others' than means of so few steps are by chance: three deviations.
+
+    Of one rank its mean is held against the others' together, of a set its least against the others' most. How far a
+    rank's steps lie apart is what is left of them without each rank's and each step's mean; one step tells nothing.
+    """
+    steps, count = wide.shape
+    if steps < 2 or count < 2:
+        return True
+    mean = wide.mean()
+    left = wide.sub(mean).sub(wide.mean(axis=1), axis=0) + mean.mean()
+    variance = float((left**2).sum().sum()) / ((count - 1) * (steps - 1))
+    own, others = mean[list(ranks)], mean.drop(list(ranks))
+    if len(own) == 1:
+        gap, error = float(own.iloc[0] - others.mean()), variance / steps * (1 + 1 / len(others))
+    else:
+        gap, error = float(own.min() - others.max()), 2 * variance / steps
+    return gap >= _SIGMAS * error**0.5

@@ -5,6 +5,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
@@ -26,11 +27,12 @@ def unmatched_calls(
     """Over 10 % of a step is exposed communication of calls of which no other rank's trace holds the other end.
 
     Whether such a call moves data or waits, and for whom, is not known: who is late may be missing among the findings.
+    Of a group of which some ranks are here it is that of what follows once the last of these has come.
     """
     if not len(headline) or not len(call_waits) or not len(exposed_calls):
         return []
     basis = Basis.of(headline, steps)
-    names = ["rank", "call", "is_matched", "collective"]
+    names = ["rank", "call", "is_matched", "instance", "collective"]
     held = basis.within(exposed_calls.to_frame()).merge(call_waits.table[names], on=["rank", "call"])
     is_open = ~held["is_matched"].fillna(value=False).astype(bool)
     lengths = held["unmatched_ns"].astype("float64").where(is_open, 0.0)
@@ -46,12 +48,18 @@ def unmatched_calls(
     who, advice = _alone(here, size) if len(here) == 1 else _several(here, size, count, every)
     is_open_for = f"{milliseconds(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
     on_average = " on average" if len(here) > 1 else ""
+    what = "of which it cannot be told whether it moves data or waits, nor for whom"
+    lengths_in_part = lengths[held["instance"].notna()].sum()
+    if 2 * lengths_in_part > lengths.sum():
+        lacking = _absent(calls, here)
+        absent, has = (f"rank {lacking[0]}", "has") if len(lacking) == 1 else (f"ranks {listed(lacking)}", "have")
+        who = f"{len(here)} of {size} ranks are here, {absent} {has} no file"
+        what = f"after the last of them has come: it moves data, or waits for {absent}, how late is not known"
     return [
         Finding(
             rule="unmatched_calls",
             severity="high" if share >= HIGH_PCT else "medium",
-            title=f"{who}: {is_open_for}{on_average}, is communication of which it cannot be told whether it moves "
-            "data or waits, nor for whom.",
+            title=f"{who}: {is_open_for}{on_average}, is communication {what}.",
             evidence=plain(_by_collective(held[is_open], basis.per)),
             recommendation=advice,
             caveat="Who is late, and what there is to gain by it, is told of the other calls alone.",
@@ -68,6 +76,12 @@ def _size(ranks: Result, calls: Result) -> int | None:
     world = ranks.to_frame()["world_size"].dropna() if "world_size" in ranks.to_frame() else pd.Series(dtype="Int64")
     sizes = [*world, *(calls.to_frame()["group_size"].dropna() if len(calls) else ())]
     return int(max(sizes)) if sizes else None
+
+
+def _absent(calls: Result, here: list[int]) -> list[int]:
+    """The ranks of the groups that communicate of which there is no trace."""
+    lists = (parsed(text) or () for text in calls.to_frame()["group_ranks"].dropna().unique())
+    return sorted({rank for ranks in lists for rank in ranks} - {*here})
 
 
 def _alone(here: list[int], size: int | None) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_w
 from traceanalyzer.loading.notes import notes_of
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.scale.reduced import is_kept, reduce_capture, without_ranks
-from traceanalyzer.scale.thinning import thinned, without_graphs
+from traceanalyzer.scale.thinning import DRAWN, Limits, thinned, thinning
 from traceanalyzer.scale.work import Jobs, Progress, each, set_up_process
 
 __all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
@@ -80,9 +80,8 @@ def summarise(
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
-    files = each(work, run.captures, jobs, progress, without_ranks, at_hand)
-    replayed = thresholds.get("most_replayed", MOST_REPLAYED)
-    ordered = list(without_graphs(thinned(files, most_operations), replayed))
+    limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
+    ordered = thinned(each(work, run.captures, jobs, progress, without_ranks, at_hand, thinning(limits)), limits)
     for done in ordered:
         skipped += done.skipped
         failures += done.failures
@@ -117,24 +116,31 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
 def with_timelines(
     summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: Jobs = None
 ) -> Summary:
-    """The summary with these ranks' operations in its timeline: their files are read again where it let them go."""
+    """The summary with what these ranks draw on a timeline: their files are read again where it let that go."""
     timeline = summary.results["timeline"].table
     own = {claim: rank for claim, rank in summary.claims.items() if rank in set(ranks) - set(timeline["rank"])}
     if not own or timeline.empty:
         return summary
+    names = [name for name in DRAWN if name in summary.results]
     paths = {path for path, _ in own}
     wanted = replace(run, captures=tuple(capture for capture in run.captures if capture.path in paths))
-    work = partial(_timelines, options=options, claims=own)
-    parts: dict[int, pd.DataFrame] = dict(list(timeline.groupby("rank")))
+    work = partial(_drawn, options=options, claims=own, names=names)
+    parts: dict[str, dict[int, pd.DataFrame]] = {
+        name: dict(list(summary.results[name].table.groupby("rank"))) for name in names
+    }
     for found in each(work, wanted.captures, jobs, None):
-        parts |= found
-    made = ANALYSES["timeline"].across({rank: parts[rank] for rank in sorted(parts)})
-    return replace(summary, results=summary.results | {"timeline": made})
+        for rank, tables in found.items():
+            for name in names:
+                parts[name][rank] = tables[name]
+    made = {name: ANALYSES[name].across({rank: own[rank] for rank in sorted(own)}) for name, own in parts.items()}
+    return replace(summary, results=summary.results | made)
 
 
-def _timelines(capture: Capture, options: LoadOptions, claims: Claims) -> dict[int, pd.DataFrame]:
+def _drawn(
+    capture: Capture, options: LoadOptions, claims: Claims, names: Collection[str]
+) -> dict[int, dict[str, pd.DataFrame]]:
     return {
-        claims[capture.path, trace.rank]: reduce_rank(trace, ["timeline"])["timeline"]
+        claims[capture.path, trace.rank]: reduce_rank(trace, names)
         for trace in read_capture(capture, options, [])
         if (capture.path, trace.rank) in claims
     }

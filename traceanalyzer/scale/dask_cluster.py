@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from traceanalyzer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from traceanalyzer.discovery.clustering import Capture
 
@@ -24,6 +25,21 @@ _AGAIN = 2
 """How often a file is tried again after a worker died over it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Thinning(Generic[T]):
+    """How what the workers hold of all files is made smaller before it travels to this process.
+
+    Attributes:
+        size: of what is held of a file that which decides, small enough for one process to see of all files.
+        shares: by number of the file what it keeps, from all files' sizes.
+        shortened: what is held, with the number of its file, without what it does not keep.
+    """
+
+    size: Callable[[T], Any]
+    shares: Callable[[Mapping[int, Any]], Mapping[int, Any]]
+    shortened: Callable[[T, int, Any], T]
+
+
 class Cluster:
     """A connected Dask cluster. Workers have to see the files under the same paths, or the files are at a URL."""
 
@@ -36,8 +52,9 @@ class Cluster:
         captures: Sequence[Capture],
         report: Callable[[int, int], None],
         lost: Callable[[Capture, str], T],
+        thinning: Thinning[T] | None = None,
     ) -> Iterator[T]:
-        """What `work` gives for each file, in their order.
+        """What `work` gives for each file, in their order; what is thinned workers hold until all are done.
 
         What a dead worker had done or was doing is done again by the others. A file over which workers die again and
         again is given to `lost`, with a sentence.
@@ -50,6 +67,8 @@ class Cluster:
         for future in futures:
             future.add_done_callback(count.one_more)
         try:
+            if thinning is not None:
+                futures = self._thinned(futures, thinning)
             for capture, future in zip(captures, futures, strict=True):
                 try:
                     done = future.result()
@@ -61,6 +80,20 @@ class Cluster:
                 future.release()
         finally:
             self._client.cancel(futures)
+
+    def _thinned(self, futures: list[Any], thinning: Thinning[T]) -> list[Any]:
+        """Futures of what is left of each; one that fails stays as it is."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        sizes = [self._client.submit(thinning.size, future, pure=False) for future in futures]
+        told = {}
+        for number, size in enumerate(sizes):
+            with suppress(KilledWorker, FutureCancelledError):  # said where the file's own result is taken
+                told[number] = size.result()
+        shares = thinning.shares(told)
+        return [self._client.submit(thinning.shortened, future, number, shares[number], pure=False)
+                if number in told else future for number, future in enumerate(futures)]  # fmt: skip
 
 
 class _Count:

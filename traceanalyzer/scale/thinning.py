@@ -1,53 +1,164 @@
-"""What the tables of all ranks together may hold: of too many, what is shown or replayed least is let go."""
+"""What the tables of all ranks together may hold: of too many, what is shown or replayed least is let go.
 
-from collections.abc import Iterator, Mapping
-from itertools import count
+Which ranks keep what they draw depends on three numbers of each, so that a cluster's workers can hold the tables until
+that is known: only what is kept travels.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
 
 import pandas as pd
 
 from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline.thinning import most_unlike_first
+from traceanalyzer.scale.dask_cluster import Thinning
 from traceanalyzer.scale.reduced import Done
 
+Place = tuple[int, int]
+"""Number of a file, and a rank's place in it."""
 
-def thinned(done_files: Iterator[Done], most: int) -> Iterator[Done]:
-    """The files as they come, with no more operations for the timeline than a report shows.
+DRAWN = ("timeline", "host_events")
+"""Tables with a row for each event that a page draws: without the first the other is not shown."""
 
-    A row for every operation of a thousand ranks would fill the memory: those of the ranks that are most like the
-    others are let go.
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many operations the timelines, and the graphs that are replayed, of all ranks together may have."""
+
+    drawn: int
+    replayed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankSize:
+    """What decides on a rank: time that it loses (idle or in exposed communication), operations drawn and replayed."""
+
+    lost_ns: int
+    drawn: int
+    replayed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Ranks that keep what they draw; and whether all keep their graphs."""
+
+    drawn: frozenset[Place]
+    has_graphs: bool
+
+
+def sizes_of(done: Done) -> tuple[RankSize, ...]:
+    """Of each rank of the file."""
+    return tuple(
+        RankSize(
+            _lost_ns(tables),
+            len(tables.get("timeline", ())),
+            int(tables["replay"]["operations"].iloc[0]) if len(tables.get("replay", ())) else 0,
+        )
+        for _, tables in done.ranks
+    )
+
+
+def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
+    """What a job keeps, by the sizes of each file's ranks: the timelines of the ranks that are most unlike the others.
+
+    One timeline at least; and all graphs or, where they are more than are replayed, none.
     """
-    held: dict[int, dict[str, pd.DataFrame]] = {}
-    lost: dict[int, int] = {}
-    place = count()
-    for done in done_files:
-        for _, tables in done.ranks:
-            if len(tables.get("timeline", ())):
-                number = next(place)
-                held[number], lost[number] = tables, _lost_ns(tables)
-        total = sum(len(tables["timeline"]) for tables in held.values())
-        while total > most and len(held) > 1:
-            least = most_unlike_first(lost)[-1]
-            tables = held.pop(least)
-            del lost[least]
-            total -= len(tables["timeline"])
-            tables["timeline"] = pd.DataFrame()
-        yield done
+    every = _by_place(sizes)
+    drawn = [place for place, size in every.items() if size.drawn]
+    order = most_unlike_first({number: every[place].lost_ns for number, place in enumerate(drawn)})
+    kept = _first_within([drawn[number] for number in order], every, limits.drawn)
+    return Kept(frozenset(kept), _has_graphs(every, limits))
 
 
-def without_graphs(done_files: Iterator[Done], most: int) -> Iterator[Done]:
-    """The files as they come; once there are more operations than are replayed, no rank keeps its graph."""
-    held: list[dict[str, pd.DataFrame]] = []
-    total = 0
-    for done in done_files:
-        for _, tables in done.ranks:
-            if len(tables.get("replay", ())):
-                held.append(tables)
-                total += int(tables["replay"]["operations"].iloc[0])
-        if total > most:
-            for tables in held:
-                tables["replay"] = let_go(tables["replay"])
-            held = []
-        yield done
+def shortened(done: Done, number: int, kept: Kept) -> Done:
+    """The file's ranks without what they do not keep."""
+    return Done(
+        done.capture,
+        tuple(
+            (meta, _without(tables, is_drawn=(number, place) in kept.drawn, has_graph=kept.has_graphs))
+            for place, (meta, tables) in enumerate(done.ranks)
+        ),
+        done.skipped,
+        done.failures,
+    )
+
+
+def thinning(limits: Limits) -> Thinning[Done]:
+    """How the workers of a cluster make smaller what they hold: the same as `thinned` leaves."""
+
+    def shares(sizes: Mapping[int, tuple[RankSize, ...]]) -> dict[int, Kept]:
+        kept = kept_of(sizes, limits)
+        of_file: dict[int, set[Place]] = {number: set() for number in sizes}
+        for place in kept.drawn:
+            of_file[place[0]].add(place)
+        return {number: replace(kept, drawn=frozenset(places)) for number, places in of_file.items()}
+
+    return Thinning(sizes_of, shares, shortened)
+
+
+def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
+    """The files as they come, with what they keep in the end; meanwhile little more is held than what may be kept.
+
+    A row for every operation of a thousand ranks would fill the memory.
+    """
+    sizes: dict[int, tuple[RankSize, ...]] = {}
+    held: list[Done] = []
+    drawn = graphs = 0
+    for number, done in enumerate(files):
+        sizes[number] = sizes_of(done)
+        held.append(done)
+        drawn += sum(size.drawn for size in sizes[number])
+        graphs += sum(size.replayed for size in sizes[number])
+        if drawn > _HELD_TIMES * limits.drawn or graphs > limits.replayed:
+            possible = _possible(sizes, limits)
+            held = [shortened(earlier, place, possible) for place, earlier in enumerate(held)]
+            drawn = sum(sizes[file][place].drawn for file, place in possible.drawn)
+            graphs = graphs if possible.has_graphs else 0
+    kept = kept_of(sizes, limits)
+    return [shortened(done, number, kept) for number, done in enumerate(held)]
+
+
+_HELD_TIMES = 3
+"""Times of what is drawn in the end that timelines may have meanwhile: two of them are what may still be kept."""
+
+
+def _possible(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
+    """What may still be kept whoever else comes: who is unlike the others loses most or least."""
+    every = _by_place(sizes)
+    most_first = sorted(every, key=lambda place: (-every[place].lost_ns, place))
+    least_first = sorted(every, key=lambda place: (every[place].lost_ns, place))
+    ends = {*_first_within(most_first, every, limits.drawn), *_first_within(least_first, every, limits.drawn)}
+    return Kept(frozenset(ends), _has_graphs(every, limits))
+
+
+def _by_place(sizes: Mapping[int, Sequence[RankSize]]) -> dict[Place, RankSize]:
+    """The ranks that have something to draw or to replay, in the order of files."""
+    return {
+        (number, place): size
+        for number, own in sorted(sizes.items())
+        for place, size in enumerate(own)
+        if size.drawn or size.replayed
+    }
+
+
+def _first_within(order: Sequence[Place], sizes: Mapping[Place, RankSize], most: int) -> list[Place]:
+    """The first ranks that have timelines, of no more than `most` operations together; at least one."""
+    drawn = [place for place in order if sizes[place].drawn]
+    totals = accumulate(sizes[place].drawn for place in drawn)
+    fitting = sum(1 for _ in takewhile(lambda total: total <= most, totals))
+    return drawn[: max(1, fitting)]
+
+
+def _has_graphs(sizes: Mapping[Place, RankSize], limits: Limits) -> bool:
+    return sum(size.replayed for size in sizes.values()) <= limits.replayed
+
+
+def _without(tables: Mapping[str, pd.DataFrame], *, is_drawn: bool, has_graph: bool) -> dict[str, pd.DataFrame]:
+    gone = {} if is_drawn else {name: pd.DataFrame() for name in DRAWN if name in tables}
+    if not has_graph and len(tables.get("replay", ())):
+        gone["replay"] = let_go(tables["replay"])
+    return {**tables, **gone}
 
 
 def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:

@@ -12,7 +12,7 @@ import pandas as pd
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import InputError
 from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
-from traceanalyzer.scale.dask_cluster import Cluster
+from traceanalyzer.scale.dask_cluster import Cluster, Thinning
 
 T = TypeVar("T")
 
@@ -35,14 +35,16 @@ def each(
     progress: Progress | None,
     lost: Callable[[Capture, str], T] | None = None,
     at_hand: Collection[Path] = (),
+    thinning: Thinning[T] | None = None,
 ) -> Iterator[T]:
     """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
 
     Files `at_hand` take a moment: unless there are many, this process does them, and starts no other for their sake.
+    What workers of a cluster hold is made smaller by `thinning` before it travels.
     """
     report = progress or (lambda _done, _all: None)
     if isinstance(jobs, Cluster):
-        yield from jobs.each(_Task(work), captures, report, lost or _refused)
+        yield from jobs.each(_Task(work), captures, report, lost or _refused, thinning)
         return
     held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
     away = [capture for capture in captures if capture.path not in held]

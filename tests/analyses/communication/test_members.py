@@ -57,7 +57,6 @@ def test_the_last_rank_does_not_wait():
         ),
         ({"collective": "unknown"}, "the trace does not say which collective it is"),
         ({"group": None, "group_ranks": None}, "the trace does not say its process group"),
-        ({"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"),
         ({"group_ranks": None, "group_size": 3}, "the ranks of its group are not known"),
         ({"collective": "send_recv"}, "the trace does not say its peers"),
     ],
@@ -67,6 +66,21 @@ def test_calls_that_cannot_be_split_say_why(more, why):
     found = waits(*sides)
     assert found[0, 0] == found[1, 0] == (None, None, why)
     assert found[0, 1] == (10, 1, None), "the other calls are not harmed"
+
+
+def test_ranks_that_are_here_wait_for_each_other_where_one_has_no_trace():
+    more, why = {"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"
+    sides = [rank((0, 100, more)), rank((80, 100, more))]
+    assert waits(*sides) == {(0, 0): (80, 1, why), (1, 0): (0, None, why)}
+    table = analysis.across(dict(enumerate(sides))).table
+    assert table["transfer_ns"].isna().all(), "what follows the last that is here may be a wait for the third"
+    assert not table["is_whole"].any()
+
+
+def test_one_rank_alone_of_its_group_waits_for_nobody_that_is_known():
+    assert waits(rank((0, 100, {"group_ranks": "0,2", "group_size": 2})), rank((80, 100)))[0, 0] == (
+        None, None, "a rank of its group has no trace",
+    )  # fmt: skip
 
 
 def test_the_ranks_that_use_a_communicator_of_unknown_size_are_its_members():

@@ -1,6 +1,6 @@
 """One episode's figures: what its ranks need more, what the others wait, and how late their hosts are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,15 +11,31 @@ CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
 
+_SIGMAS = 3.0
+_TO_DEVIATION = 1.4826
+"""Of a median distance from the median, of normal values."""
+
 _BEYOND = 1.15
 """Times the excess of the next one: of ranks that are late together one is the worst."""
 
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
     """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
-    own, others = row["own_host_ns"], row["peers_host_ns"]
+    own, apart = row["own_host_ns"], row["apart_host_ns"]
     is_without_name = row["cause"] == "host" and not isinstance(row["name"], str)
-    return is_without_name and not (pd.isna(own) or pd.isna(others) or own >= HOST_BEYOND * others)
+    return is_without_name and not (pd.isna(own) or pd.isna(apart) or own >= apart)
+
+
+def apart_ns(others: pd.Series) -> float:
+    """From which time on a host is apart from these, each its time for a step.
+
+    1.1 times what the slowest of them needs; and of hosts that differ much three deviations beyond their median: the
+    one that happens to be the slowest is no fault.
+    """
+    middle = float(others.median())
+    return max(
+        HOST_BEYOND * float(others.max()), middle + _SIGMAS * _TO_DEVIATION * float((others - middle).abs().median())
+    )
 
 
 def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
@@ -59,6 +75,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min"),
         "peers_host_ns": _of_hosts(others, "max"),
+        "apart_host_ns": _of_hosts(others, apart_ns),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
@@ -102,8 +119,8 @@ def _known(name: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _of_hosts(rows: pd.DataFrame, which: str) -> object:
-    """The least or the most of the ranks' median host time for a step."""
+def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]") -> object:
+    """A figure of the ranks' median host times for a step: the least or the most of them, or what is apart."""
     known = rows[rows["needed_host_ns"].notna()]
     if known.empty:
         return pd.NA

@@ -6,9 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack, typed
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.exposed_comm import moves_and_waits
 from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
@@ -16,6 +17,7 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of, under_each_other
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -67,8 +69,8 @@ def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.D
         name: exposed_comm[times[name]].to_numpy() if name in times else column.array[firsts]
         for name, column in parts_of_steps.items()
     }
-    exposed = pd.DataFrame({**stretches, "is_step": False}, copy=False)
-    return pd.concat([steps, exposed], ignore_index=True)
+    exposed = table_of({**stretches, "is_step": False})
+    return under_each_other([steps, exposed])
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:
@@ -87,7 +89,7 @@ def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
     steps = typed(picked(part, is_step, COLUMNS), _TYPES)
     exposed = Intervals(*(part[name].to_numpy(dtype=np.int64)[~is_step] for name in ("begin_ns", "end_ns")))
     begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    transfer, wait = (EMPTY, EMPTY) if calls is None else _transfer_wait(calls)
+    transfer, wait = (EMPTY, EMPTY) if calls is None else moves_and_waits(calls)
     own_wait = wait & exposed
     own_transfer = (transfer & exposed) - own_wait
     rest = exposed - own_wait - own_transfer
@@ -102,13 +104,6 @@ def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
             )
         },
     )
-
-
-def _transfer_wait(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
-    held = calls["transfer_ns"].notna().to_numpy()
-    starts, ends = (calls[name].to_numpy()[held] for name in ("start_ns", "end_ns"))
-    turns = ends - calls["transfer_ns"].to_numpy(dtype=np.int64, na_value=0)[held]
-    return Intervals.of(turns, ends), Intervals.of(starts, turns)
 
 
 _TYPES = {

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.blame.awaited import awaited
+from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.clocks import Clocks
@@ -21,10 +22,13 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class Stragglers(Result[StragglersColumn]):
-    """One row for each rank that others wait for, costliest first; each moment of a wait counts for its root.
+    """One row for each rank that others wait for, costliest first, acquitted ones last.
+
+    Each moment of a wait counts for its root.
 
     Whom a rank waits for while the awaited one is in a call of unknown partners is not known, and counts for nobody.
     Why a rank is late is what `episodes` says of it.
@@ -60,7 +64,10 @@ class Stragglers(Result[StragglersColumn]):
         ),
         "episode": Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
-            "more than its peers (of a pipeline those of its stage), beyond jitter."
+            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does."
+        ),
+        "is_acquitted": Column.flag(
+            "Late only by its host, which needs no more for a step than the slowest of the others': nobody's fault."
         ),
         "cause": Column.text("That episode's cause."),
         "cause_ns": Column.time("That episode's excess: what its ranks need more, a step of it.", adds=Adds.DERIVED),
@@ -99,15 +106,21 @@ def across(
     costs = _costs(pieces[pieces["root_rank"] != NONE], windows, straggler_step_pct)
     table = costs.join(pieces.groupby("waits_for")["wait_ns"].sum().rename("direct_wait_ns"))
     table = table.fillna({"direct_wait_ns": 0}).join(_of_episodes(episodes.table)).reset_index(names="rank")
-    return Stragglers(table.sort_values("cost_max_ns", ascending=False, kind="stable", ignore_index=True))
+    table["is_acquitted"] = table["is_acquitted"].eq(True).astype("boolean")
+    order = table.assign(costs=-table["cost_max_ns"]).sort_values(["is_acquitted", "costs"], kind="stable").index
+    return Stragglers(table.loc[order].reset_index(drop=True))
 
 
 def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
-    """For each rank the costliest episode that it is part of."""
-    each = episodes.assign(rank=episodes["ranks"].astype("str").str.split(",")).explode("rank")
-    each = each.rename(columns={"excess_ns": "cause_ns", "name": "operation"})
-    first = typed(each, {"rank": "int64", "episode": "Int64", "cause_ns": "Int64"}).drop_duplicates("rank")
-    return first.set_index("rank")[["episode", "cause", "cause_ns", "operation"]].astype({"cause": "object"})
+    """For each rank the costliest episode that it is part of and that is its own fault."""
+    own = ["episode", "cause", "cause_ns", "operation"]
+    each = episodes.assign(rank=episodes["ranks"].astype("str").str.split(","))
+    each["is_acquitted"] = [is_of_every_host(row) for row in episodes.to_dict("records")]
+    each = each.explode("rank").rename(columns={"excess_ns": "cause_ns", "name": "operation"})
+    each = typed(each, {"rank": "int64", "episode": "Int64", "cause_ns": "Int64", "cause": "object"})
+    first = each.sort_values("is_acquitted", kind="stable").drop_duplicates("rank").set_index("rank")
+    first[own] = first[own].mask(first["is_acquitted"].astype(bool))
+    return first[[*own, "is_acquitted"]]
 
 
 def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
@@ -153,7 +166,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
     affected = in_affected.groupby("root_rank")["step"]
     most = pieces.groupby(["root_rank", "collective"])["wait_ns"].sum().reset_index("collective")
     has_steps = numbers != [NONE]
-    table = pd.DataFrame(
+    table = table_of(
         {
             "cost_mean_ns": by_root.mean().round().astype("int64"),
             "cost_max_ns": by_root.max().round().astype("int64"),

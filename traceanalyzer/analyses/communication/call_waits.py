@@ -40,13 +40,16 @@ class CallWaits(Result[CallWaitsColumn]):
             "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True
         ),
         "wait_ns": Column.time(
-            "Duration − transfer; absent when it cannot be told.", is_news_when_zero=True, better=Better.LESS
+            "Duration − transfer; absent when it cannot be told. Where a rank of the group has no trace the wait for "
+            "those that have one; the rest of the call may be a wait for that rank.",
+            is_news_when_zero=True,
+            better=Better.LESS,
         ),
         "waits_for": Column.ident("Rank with the least wait in the instance; absent for itself."),
-        "is_matched": Column.flag("Whether its instance is known."),
+        "is_matched": Column.flag("Whether its instance is known on all ranks of its group."),
         "matched_by": Column.text("How the instance was found."),
         "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
-        "why_not_split": Column.text("Why transfer and wait are absent."),
+        "why_not_split": Column.text("Why the transfer is absent."),
     }
 
 
@@ -56,7 +59,8 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
     table = table.drop_duplicates(["rank", "call"], ignore_index=True)
     if table.empty:
         return CallWaits(table.reindex(columns=list(CallWaits.columns)))
-    return CallWaits(table.assign(is_matched=table["instance"].notna(), why_not_split=_why(table)))
+    is_matched = table["is_whole"].fillna(value=False).astype(bool)
+    return CallWaits(table.assign(is_matched=is_matched, why_not_split=_why(table, is_matched)))
 
 
 def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
@@ -70,10 +74,10 @@ def listed(values: pd.Series) -> str | None:
     return "; ".join(sorted(set(values.dropna()))) or None
 
 
-def _why(table: pd.DataFrame) -> pd.Series:
-    is_told = table["instance"].notna() | table["transfer_ns"].notna()
+def _why(table: pd.DataFrame, is_matched: pd.Series) -> pd.Series:
+    is_told = is_matched | table["transfer_ns"].notna()
     why = table["why_unmatched"].astype("object").where(~is_told, None)
-    unlike = table["instance"].notna() & table["transfer_ns"].isna()
+    unlike = is_matched & table["transfer_ns"].isna()
     # One rank's uneven splits, or splits that are not known, are those of the whole instance.
     is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
     reasons = {

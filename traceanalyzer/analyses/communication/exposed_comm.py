@@ -15,6 +15,8 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 """Columns that add up to `exposed_comm_ns`."""
@@ -42,8 +44,8 @@ class ExposedComm(Result[ExposedCommColumn]):
             better=Better.LESS,
         ),
         "exposed_unmatched_ns": Column.time(
-            "The remainder: calls without a known instance, collectives with one root, uneven "
-            "all-to-alls, peer-to-peer copies.",
+            "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
+            "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies.",
             better=Better.LESS,
         ),
         "exposed_transfer_pct": Column.share("100 · exposed transfer / window."),
@@ -64,7 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     inside = exposed.inside(trace.window)
     outside = exposed - inside
     starts, ends = (np.concatenate([getattr(inside, name), getattr(outside, name)]) for name in ("starts", "ends"))
-    table = pd.DataFrame({"start_ns": starts, "end_ns": ends, "is_looked_at": np.arange(len(starts)) < len(inside)})
+    table = table_of({"start_ns": starts, "end_ns": ends, "is_looked_at": np.arange(len(starts)) < len(inside)})
     return table.sort_values("start_ns", ignore_index=True)
 
 
@@ -81,7 +83,7 @@ def across(
     ]
     if not tables:
         return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
-    table = pd.concat(tables, ignore_index=True)
+    table = under_each_other(tables)
     assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
 
@@ -108,11 +110,20 @@ def exposed_of(part: pd.DataFrame) -> Intervals:
 
 def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
     """Parts of the exposed stretches in which one of the calls moves data, and in which they only wait."""
-    held = calls[calls["transfer_ns"].notna()]
-    ends = held["end_ns"].to_numpy()
-    turns = ends - held["transfer_ns"].to_numpy(dtype=np.int64)
-    transfer = Intervals.of(turns, ends) & exposed
-    return transfer, (Intervals.of(held["start_ns"].to_numpy(), turns) & exposed) - transfer
+    moving, waiting = moves_and_waits(calls)
+    transfer = moving & exposed
+    return transfer, (waiting & exposed) - transfer
+
+
+def moves_and_waits(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
+    """When a rank's calls move data, and when they wait: first, of those of which it is known."""
+    starts, ends = (calls[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+    transfer, wait = (calls[name].to_numpy(dtype=np.int64, na_value=NONE) for name in ("transfer_ns", "wait_ns"))
+    moves, waits = transfer != NONE, wait != NONE
+    return (
+        Intervals.of((ends - transfer)[moves], ends[moves]),
+        Intervals.of(starts[waits], (starts + wait)[waits]),
+    )
 
 
 def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:

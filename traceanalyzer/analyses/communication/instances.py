@@ -52,7 +52,7 @@ class Instances(Result[InstancesColumn]):
 
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Instances:
     """Gather the members of each instance."""
-    held = members.table[members.table["instance"].notna()] if len(members) else members.table
+    held = members.table[members.table["is_whole"].fillna(value=False)] if len(members) else members.table
     if held.empty:
         return Instances(held.reindex(columns=list(Instances.columns)))
     groups = held.groupby("instance")

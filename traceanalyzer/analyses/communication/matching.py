@@ -29,6 +29,7 @@ from traceanalyzer.analyses.communication.inferred_groups import (
 )
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Matching:
     Attributes:
         members: a row for each call in each instance that it is part of: `row` (position in the table),
             `instance` (numbered by its first start), `matched_by`, `is_ambiguous`.
-        why_unmatched: for every call why it is in none; `None` for those that are.
+        why_unmatched: for every call why it is in none, or in one that lacks a rank; `None` for all others.
     """
 
     members: pd.DataFrame
@@ -100,10 +101,19 @@ def _groups(codes: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
 def _collectives(
     calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, present: frozenset[int], why: np.ndarray
 ) -> pd.DataFrame:
-    """Instances of one group: every rank is aligned with the one that has most calls."""
+    """Instances of one group: every rank is aligned with the one that has most calls.
+
+    Of a group of which some ranks have no trace those that have one, from two on: `why` says that the instances lack a
+    rank.
+    """
     by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     expected = group_members(calls.iloc[rows[0]], by_rank, present)
-    return _aligned(lists, rows, expected, present, why)
+    here = expected & present if expected is not None else frozenset[int]()
+    if expected == here or len(here) < 2:
+        return _aligned(lists, rows, expected, present, why)
+    table = _aligned(lists, rows, here, present, why)
+    why[rows] = RANK_MISSING
+    return table
 
 
 def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarray) -> bool:
@@ -144,7 +154,7 @@ def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: 
         table = _aligned(lists, held, group, present, why)
         base = sum(len(earlier) for earlier in tables)
         tables.append(table.assign(instance=table["instance"] + base))
-    members = pd.concat(tables, ignore_index=True) if tables else no_members()
+    members = under_each_other(tables) if tables else no_members()
     return Attempt(partition, members, why[rows], scatter_ns(members, lists.rank, lists.end_ns))
 
 
@@ -197,7 +207,7 @@ def _complete(
     held = np.flatnonzero((partners != NONE).all(axis=1))
     members = np.concatenate([rows[held, None], partners[held]], axis=1)
     why[members.ravel()] = None
-    return pd.DataFrame(
+    return table_of(
         {
             "row": members.ravel(),
             "instance": np.repeat(np.arange(len(held)), members.shape[1]),
@@ -213,7 +223,7 @@ def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
         return no_members()
     bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
     parts = [table.assign(instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
-    members = pd.concat(parts, ignore_index=True)
+    members = under_each_other(parts)
     starts = pd.Series(calls["start_ns"].to_numpy()[members["row"]])
     first = starts.groupby(members["instance"].to_numpy()).transform("min")
     order = np.lexsort((members["instance"], first))

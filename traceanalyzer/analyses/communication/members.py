@@ -17,6 +17,7 @@ from traceanalyzer.analyses.communication.several_peers import with_several_peer
 from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model.tables import table_of, under_each_other
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
@@ -37,8 +38,10 @@ class Members(Result[MembersColumn]):
         "rank": Column.ident("Global rank."),
         "call": Column.ident("Position among the rank's communication operations."),
         "instance": Column.ident(
-            "The same collective on all ranks of its group, or one exchange of two ranks; absent when unmatched."
+            "The same collective on all ranks of its group that have a trace, or one exchange of two ranks; absent "
+            "when unmatched."
         ),
+        "is_whole": Column.flag("All ranks of its group have a trace; absent without an instance."),
         "step": Column.ident("Step that launched the call; absent for none."),
         "start_ns": Column.moment("Start on the GPU."),
         "end_ns": Column.moment("End on the GPU."),
@@ -59,20 +62,24 @@ class Members(Result[MembersColumn]):
             "peer beside."
         ),
         "transfer_ns": Column.time(
-            "Shortest duration over the instance's ranks; absent unless it synchronises and is not ambiguous. Where "
-            "one of them exchanges messages with other peers in the same call, the time from the last start, on the "
-            "clock that other instances tell, to each call's end. Whether matched or not, 0 of kernels that only wait "
-            "(barrier, notify, wait for a signal), and all of copies between GPUs and of kernels that never wait.",
+            "Shortest duration over the instance's ranks; absent unless it is whole, synchronises and is not "
+            "ambiguous. Where one of them exchanges messages with other peers in the same call, the time from the last "
+            "start, on the clock that other instances tell, to each call's end. Whether matched or not, 0 of "
+            "kernels that only wait (barrier, notify, wait for a signal), and all of copies between GPUs and of "
+            "kernels that never wait.",
             is_news_when_zero=True,
         ),
         "wait_ns": Column.time(
-            "The call's duration − transfer; absent where that is.", is_news_when_zero=True, better=Better.LESS
+            "The call's duration − transfer; absent where that is. Of an instance that lacks a rank the duration − the "
+            "shortest of those that are here: the wait for them; the rest may be a wait for the rank without a trace.",
+            is_news_when_zero=True,
+            better=Better.LESS,
         ),
         "waits_for": Column.ident(
             "The instance's rank with the least wait (that started last); absent for itself, and around a ring of "
             "more than two ranks, where each waits for the one before it."
         ),
-        "why_unmatched": Column.text("Why the call is in no instance."),
+        "why_unmatched": Column.text("Why the call is in no instance, or in one that lacks a rank."),
     }
 
 
@@ -108,11 +115,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     matching = match(calls, parts)
     members = matching.members
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
-    table = pd.concat([members, pd.DataFrame({"row": alone})], ignore_index=True)
+    table = under_each_other([members, table_of({"row": alone})])
     rows = table["row"].to_numpy()
     table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
     table = table.join(calls[[*_KEPT]].take(rows).reset_index(drop=True))
     table["why_unmatched"] = matching.why_unmatched[rows]
+    is_whole = table["why_unmatched"].isna()
+    table["is_whole"] = is_whole.where(table["instance"].notna()).astype("boolean")
     table["is_synchronising"] = synchronises(calls)[rows]
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["moves_only"] = moves_only(calls)[rows]
@@ -138,16 +147,20 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     is_alike = instances["is_synchronising"].transform("all")
     is_told = is_alike & ~instances["is_ambiguous"].transform("any").fillna(value=False).astype(bool)
     duration = held["end_ns"] - held["start_ns"]
-    transfer = duration.groupby(held["instance"]).transform("min").where(is_told).astype("Int64")
+    shared = duration.groupby(held["instance"]).transform("min").where(is_told).astype("Int64")
+    transfer = shared.where(held["is_whole"].astype(bool))
     shortest = held.loc[duration.groupby(held["instance"]).idxmin().to_numpy(), ["instance", "rank"]]
     last = held["instance"].map(shortest.set_index("instance")["rank"]).astype("Int64")
     length = (table["end_ns"] - table["start_ns"]).astype("Int64")
-    transfer = transfer.reindex(table.index).mask(table["is_only_wait"], 0).mask(table["moves_only"], length)
+    transfer, shared = (
+        values.reindex(table.index).mask(table["is_only_wait"], 0).mask(table["moves_only"], length)
+        for values in (transfer, shared)
+    )
     # Around a ring each rank waits for the one before it, of which only two ranks tell which that is.
     is_around = table["is_ring"] & (table["group_size"].fillna(0) != 2)
     return table.assign(
         is_synchronising=(is_alike.reindex(table.index) & ~is_around).astype("boolean"),
         transfer_ns=transfer,
-        wait_ns=length - transfer,
+        wait_ns=length - shared,
         waits_for=last.where(is_told & (last != held["rank"])).reindex(table.index).mask(is_around),
     )

@@ -145,13 +145,9 @@ def _in_order(trace: RankTrace, table: pd.DataFrame, own: pd.DataFrame) -> pd.Da
 def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
     """By how much each call surely starts before every other rank's of its instance; NA where clocks are not known."""
     known = clocks.set_index("rank")
-    instance = (
-        table[["rank", "call"]]
-        .merge(
-            members[["rank", "call", "instance"]].drop_duplicates(["rank", "call"]), on=["rank", "call"], how="left"
-        )["instance"]
-        .set_axis(table.index)
-    )
+    whole = members.loc[members["is_whole"].fillna(value=False), ["rank", "call", "instance"]]
+    whole = whole.drop_duplicates(["rank", "call"])
+    instance = table[["rank", "call"]].merge(whole, on=["rank", "call"], how="left")["instance"].set_axis(table.index)
     start = (table["start_ns"] - table["rank"].map(known["offset_ns"])).where(instance.notna()).astype("Int64")
     groups = start.groupby(instance)
     first = groups.transform("min")

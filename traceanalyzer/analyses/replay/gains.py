@@ -106,15 +106,20 @@ class Engine:
 
     @cached_property
     def unmatched_ns(self) -> int:
-        """Time a rank and step in communication calls that are part of no instance."""
+        """Time a rank and step in communication calls of which it is not known for how long they wait.
+
+        Of those in no instance all of it; where one lacks a rank what follows its last: the other may come later still.
+        """
         steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
         total = 0
         for rank, nodes in self.job.nodes.items():
             ops = nodes.piece.ops
-            is_open = nodes.is_comm.copy()
-            is_open[self.job.joins["op"].to_numpy()[self.job.joins_of(rank)]] = False
-            counted = is_open & (np.isin(ops["step"].to_numpy(), steps) if len(steps) else True)
-            total += int(ops["duration_ns"].to_numpy()[counted].sum())
+            is_open = nodes.is_comm
+            own = self.job.joins.take(self.job.joins_of(rank))
+            open_ns = np.where(is_open, ops["duration_ns"].to_numpy(), 0)
+            open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
+            counted = np.isin(ops["step"].to_numpy(), steps) if len(steps) else np.ones(len(ops), dtype=bool)
+            total += int(open_ns[counted].sum())
         return round(total / max(len(self.windows.table), 1))
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:

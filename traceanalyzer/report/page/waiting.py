@@ -3,6 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
@@ -21,14 +22,34 @@ COLUMNS = (
 
 
 def costly(stragglers: Stragglers) -> pd.DataFrame:
-    """Stragglers for which a rank waits at least as long as a finding asks for."""
+    """Stragglers for which a rank waits at least as long as a finding asks for; without those that are acquitted."""
     frame = stragglers.to_frame()
-    return frame[(frame["cost_pct"] >= LEAST_COST_PCT).fillna(value=False)]
+    return frame[_costs(frame) & ~_is_acquitted(frame)]
+
+
+def acquitted(stragglers: Stragglers) -> str:
+    """A sentence about ranks that others wait for and whose hosts need what every host needs; empty without any."""
+    frame = stragglers.to_frame()
+    ranks = frame.loc[_costs(frame) & _is_acquitted(frame), "rank"]
+    if ranks.empty:
+        return ""
+    one = len(ranks) == 1
+    who = f"rank{'' if one else 's'} {listed([int(rank) for rank in ranks])}"
+    whose = "whose host needs" if one else "whose hosts need"
+    return f"Others wait for {who}, {whose} no longer for a step than the slowest of the others': nobody's fault."
+
+
+def _costs(frame: pd.DataFrame) -> pd.Series:
+    return (frame["cost_pct"] >= LEAST_COST_PCT).fillna(value=False).astype(bool)
+
+
+def _is_acquitted(frame: pd.DataFrame) -> pd.Series:
+    return frame["is_acquitted"].fillna(value=False).astype(bool)
 
 
 def too_cheap(stragglers: Stragglers) -> str:
-    """A sentence about the rows that `costly` leaves out; empty without any."""
-    rest = len(stragglers) - len(costly(stragglers))
+    """A sentence about the rows that cost less than `costly` asks for; empty without any."""
+    rest = int((~_costs(stragglers.to_frame())).sum())
     if not rest:
         return ""
     who = (
