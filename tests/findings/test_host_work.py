@@ -46,3 +46,14 @@ def test_a_collective_on_the_cpu_is_work_that_starts_nothing():
     gloo = [("gloo:all_gather", 100 * i + 40, 100 * i + 80, 9) for i in range(3)]
     (title,) = found(gloo=gloo)
     assert title.startswith("Rank 0's CPU is in gloo:all_gather for 0.04 µs a step and starts no GPU work there: ")
+
+
+def test_work_before_the_first_operation_of_the_gpu_counts_like_that_of_later_steps():
+    """Each step begins with 50 ns of the host alone: of the first one the GPU's idle time is not seen."""
+    steps = [(f"ProfilerStep#{i}", 100 * i, 100 * i + 100) for i in range(3)]
+    own = [("collect", 100 * i, 100 * i + 50) for i in range(3)]
+    calls = [("cudaLaunchKernel", 100 * i + 51, 100 * i + 52) for i in range(3)]
+    ops = [("gemm", 100 * i + 60, 100 * i + 99, i + 1) for i in range(3)]
+    results = combine({0: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own]), NAMES)}, NAMES)
+    (row,) = results["host_work"].to_frame().query("name == 'collect'").to_dict("records")
+    assert (row["host_per_step_ns"], row["seen_ns"], row["idle_per_step_ns"], row["idle_pct"]) == (50, 50, 50, 100.0)

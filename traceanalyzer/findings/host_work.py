@@ -81,6 +81,7 @@ def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes, places: Places
         gain_ns=round(idle_ns),
         is_of_hosts=True,
         table="host_work",
+        is_to_do_first=True,
         part_of=late_by(episodes, rank, HOST.key) or HOSTS,
     )
 
