@@ -67,8 +67,9 @@ def cpu_work(
     held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
     named_alike = [own for _, own in held.groupby("name", sort=False)]
     changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in named_alike]
-    gains = (gains_of(replay, changes) if changes else None) or [None] * len(changes)
-    found = [_finding(own, gain, basis, episodes, places) for own, gain in zip(named_alike, gains, strict=True)]
+    gains = gains_of(replay, changes) if changes else None
+    of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
+    found = [_finding(own, gain, basis, episodes, places) for own, gain in zip(named_alike, of_each, strict=True)]
     return [each for each in found if each is not None]
 
 
