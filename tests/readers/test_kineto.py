@@ -333,11 +333,38 @@ def test_a_step_is_partial_when_no_gpu_of_the_process_answers_a_launch(tmp_path,
     events = [host(0, 90, name="ProfilerStep#1", cat="user_annotation"), kernel(10, 1, device=0, correlation=1),
               kernel(10, 1, device=1, correlation=2)]  # fmt: skip
     events += [host(1 + n, 1, name=name, cat="cuda_runtime", correlation=c) for n, (name, c) in enumerate(calls)]
-    traces = read(write(tmp_path / "a.json", document(events, rank=rank)))
+    traces = read(write(tmp_path / "a.json", document(events, rank=rank, world_size=4)))
     assert len(traces) == (2 if rank is None else 1)
     for trace in traces:
         assert select(trace, Selection()).steps["is_partial"].tolist() == [is_partial]
         assert bool(launches_without_operation(trace)) == is_partial
+
+
+@pytest.mark.parametrize(
+    ("category", "device"),
+    [("privateuse1_runtime", "PrivateUse1 devices, such as NPUs"), ("npu_runtime", "NPU devices"),
+     ("xpu_runtime", "XPU devices"), ("mtia_runtime", "MTIA devices")],
+)  # fmt: skip
+def test_calls_of_another_device_without_its_operations_are_refused_by_its_name(tmp_path, category, device):
+    events = [host(0, 9, name="aten::mm"), host(1, 2, name="aclrtLaunchKernel", cat=category, correlation=1)]
+    with pytest.raises(NotATraceError, match=f"a capture of {device}: it holds calls of their runtime"):
+        only(write(tmp_path / "a.json", document(events, rank=0)))
+
+
+@pytest.mark.parametrize(
+    ("per_gpu", "rank", "world_size", "ranks"),
+    [
+        ((2, 2), 0, 2, [0, 1]),  # nn.DataParallel under torchrun: the first process drives all GPUs
+        ((3, 1), 0, 2, [0]),  # a few operations on another GPU than the rank's own
+        ((2, 2), 1, 2, [1]),
+        ((2, 2), 0, 4, [0]),
+    ],
+)
+def test_one_process_that_drives_the_whole_job_s_gpus_is_all_its_ranks(tmp_path, per_gpu, rank, world_size, ranks):
+    events = [kernel(10 * n, 1, device=gpu) for gpu, count in enumerate(per_gpu) for n in range(count)]
+    traces = read(write(tmp_path / "a.json", document(events, rank=rank, world_size=world_size)))
+    assert [trace.rank for trace in traces] == ranks
+    assert [len(trace.meta.notes) for trace in traces] == [int(len(ranks) == 1)] * len(ranks)
 
 
 def test_another_gpus_operations_in_a_ranks_file_are_named(tmp_path):

@@ -14,6 +14,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_as_they_are, columns_of, table_of, under_each_other, with_columns
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame, N, Row
@@ -148,18 +149,19 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
     # Not `astype` of the table: it puts every column together anew, two to ten times slower for a small one.
+    columns = columns_of(table)
     others = {}
     for name, dtype in dtypes.items():
-        column = table[name]
-        if column.dtype != (wanted := _dtype(dtype)):
-            others[name] = _cast(column, dtype, wanted)
-    return table.assign(**others) if others else table.copy(deep=False)
+        values = columns[name]
+        if values.dtype != (wanted := _dtype(dtype)):
+            others[name] = _cast(values, dtype, wanted)
+    return with_columns(table, **others) if others else table.copy(deep=False)
 
 
-def _cast(column: pd.Series, name: str, dtype: Any) -> Any:
-    if name == "Int64" and column.dtype == np.int64:  # most of them; pandas asks of each value whether it is whole
-        return all_known(column.to_numpy().copy())
-    return column.array.astype(dtype)
+def _cast(values: Any, name: str, dtype: Any) -> Any:
+    if name == "Int64" and values.dtype == np.int64:  # most of them; pandas asks of each value whether it is whole
+        return all_known(values.copy())
+    return (pd.Series(values, dtype=values.dtype).array if isinstance(values, np.ndarray) else values).astype(dtype)
 
 
 def all_known(values: np.ndarray) -> pd.arrays.IntegerArray:
@@ -187,25 +189,22 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     if not held:
         return pd.DataFrame(columns=_with_rank(tuple(columns)))
     frames = [part for _, part in held]
-    frame = pd.concat(frames, ignore_index=True)
+    frame = under_each_other(frames)
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
-    kinds = [part.dtypes.to_dict() for part in frames]
-    names = {name for own in kinds for name, kind in own.items() if isinstance(kind, pd.CategoricalDtype)}
-    frame = typed(frame.drop(columns="rank") if "rank" in frame else frame, dict.fromkeys(names, "str"))
+    names = {
+        name
+        for part in frames
+        for name, values in columns_of(part).items()
+        if isinstance(values, pd.Categorical) and name != "rank"
+    }
     ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
-    frame.insert(0, "rank", ranks)
-    return frame
+    columns = columns_as_they_are(typed(frame, dict.fromkeys(names, "str")))
+    return table_of({"rank": ranks} | columns | {"rank": ranks})
 
 
 @cache
 def _with_rank(names: tuple[str, ...]) -> pd.Index:
     return pd.Index(["rank", *(name for name in names if name != "rank")])
-
-
-def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
-    """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
-    # pandas' own selections of columns, then rows, then their numbering take ten times as long for a small table.
-    return pd.DataFrame({name: table[name].array[rows] for name in names or table.columns}, copy=False)
 
 
 def is_any(column: pd.Series, *names: str) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, table_of
 
 _MOST, _MOST_CODES = 2**62, 2**31
 """Of combined keys, and of one key's codes."""
@@ -31,16 +32,23 @@ class Groups:
 
     @classmethod
     def of(
-        cls, table: pd.DataFrame, by: Sequence[str], *, by_appearance: bool = False, with_absent: bool = False
+        cls,
+        table: pd.DataFrame | Mapping[str, Any],
+        by: Sequence[str],
+        *,
+        by_appearance: bool = False,
+        with_absent: bool = False,
     ) -> "Groups":
         """Rows of one value in each column of `by`, in order of these values, or of appearance.
 
         Rows of absent values are in no group, or, `with_absent`, in groups of their own after the others. Categories
         are in their own order, texts in that of their letters.
         """
-        held, combined, size = np.ones(len(table), dtype=bool), np.zeros(len(table), dtype=np.int64), 1
+        columns = columns_of(table) if isinstance(table, pd.DataFrame) else table
+        rows_in_all = len(columns[by[0]])
+        held, combined, size = np.ones(rows_in_all, dtype=bool), np.zeros(rows_in_all, dtype=np.int64), 1
         for name in by:
-            codes, count = _codes(table[name])
+            codes, count = _codes(columns[name])
             if with_absent:
                 codes, count = np.where(codes == NONE, count, codes), count + 1
             held &= codes != NONE
@@ -53,10 +61,10 @@ class Groups:
         counts = np.bincount(number, minlength=distinct)
         order = rows[_stable_order(number, distinct)]
         starts = np.cumsum(counts) - counts
-        of_row = np.full(len(table), NONE, dtype=np.int64)
+        of_row = np.full(rows_in_all, NONE, dtype=np.int64)
         of_row[rows] = number
         first = order[starts]
-        return cls({name: table[name].array[first] for name in by}, first, of_row, order, starts)
+        return cls({name: columns[name][first] for name in by}, first, of_row, order, starts)
 
     @classmethod
     def of_numbers(cls, numbers: np.ndarray) -> "Groups":
@@ -122,18 +130,19 @@ class Groups:
 
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
-        return pd.DataFrame({**self.keys, **columns}, copy=False)
+        return table_of({**self.keys, **columns})
 
-    def totals(self, table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    def totals(self, table: pd.DataFrame | Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
         """A row for each group: its keys, and the sums of these columns of integers as far as they are known.
 
         A sum of absent values alone is absent.
         """
-        return self.table(**{name: self._total(table[name].array) for name in names})
+        columns = columns_of(table) if isinstance(table, pd.DataFrame) else table
+        return self.table(**{name: self._total(columns[name]) for name in names})
 
     def _total(self, values: Any) -> Any:
         if not isinstance(values, pd.arrays.IntegerArray):
-            return self.sums(values.to_numpy())
+            return self.sums(values)
         is_absent = values.isna()
         known = self.sums((~is_absent).astype(np.int64))
         return pd.arrays.IntegerArray(self.sums(values.to_numpy(dtype=np.int64, na_value=0)), known == 0)
@@ -244,12 +253,15 @@ def _stable_order(numbers: np.ndarray, count: int) -> np.ndarray:
     return np.argsort(numbers.astype(np.int16) if count < 2**15 else numbers, kind="stable")
 
 
-def _codes(column: pd.Series) -> tuple[np.ndarray, int]:
-    """For each row the position of its value among the column's sorted ones, and how many they are."""
-    values: Any = column.array
+def _codes(values: Any) -> tuple[np.ndarray, int]:
+    """For each row the position of its value among the column's sorted ones, and how many they are; -1 for absent."""
     if isinstance(values, pd.Categorical):
         return values.codes.astype(np.int64), len(values.categories)
-    plain = column.to_numpy()
+    if isinstance(values, pd.arrays.IntegerArray):
+        is_absent = values.isna()
+        codes, count = _codes(values.to_numpy(dtype=np.int64, na_value=0))
+        return np.where(is_absent, NONE, codes), count
+    plain = values if isinstance(values, np.ndarray) else pd.Series(values).to_numpy()
     if plain.dtype.kind in "iub" and len(plain):
         low, span = int(plain.min()), int(plain.max()) - int(plain.min()) + 1
         if span <= _MOST_CODES:

@@ -104,6 +104,9 @@ class arrays:
     class BooleanArray(ExtensionArray):
         def __init__(self, values: np.ndarray, mask: np.ndarray, copy: bool = False) -> None: ...
 
+    class NumpyExtensionArray(ExtensionArray):
+        def __init__(self, values: np.ndarray, copy: bool = False) -> None: ...
+
 class Index(_Values):
     name: Any
     names: list[Any]

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import picked
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of
 from traceanalyzer.analyses.communication.waits import cut_by_calls, overlapping
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of, under_each_other
 
 _COLUMNS = ("rank", "start_ns", "end_ns", "instance", "waits_for", "root_rank")
 
-_NO_WAITS = pd.DataFrame({"start_ns": [], "end_ns": [], "waits_for": []}).astype("int64")
+_NO_WAITS = table_of({"start_ns": [], "end_ns": [], "waits_for": []}).astype("int64")
 
 
 def awaited(
@@ -51,7 +51,7 @@ def awaited(
         stays, moves = _followed(pieces, own)
         done.append(stays)
         pieces = moves
-    table = pd.concat([*done, pieces], ignore_index=True)[list(_COLUMNS)]
+    table = under_each_other([*done, pieces])[list(_COLUMNS)]
     back = table["rank"].map(offsets).fillna(0).astype("int64")
     return table.assign(start_ns=table["start_ns"] + back, end_ns=table["end_ns"] + back)
 

@@ -25,6 +25,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.model.tables import under_each_other
 
 _ALIKE = 0.6
 """Two ranks are late together when they share this much of the steps in which either is."""
@@ -162,7 +163,7 @@ def across(
     empty = Episodes(pd.DataFrame(columns=[*Episodes.columns]))
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
-    work = pd.concat([what_ran.table, transfers(members.table)], ignore_index=True)
+    work = under_each_other([what_ran.table, transfers(members.table)])
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
     known = places.places()
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, SYNC, UNKNOWN
+from traceanalyzer.model.tables import table_of
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
@@ -124,7 +125,7 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     is_seen = _waited(late, ["exposed_wait_ns"]).to_numpy()[is_late] >= _SEEN * chosen["excess_ns"].to_numpy()
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
     row, column = np.nonzero(large)
-    return pd.DataFrame(
+    return table_of(
         {
             "rank": chosen["rank"].to_numpy()[row],
             "step": chosen["step"].to_numpy()[row],

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack, typed
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import moves_and_waits
@@ -17,6 +17,7 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of, under_each_other
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -68,8 +69,8 @@ def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.D
         name: exposed_comm[times[name]].to_numpy() if name in times else column.array[firsts]
         for name, column in parts_of_steps.items()
     }
-    exposed = pd.DataFrame({**stretches, "is_step": False}, copy=False)
-    return pd.concat([steps, exposed], ignore_index=True)
+    exposed = table_of({**stretches, "is_step": False})
+    return under_each_other([steps, exposed])
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 from traceanalyzer.selection import step_at
 
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
@@ -84,7 +85,7 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame([whole], columns=names)
     ends = _until_the_next(trace, held, np.maximum.accumulate(last[held]))
     begins = np.append(_first_begin(trace, int(held[0])), ends[:-1])
-    table = pd.DataFrame(
+    table = table_of(
         {
             "step": steps["step"].to_numpy()[held],
             "begin_ns": np.minimum(begins, ends),

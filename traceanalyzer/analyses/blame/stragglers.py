@@ -22,6 +22,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class Stragglers(Result[StragglersColumn]):
@@ -165,7 +166,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
     affected = in_affected.groupby("root_rank")["step"]
     most = pieces.groupby(["root_rank", "collective"])["wait_ns"].sum().reset_index("collective")
     has_steps = numbers != [NONE]
-    table = pd.DataFrame(
+    table = table_of(
         {
             "cost_mean_ns": by_root.mean().round().astype("int64"),
             "cost_max_ns": by_root.max().round().astype("int64"),

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.model.tables import table_of
 
 COLLECTIVE = "collective"
 
@@ -17,7 +18,7 @@ def transfers(members: pd.DataFrame) -> pd.DataFrame:
     once = held.drop_duplicates(["rank", "call"])
     # A call whose arguments the trace does not hold has no group.
     texts = {"collective": once["collective"], "group": once["group_ranks"]}
-    names = pd.DataFrame({column: values.astype("str").fillna("") for column, values in texts.items()})
+    names = table_of({column: values.astype("str").fillna("") for column, values in texts.items()})
     known = {pair: _name(*pair) for pair in names.drop_duplicates().itertuples(index=False)}
     name = [known[pair] for pair in names.itertuples(index=False)]
     step = once["step"].astype("Int64").fillna(-1).astype("int64")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, picked, stack, taken
+from traceanalyzer.analyses.base import Result, is_any, stack, taken
 from traceanalyzer.analyses.blame.step_parts import step_gaps
 from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
@@ -21,6 +21,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
@@ -81,16 +82,18 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     is_held = np.isin(table["step"], windows["step"].to_numpy())
     codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
     # Several threads may do the same.
-    keys = pd.DataFrame({"step": table["step"][is_held], **codes}, copy=False)
+    keys = {"step": table["step"][is_held], **codes}
     groups = Groups.of(keys, list(keys), by_appearance=True)
     sums = {name: groups.sums(table[name][is_held]) for name in _SUMS}
     order = np.argsort(-sums["total_ns"], kind="stable")
     order = order[sums["total_ns"][order] > 0]
     firsts = groups.first[order]
-    held = first_of_each(Groups.of(picked(keys, firsts), ["step", "part", "what"]).of_row, _MOST_NAMES)
+    held = first_of_each(
+        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row, _MOST_NAMES
+    )
     rows = np.flatnonzero(is_held)[firsts[held]]
     columns = {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
-    return pd.DataFrame(columns, copy=False)
+    return table_of(columns)
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:
@@ -174,12 +177,9 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
 
 
 def _of_program(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
-    """The threads; of JAX, whose runtime launches on threads of its own, the one that runs the program's steps."""
-    if trace.meta.format != "xplane":
-        return threads
-    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
-    program = trace.ranges.loc[is_step, "thread"].mode()
-    return np.where(threads == NONE, NONE, int(program.iloc[0])) if len(program) else threads
+    """The threads; of JAX the one that runs the program's steps."""
+    program = idle_causes.program_thread(trace)
+    return threads if program is None else np.where(threads == NONE, NONE, program)
 
 
 def _of_thread(

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class Calls(Result[CallsColumn]):
@@ -83,7 +84,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": _step_numbers(trace, rows)}
-    table = pd.DataFrame({"call": numbers["call"], **of_ops, **numbers, **arguments}, copy=False)
+    table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
     calls = _completed(with_operators(trace, rows, table), ops["bytes"].array[rows])
     return with_inferred(calls)[trace.counted[rows]].reset_index(drop=True)
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer.model.tables import under_each_other
+
 _SPREAD_QUANTILE = 0.95
 
 
@@ -18,7 +20,7 @@ def chained_offsets(members: pd.DataFrame) -> dict[int, tuple[int, int, int, int
     sure, rest = _differences(held[together]), _differences(held[~together])
     known = set(zip(sure["base"], sure["rank"], strict=True))
     is_new = [pair not in known for pair in zip(rest["base"], rest["rank"], strict=True)]
-    return _chained(pd.concat([sure, rest[is_new]], ignore_index=True))
+    return _chained(under_each_other([sure, rest[is_new]]))
 
 
 def _differences(members: pd.DataFrame) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import ClocksColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import table_of
 
 
 class Clocks(Result[ClocksColumn]):
@@ -47,7 +48,7 @@ class Clocks(Result[ClocksColumn]):
 
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:
     """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first."""
-    table = pd.DataFrame({"rank": ranks.table["rank"].astype("int64")})
+    table = table_of({"rank": ranks.table["rank"].astype("int64")})
     found = chained_offsets(members.table) if len(members) else {}
     names = ("reference", "offset_ns", "spread_ns", "instances")
     columns = {

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.names import CollectivesColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import nvlinks
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.model.tables import table_of
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -99,7 +100,7 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
         duration_ns=calls["end_ns"] - calls["start_ns"],
     )
     by_key = calls.groupby(list(KEYS), dropna=False, observed=True)
-    table = pd.DataFrame(
+    table = table_of(
         {
             "group_size": by_key["group_size"].first(),
             "calls": by_key.size(),

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
+from traceanalyzer.model.tables import table_of
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -75,7 +76,7 @@ def _spans(timeline: pd.DataFrame) -> pd.DataFrame:
 def _windows(ranks: pd.DataFrame) -> pd.DataFrame:
     own = ranks.dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")[["window_start_ns", "window_ns"]]
     first, length = own["window_start_ns"].astype("int64"), own["window_ns"].astype("int64")
-    return pd.DataFrame({"first": first, "last": first + length})
+    return table_of({"first": first, "last": first + length})
 
 
 def _clocks(results: "Results", spans: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 """Columns that add up to `exposed_comm_ns`."""
@@ -65,7 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     inside = exposed.inside(trace.window)
     outside = exposed - inside
     starts, ends = (np.concatenate([getattr(inside, name), getattr(outside, name)]) for name in ("starts", "ends"))
-    table = pd.DataFrame({"start_ns": starts, "end_ns": ends, "is_looked_at": np.arange(len(starts)) < len(inside)})
+    table = table_of({"start_ns": starts, "end_ns": ends, "is_looked_at": np.arange(len(starts)) < len(inside)})
     return table.sort_values("start_ns", ignore_index=True)
 
 
@@ -82,7 +83,7 @@ def across(
     ]
     if not tables:
         return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
-    table = pd.concat(tables, ignore_index=True)
+    table = under_each_other(tables)
     assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
 

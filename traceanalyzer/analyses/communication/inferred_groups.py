@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.call_lists import RANK_MISSING, waits_of
+from traceanalyzer.model.tables import table_of
 
 _ONE_TO_ONE = ("rma", "unknown", "send", "recv")
 
@@ -138,7 +139,7 @@ def scatter_ns(members: pd.DataFrame, ranks: np.ndarray, ends_ns: np.ndarray) ->
     if members.empty:
         return 0.0
     rows = members["row"].to_numpy()
-    table = pd.DataFrame({"instance": members["instance"].to_numpy(), "rank": ranks[rows], "end_ns": ends_ns[rows]})
+    table = table_of({"instance": members["instance"].to_numpy(), "rank": ranks[rows], "end_ns": ends_ns[rows]})
     of_instance = table.groupby("instance")
     lead = of_instance["rank"].transform("first")
     apart = table["end_ns"] - of_instance["end_ns"].transform("first")

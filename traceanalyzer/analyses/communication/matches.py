@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.names import MatchesColumn
 from traceanalyzer.meaning.columns import Column
+from traceanalyzer.model.tables import table_of
 
 KEYS = ("rank", "group", "group_ranks")
 
@@ -63,7 +64,7 @@ def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Cal
         "why_unsplit": held["why_not_split"].where(held["is_matched"].astype(bool), None),
     }
     by_key = held.assign(**facts).groupby(list(KEYS), dropna=False, sort=True)
-    table = pd.DataFrame(
+    table = table_of(
         {
             "calls": by_key.size(),
             "matched_calls": by_key["is_matched"].sum(),

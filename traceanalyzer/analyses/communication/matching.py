@@ -29,6 +29,7 @@ from traceanalyzer.analyses.communication.inferred_groups import (
 )
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: 
         table = _aligned(lists, held, group, present, why)
         base = sum(len(earlier) for earlier in tables)
         tables.append(table.assign(instance=table["instance"] + base))
-    members = pd.concat(tables, ignore_index=True) if tables else no_members()
+    members = under_each_other(tables) if tables else no_members()
     return Attempt(partition, members, why[rows], scatter_ns(members, lists.rank, lists.end_ns))
 
 
@@ -206,7 +207,7 @@ def _complete(
     held = np.flatnonzero((partners != NONE).all(axis=1))
     members = np.concatenate([rows[held, None], partners[held]], axis=1)
     why[members.ravel()] = None
-    return pd.DataFrame(
+    return table_of(
         {
             "row": members.ravel(),
             "instance": np.repeat(np.arange(len(held)), members.shape[1]),
@@ -222,7 +223,7 @@ def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
         return no_members()
     bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
     parts = [table.assign(instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
-    members = pd.concat(parts, ignore_index=True)
+    members = under_each_other(parts)
     starts = pd.Series(calls["start_ns"].to_numpy()[members["row"]])
     first = starts.groupby(members["instance"].to_numpy()).transform("min")
     order = np.lexsort((members["instance"], first))

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.communication.several_peers import with_several_peer
 from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model.tables import table_of, under_each_other
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
@@ -114,7 +115,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     matching = match(calls, parts)
     members = matching.members
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
-    table = pd.concat([members, pd.DataFrame({"row": alone})], ignore_index=True)
+    table = under_each_other([members, table_of({"row": alone})])
     rows = table["row"].to_numpy()
     table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
     table = table.join(calls[[*_KEPT]].take(rows).reset_index(drop=True))

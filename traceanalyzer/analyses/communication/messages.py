@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.communication.alignment import Alignment, align
 from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, TO_ITSELF, CallLists
+from traceanalyzer.model.tables import table_of, under_each_other
 
 
 def match_messages(
@@ -25,12 +26,12 @@ def match_messages(
     why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
     parts = _channels(lists, ends.assign(has_one_peer=_has_one_peer(ends)))
     # A call may send to and receive from the same peer: that is one instance.
-    pairs = pd.concat(parts, ignore_index=True)
+    pairs = under_each_other(parts)
     members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
     is_first = ~pd.DataFrame(members).duplicated().to_numpy()
     pairs, members = pairs[is_first], members[is_first]
     why[members.ravel()] = None
-    return pd.DataFrame(
+    return table_of(
         {
             "row": members.ravel(),
             "instance": np.repeat(np.arange(len(pairs)), 2),
@@ -102,7 +103,7 @@ def _aligned(lists: CallLists, sends: pd.DataFrame, receives: pd.DataFrame, offs
 
 def _pairs(found: Alignment, sends: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
     """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
-    return pd.DataFrame(
+    return table_of(
         {
             "left": sends["row"].to_numpy()[found.left],
             "right": receives["row"].to_numpy()[found.right],

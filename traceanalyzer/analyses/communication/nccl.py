@@ -14,6 +14,7 @@ from traceanalyzer.analyses.names import NcclColumn
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model.tables import sorted_by
 
 KEYS = ("group", "collective", "dtype")
 
@@ -71,7 +72,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     compute = union(trace, "compute", whole_capture(trace.gpu_ops))
     rows = [_row(key, group, compute) for key, group in calls.groupby(list(KEYS), dropna=False, observed=True)]
     table = typed(pd.DataFrame(rows), {"known_size_bytes": "Int64"})
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:

@@ -8,6 +8,7 @@ from traceanalyzer.analyses.base import is_any, taken, typed
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 OPERATOR = "operator"
 """Where the arguments of such calls come from."""
@@ -31,7 +32,7 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     said = pd.Series(texts["name"]).astype("object").map(_collectives(texts["name"]), na_action="ignore")
     of_kernel = names.map({name: kinds.kernel_collective(str(name)) for name in kernels})
     what = calls["collective"].astype("object").fillna(of_kernel.mask(is_copy)).fillna(said)
-    table = pd.DataFrame({"what": what, "shapes": texts["shapes"], "dtypes": texts["dtypes"]})
+    table = table_of({"what": what, "shapes": texts["shapes"], "dtypes": texts["dtypes"]})
     table["ranks"] = calls["group_size"]
     table["in_name"] = names.map({name: kernel and kernel.dtype for name, kernel in kernels.items()})
     has_bytes = names.map({name: kernel is None or kernel.sizes is not None for name, kernel in kernels.items()})

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import WaitsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 
 class Waits(Result[WaitsColumn]):
@@ -57,7 +58,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     reach = np.maximum.accumulate(np.concatenate([starts[:1], ends]))[:-1] if len(starts) else starts
     starts, ends = np.maximum(starts, reach), np.maximum(ends, reach)
     call, piece = overlapping(starts, ends, wait)
-    return pd.DataFrame(
+    return table_of(
         {
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),

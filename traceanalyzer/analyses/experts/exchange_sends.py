@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import ExchangeSendsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 KEYS = ("group", "group_ranks", "direction", "rank", "peer")
 
@@ -49,7 +50,7 @@ def per_rank(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     ]
     rows = pd.concat(parts)
     tables = [_sums(key, part) for key, part in rows.groupby(["group", "group_ranks", "direction"], observed=True)]
-    return pd.concat(tables, ignore_index=True)
+    return under_each_other(tables)
 
 
 def across(parts: Mapping[int, pd.DataFrame], members: Members) -> ExchangeSends:
@@ -71,7 +72,7 @@ def across(parts: Mapping[int, pd.DataFrame], members: Members) -> ExchangeSends
 def _sums(key: tuple[object, ...], calls: pd.DataFrame) -> pd.DataFrame:
     group, group_ranks, direction = key
     sums = np.array(calls["sends"].tolist(), dtype=np.int64).sum(axis=0)
-    return pd.DataFrame(
+    return table_of(
         {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": _peers(calls),
          "calls": len(calls), "size_bytes": sums}
     )  # fmt: skip

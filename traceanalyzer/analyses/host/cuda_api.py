@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, picked, stack
+from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import CudaApiColumn
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import picked, sorted_by
 
 
 class CudaApi(Result[CudaApiColumn]):
@@ -39,7 +40,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if calls.empty:
         return pd.DataFrame()
     table = spread(calls["end_ns"] - calls["start_ns"], calls[["name"]], "ns")
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:

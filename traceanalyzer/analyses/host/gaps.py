@@ -16,6 +16,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
@@ -67,7 +68,7 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
     starts = np.maximum(gaps.starts, begin)
     ops = trace.gpu_ops
     longest_cause = np.stack([causes[cause].to_numpy() for cause in CAUSES]).argmax(axis=0)
-    return pd.DataFrame(
+    return table_of(
         {
             "gap": np.arange(len(gaps)),
             "step": step_of_time(trace, starts),
@@ -81,7 +82,6 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             "ended_by_kind": ops["kind"].array[gaps.ended_by].astype("str"),
             "ended_by_stream": ops["stream"].to_numpy()[gaps.ended_by],
         },
-        copy=False,
     )
 
 

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, stable_order
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 NOTHING = "(nothing recorded)"
 
@@ -63,7 +64,7 @@ def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Int
         np.concatenate([frame[name].to_numpy()[own] for frame, own in held]) for name in ("start_ns", "end_ns")
     )
     columns = {"start_ns": begins, "end_ns": until, "name": names, "what": pd.Categorical.from_codes(what, dtype=_WHAT)}
-    return Activity(*innermost(begins, until), pd.DataFrame(columns, copy=False))
+    return Activity(*innermost(begins, until), table_of(columns))
 
 
 def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,7 +104,7 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.Data
     kinds = len(what.categories)
     # One number stands for a name and what it is, as texts are slow to group by: 0… without a name, -1 for nothing.
     label = (names_of.codes.astype(np.int64)[row] + 1) * kinds + what.codes[row]
-    groups = Groups.of(pd.DataFrame({"query": query, "label": label}), ["query", "label"], by_appearance=True)
+    groups = Groups.of({"query": query, "label": label}, ["query", "label"], by_appearance=True)
     recorded = np.zeros(len(starts), dtype=np.int64)
     np.add.at(recorded, query, shared)
     queries = np.append(groups.keys["query"], np.arange(len(starts)))
@@ -114,9 +115,7 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.Data
     name, what_code = np.divmod(labels[best], kinds)
     names = np.array([UNNAMED, *names_of.categories.tolist(), NOTHING], dtype=object)
     whats = np.array([*what.categories, None], dtype=object)
-    return pd.DataFrame(
-        {"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": lengths[best]}, copy=False
-    )
+    return table_of({"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": lengths[best]})
 
 
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, joined, percent, picked, ratio, stack
+from traceanalyzer.analyses.base import Result, joined, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
@@ -15,6 +15,7 @@ from traceanalyzer.analyses.time.intervals import busy
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 from traceanalyzer.selection import step_at
 
 RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"
@@ -80,7 +81,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     threads, of_thread = np.unique(events["thread"].to_numpy(), return_inverse=True)
     roles = thread_roles(trace)
     role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
-    table = pd.DataFrame({"role": role, "what": events["what"], "name": events["name"]}, copy=False)
+    table = table_of({"role": role, "what": events["what"], "name": events["name"]})
     groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
     sizes = events["size_bytes"].array
     size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
@@ -98,13 +99,13 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "input_bytes": pd.arrays.IntegerArray(size_bytes, groups.any(np.asarray(sizes.isna()))),
         "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
     }
-    return pd.DataFrame({name: values[order] for name, values in total.items()}, copy=False)
+    return table_of({name: values[order] for name, values in total.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
     """The ranks' rows, longest first."""
     table = stack(parts, tuple(HostWork.columns))
-    return HostWork(table.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True))
+    return HostWork(sorted_by(table, "host_ns"))
 
 
 def _steps(trace: RankTrace) -> pd.DataFrame:

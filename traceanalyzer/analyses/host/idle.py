@@ -15,6 +15,7 @@ from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class Idle(Result[IdleColumn]):
@@ -87,7 +88,7 @@ def _windows(
     row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))
     begin = np.append(whole.starts, of_steps["start_ns"])
     end = np.append(whole.ends, of_steps["start_ns"] + of_steps["window_ns"])
-    return pd.DataFrame({"step": step, **facts}, copy=False), row, begin, end
+    return table_of({"step": step, **facts}), row, begin, end
 
 
 _NO_TIMES = np.empty(0, dtype=np.int64)

@@ -1,6 +1,6 @@
 """Every stretch in which a rank's GPU runs nothing, cut into the causes of DEFINITIONS, exactly."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_row
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 CAUSES = tuple(cause.column for cause in GAP_CAUSES)
 
@@ -91,9 +92,9 @@ def parts(
     Before the launch (until the call that launched the operation that ends the gap had returned) the launching
     thread decides, in this order: `sync` inside a synchronising call, `data` inside a data range, else `host`. For
     the time in which that thread records neither call nor operator (autograd's thread waits for the main one) the
-    other threads that launch work on this GPU decide in the same order. After it, the first `launch_ns` are `launch`
-    and the rest is `unknown`; without a recorded launch all of it is `unknown`. A gap shorter than `short_ns` is
-    `between kernels`, whatever caused it.
+    other threads that launch work on this GPU, and the thread of JAX's program, decide in the same order. After it,
+    the first `launch_ns` are `launch` and the rest is `unknown`; without a recorded launch all of it is `unknown`. A
+    gap shorter than `short_ns` is `between kernels`, whatever caused it.
     """
     starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
     launched = np.clip(gaps.launched, starts, ends)
@@ -111,7 +112,7 @@ def parts(
     columns = {name: np.where(is_short, 0, column) for name, column in columns.items()}
     columns[BETWEEN_KERNELS.column] = np.where(is_short, ends - starts, 0)
     assert (sum(columns.values()) == ends - starts).all(), "the causes must add up to the gap"
-    return pd.DataFrame(columns, copy=False)
+    return table_of(columns)
 
 
 @once_a_trace
@@ -119,6 +120,16 @@ def launching_threads(trace: RankTrace) -> np.ndarray:
     """Host threads that launched at least one of the rank's GPU operations."""
     launch = trace.gpu_ops["launch"].to_numpy()
     return np.unique(trace.api_calls["thread"].to_numpy()[launch[launch != NONE]])
+
+
+@once_a_trace
+def program_thread(trace: RankTrace) -> int | None:
+    """Of JAX, whose runtime launches on threads of its own, the thread that runs the program's steps; else `None`."""
+    if trace.meta.format != "xplane" or trace.steps.empty:
+        return None
+    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
+    threads = trace.ranges.loc[is_step, "thread"].mode()
+    return int(threads.iloc[0]) if len(threads) else None
 
 
 def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
@@ -166,43 +177,38 @@ def _before_launch(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Time of each stretch [start, launched) spent in synchronising calls, and in data ranges outside them."""
     sync, data = np.zeros(len(gaps), dtype=np.int64), np.zeros(len(gaps), dtype=np.int64)
-    stretches = Intervals.of(starts, launched)
-    threads = thread_of_launch(trace, gaps.launch)
-    host = _threads(trace)
-    if len(host) > 1:  # a thread alone decides all of its time
-        host = {number: _with_recorded(trace, thread, stretches) for number, thread in host.items()}
+    threads, decided = thread_of_launch(trace, gaps.launch), _decided(trace)
     for thread in np.unique(threads[threads != NONE]):
         of_thread = threads == thread
-        in_sync, in_data = _decided(host, int(thread))
+        in_sync, in_data = decided[int(thread)]
         sync[of_thread] = in_sync.covered_ns(starts[of_thread], launched[of_thread])
         data[of_thread] = in_data.covered_ns(starts[of_thread], launched[of_thread])
     return sync, data
+
+
+@once_a_trace
+def _decided(trace: RankTrace) -> dict[int, tuple[Intervals, Intervals]]:
+    """Synchronising and data time as each launching thread sees it; the others speak where it records nothing."""
+    host = _threads(trace)
+    recorded = {number: _recorded(trace, number, own.data) for number, own in host.items()} if len(host) > 1 else {}
+    decided = {}
+    for number, own in host.items():
+        sync, data = own.sync, own.data
+        for other in (events for thread, events in host.items() if thread != number):
+            sync = sync | (other.sync - recorded[number])
+            data = data | (other.data - recorded[number])
+        decided[number] = (sync, data - sync)
+    return decided
 
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
     sync: Intervals
     data: Intervals
-    calls: np.ndarray
-    """Its rows of `api_calls`, and `operators` those of `host_ops`."""
-    operators: np.ndarray
-    recorded: Intervals = EMPTY
-    """Time inside a call, an operator or a data range, as far as the gaps that are looked at need it."""
 
 
-def _decided(host: dict[int, _Thread], thread: int) -> tuple[Intervals, Intervals]:
-    """Synchronising and data time as the thread sees it; the other threads speak where it records nothing."""
-    own = host[thread]
-    sync, data = own.sync, own.data
-    for other in (events for number, events in host.items() if number != thread):
-        sync = sync | (other.sync - own.recorded)
-        data = data | (other.data - own.recorded)
-    return sync, data - sync
-
-
-@once_a_trace
 def _threads(trace: RankTrace) -> dict[int, _Thread]:
-    """The threads that launch work on the GPU; of what they record, that which needs no gaps."""
+    """What threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
     rows, since = blocking(trace)
     until = trace.api_calls["end_ns"].to_numpy()[rows]
     of_call, of_op, of_range = (frame["thread"].to_numpy() for frame in (trace.api_calls, trace.host_ops, trace.ranges))
@@ -210,28 +216,19 @@ def _threads(trace: RankTrace) -> dict[int, _Thread]:
         host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges)
     )
     threads = {}
-    for thread in launching_threads(trace).tolist():
+    program = program_thread(trace)
+    for thread in {*launching_threads(trace).tolist(), *(() if program is None else (program,))}:
         own = of_call[rows] == thread
         # The loader's own range is an operator in some versions.
         data = of_rows(trace.ranges, is_data_range & (of_range == thread)) | of_rows(
             trace.host_ops, is_data_op & (of_op == thread)
         )
-        calls, operators = np.flatnonzero(of_call == thread), np.flatnonzero(of_op == thread)
-        threads[thread] = _Thread(Intervals.of(since[own], until[own]), data, calls, operators)
+        threads[thread] = _Thread(Intervals.of(since[own], until[own]), data)
     return threads
 
 
-def _with_recorded(trace: RankTrace, thread: _Thread, stretches: Intervals) -> _Thread:
-    touching = _touching(trace.api_calls, thread.calls, stretches) | _touching(
-        trace.host_ops, thread.operators, stretches
-    )
-    return replace(thread, recorded=touching | thread.data)
-
-
-def _touching(frame: pd.DataFrame, rows: np.ndarray, stretches: Intervals) -> Intervals:
-    """Union of the rows that overlap the stretches: there are far fewer of them when the GPU is busy."""
-    if not len(stretches):
-        return EMPTY
-    starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
-    touches = stretches.covered_ns(starts, ends) > 0
-    return Intervals.of(starts[touches], ends[touches])
+def _recorded(trace: RankTrace, thread: int, data: Intervals) -> Intervals:
+    """Time inside a call, an operator or a data range of the thread."""
+    calls, operators = (of_rows(frame, frame["thread"].to_numpy() == thread)
+                        for frame in (trace.api_calls, trace.host_ops))  # fmt: skip
+    return calls | operators | data

@@ -6,12 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, picked, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, is_any, percent, ratio, stack, typed
 from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked
 
 _LONG_NS = 20_000
 """A kernel of this length outlives the call that launches it, unless that waits for it."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups, by_letters
 from traceanalyzer.analyses.names import NvtxProjectionColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
@@ -14,6 +14,7 @@ from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 
 
 class NvtxProjection(Result[NvtxProjectionColumn]):
@@ -70,7 +71,7 @@ def _launched(trace: RankTrace) -> pd.DataFrame:
     moments, threads = launch_moments(trace, rows)
     order = np.argsort(moments, kind="stable")
     times = {name: trace.gpu_ops[name].to_numpy()[rows[order]] for name in ("start_ns", "end_ns")}
-    return pd.DataFrame({"launch_ns": moments[order], "thread": threads[order], **times}, copy=False)
+    return table_of({"launch_ns": moments[order], "thread": threads[order], **times})
 
 
 def _engine_threads(trace: RankTrace) -> set[int]:
@@ -106,12 +107,10 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     names = {name: by_letters(trace.ranges[name].array) for name in ("domain", "name")}
     groups = Groups.of(pd.DataFrame(names, copy=False), ["domain", "name"], with_absent=True)
     lengths = pd.Series((last_ns - first_ns)[held])
-    table = spread(lengths, pd.DataFrame({"group": groups.of_row[held]}), "ns")
+    table = spread(lengths, table_of({"group": groups.of_row[held]}), "ns")
     group = table.pop("group").to_numpy()
     host_ns = groups.sums((trace.ranges["end_ns"] - trace.ranges["start_ns"]).to_numpy())
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
     keys = {name: values[group].astype(object) for name, values in groups.keys.items()}
-    table = pd.concat(
-        [pd.DataFrame(keys), table, pd.DataFrame({name: own[group] for name, own in sums.items()})], axis=1
-    )
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    table = pd.concat([pd.DataFrame(keys), table, table_of({name: own[group] for name, own in sums.items()})], axis=1)
+    return sorted_by(table, "total_ns")

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class QueueDepth(Result[QueueDepthColumn]):
@@ -41,7 +42,7 @@ def per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:
         return pd.DataFrame()
     starts, ends = bins_of(window, queue_bins)
     waiting_ns, highest = launch_queue(trace).binned(starts, ends)
-    return pd.DataFrame(
+    return table_of(
         {
             "bin": np.arange(len(starts)),
             "start_ns": starts,

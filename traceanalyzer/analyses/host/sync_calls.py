@@ -15,6 +15,7 @@ from traceanalyzer.analyses.names import SyncCallsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 
 class SyncCalls(Result[SyncCallsColumn]):
@@ -55,7 +56,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     calls = trace.api_calls.iloc[rows]
     gaps = idle_causes.find(trace)
-    table = pd.DataFrame(
+    table = table_of(
         {
             "step": step_of_time(trace, ends),
             "name": calls["name"].astype("object").to_numpy(),

@@ -19,6 +19,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import under_each_other
 
 _MOST_NAMED = 8
 
@@ -112,7 +113,7 @@ def across(
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
     own = own[~is_rule]
     frames = [typed(frame, _DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
-    table = pd.concat(frames, ignore_index=True) if frames else own
+    table = under_each_other(frames) if frames else own
     grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
     return Integrity(
         table.assign(grave=grave).sort_values(["grave", "check", "rank"], kind="stable", ignore_index=True)

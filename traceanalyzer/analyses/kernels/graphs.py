@@ -15,6 +15,7 @@ from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 _LAUNCH = re.compile(r"GraphLaunch")
 _PARTS = ("window_ns", *breakdown.PARTS)
@@ -73,7 +74,7 @@ def _launches(trace: RankTrace) -> pd.DataFrame:
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
     if not held.any():
         return pd.DataFrame()
-    table = pd.DataFrame(
+    table = table_of(
         {
             "launch": launch[held],
             "start_ns": ops["start_ns"].to_numpy()[held],

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import KernelsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import sorted_by
 
 
 class Kernels(Result[KernelsColumn]):
@@ -59,7 +60,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         max_ns=groups.largest(durations),
         streams=pd.Series(streams, dtype="str"),
     )
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Kernels:

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, percent, ratio, typed
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.names import KernelsOverRanksColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.model.tables import sorted_by, table_of
 
 _KEYS = ["name", "kind", "activity"]
 
@@ -52,7 +53,7 @@ def across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverR
     frame = _of_every_rank(kernels.table)
     groups = frame.groupby(_KEYS, observed=True, sort=False)
     ranks = frame["rank"].nunique()
-    table = pd.DataFrame(
+    table = table_of(
         {
             "all_calls": groups["calls"].sum(),
             "all_ns": groups["total_ns"].sum(),
@@ -67,7 +68,7 @@ def across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverR
     if ranks < 2:
         table = table.assign(**dict.fromkeys(spread, pd.NA))
     table = typed(table, dict.fromkeys((*spread, "all_calls", "all_ns", "min_ns", "max_ns"), "Int64"))
-    return KernelsOverRanks(table.sort_values("all_ns", ascending=False, kind="stable", ignore_index=True))
+    return KernelsOverRanks(sorted_by(table, "all_ns"))
 
 
 def _of_every_rank(table: pd.DataFrame) -> pd.DataFrame:

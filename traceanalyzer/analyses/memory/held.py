@@ -11,6 +11,7 @@ from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.memory.levels import moments
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of, under_each_other
 
 CATEGORIES = ("gradients", "optimizer state", "activations", "communication", "temporaries", "unknown")
 """What a block may be. Parameters are there before a capture begins: they are part of what is unknown."""
@@ -66,7 +67,7 @@ def _lives(events: pd.DataFrame) -> pd.DataFrame:
     is_ended = follows & np.append(change[1:] < 0, False)
     died = np.where(is_ended, np.append(told[1:], 0), len(events))
     is_birth = change > 0
-    return pd.DataFrame({"born": told[is_birth], "died": died[is_birth], "size_bytes": change[is_birth]})
+    return table_of({"born": told[is_birth], "died": died[is_birth], "size_bytes": change[is_birth]})
 
 
 def _categories(trace: RankTrace, events: pd.DataFrame, lives: pd.DataFrame) -> np.ndarray:
@@ -98,7 +99,7 @@ def _in_communication(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
         frame.loc[host_names.matches(frame["name"], lambda name: bool(_COMMUNICATION.search(name))), columns]
         for frame in (trace.host_ops, trace.ranges)
     ]
-    inside: np.ndarray = range_around(pd.concat(frames, ignore_index=True), threads, times) >= 0
+    inside: np.ndarray = range_around(under_each_other(frames), threads, times) >= 0
     return inside
 
 

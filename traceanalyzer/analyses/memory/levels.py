@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
 
@@ -17,7 +18,7 @@ def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
     counters = trace.counters
     told = counters[(counters["name"] == name) & counters["value"].notna()]
     level = told["value"].to_numpy(np.int64)
-    return pd.DataFrame(
+    return table_of(
         {
             "time_ns": told["time_ns"].to_numpy(),
             "thread": told["thread"].to_numpy(),

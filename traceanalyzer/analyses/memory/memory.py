@@ -10,6 +10,7 @@ from traceanalyzer.analyses.names import MemoryColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import under_each_other
 
 RECORDED = "run.json: whole run"
 
@@ -84,7 +85,7 @@ def across(
     ]
     if recorded:
         more = pd.DataFrame(recorded).reindex(columns=list(_STORED))
-        table = pd.concat([table, more], ignore_index=True) if len(table) else more
+        table = under_each_other([table, more]) if len(table) else more
         integers = dict.fromkeys([name for name in _STORED if name not in ("rank", "source")], "Int64")
         table = typed(table, {"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
     known = ranks.table.set_index("rank")["device_bytes"]

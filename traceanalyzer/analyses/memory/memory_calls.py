@@ -12,6 +12,7 @@ from traceanalyzer.analyses.memory.levels import step_of
 from traceanalyzer.analyses.names import MemoryCallsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 
 class MemoryCalls(Result[MemoryCallsColumn]):
@@ -45,7 +46,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     complete = set(steps.loc[steps["is_complete"].fillna(value=False).astype(bool), "step"]) if len(steps) else set()
     lengths = (calls["end_ns"] - calls["start_ns"]).to_numpy()
-    table = pd.DataFrame({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
+    table = table_of({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
     grouped = table.groupby(["step", "name"])["length"].agg(["size", "sum", "max"]).reset_index()
     grouped.columns = ["step", "name", "calls", "host_ns", "longest_ns"]
     is_complete = grouped["step"].isin(complete)

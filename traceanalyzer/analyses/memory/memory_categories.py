@@ -11,6 +11,7 @@ from traceanalyzer.analyses.memory.held import CATEGORIES, Held
 from traceanalyzer.analyses.names import MemoryCategoriesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 
 class MemoryCategories(Result[MemoryCategoriesColumn]):
@@ -46,7 +47,7 @@ def per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:
     if held.events.empty:
         return pd.DataFrame()
     top = int(held.events["level_bytes"].to_numpy().argmax())
-    return pd.DataFrame(
+    return table_of(
         {
             "category": np.array(CATEGORIES, dtype=object),
             "blocks": held.blocks[top],

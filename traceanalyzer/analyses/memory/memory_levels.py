@@ -11,6 +11,7 @@ from traceanalyzer.analyses.memory.held import CATEGORIES, Held
 from traceanalyzer.analyses.names import MemoryLevelsColumn
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 COLUMN = {name: cast("MemoryLevelsColumn", f"{name.replace(' ', '_')}_bytes") for name in CATEGORIES}
 """Category → column."""
@@ -47,7 +48,7 @@ def per_rank(_trace: RankTrace, held: Held, memory_points: int = 600) -> pd.Data
     stretch = np.minimum((times - times[0]) * memory_points // span, memory_points - 1)
     by_stretch = pd.Series(level).groupby(stretch)
     kept = np.union1d(by_stretch.idxmax().to_numpy(), np.append(np.flatnonzero(np.diff(stretch)), len(level) - 1))
-    table = pd.DataFrame(
+    table = table_of(
         {
             "time_ns": times[kept],
             "allocated_bytes": level[kept],

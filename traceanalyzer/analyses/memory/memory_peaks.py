@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import MemoryPeaksColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 _MODULE = "nn.Module: "
 
@@ -46,7 +47,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     row = int(step_of(trace, time)[0])
     is_module = trace.frames["name"].astype(str).str.startswith(_MODULE)
     module = names_around(trace.frames[is_module].reset_index(drop=True), thread, time)[0]
-    table = pd.DataFrame(
+    table = table_of(
         {
             "peak_allocated_bytes": top["level_bytes"].to_numpy(),
             "peak_ns": time,

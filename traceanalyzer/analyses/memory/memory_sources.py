@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import MemorySourcesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import sorted_by, table_of
 
 UNKNOWN = "unknown"
 
@@ -51,7 +52,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     threads, times = held["thread"].to_numpy(), held["time_ns"].to_numpy()
     operators = names_around(trace.host_ops, threads, times)
     change = held["change_bytes"].to_numpy()
-    table = pd.DataFrame(
+    table = table_of(
         {
             "phase": np.array(NAMES, dtype=object)[phases_of_moments(trace, threads, times)],
             "operator": np.where(pd.isna(operators), UNKNOWN, operators),
@@ -63,7 +64,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     )
     sums = dict.fromkeys(("events", "allocated_bytes", "freed_bytes"), "sum")
     made = table.groupby(["phase", "operator"], as_index=False).agg({**sums, "highest_bytes": "max"})
-    return made.sort_values("allocated_bytes", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(made, "allocated_bytes")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemorySources:

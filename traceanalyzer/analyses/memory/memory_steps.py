@@ -11,6 +11,7 @@ from traceanalyzer.analyses.memory.levels import RESERVED, moments, step_of
 from traceanalyzer.analyses.names import MemoryStepsColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 _SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
 
@@ -48,7 +49,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     inside = held[row >= 0].assign(row=row[row >= 0])
     grouped = inside.groupby("row")["level_bytes"]
-    table = pd.DataFrame({"events": grouped.size(), "peak_allocated_bytes": grouped.max(), "end_bytes": grouped.last()})
+    table = table_of({"events": grouped.size(), "peak_allocated_bytes": grouped.max(), "end_bytes": grouped.last()})
     before = np.searchsorted(held["time_ns"].to_numpy(), trace.steps["host_start_ns"].to_numpy()[table.index]) - 1
     start = pd.array(held["level_bytes"].to_numpy()[before], dtype="Int64")
     start[before < 0] = pd.NA

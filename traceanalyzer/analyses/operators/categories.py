@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import sorted_by, table_of
 
 
 class Categories(Result[CategoriesColumn]):
@@ -47,13 +48,13 @@ def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     gpu_ns = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[rows]
     uses = by_category(ops["name"].array, uses_tensor_cores)[rows]
     is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
-    table = pd.DataFrame({"category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
+    table = table_of({"category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
                           "gpu_ns": sums_at(of_op, gpu_ns, count)[held]})  # fmt: skip
     for column, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False)):
         told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
         table[column] = pd.arrays.IntegerArray(told[held], is_other[held])
     table["gpu_ops"] = gpu_ops[held]
-    return table.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Categories:

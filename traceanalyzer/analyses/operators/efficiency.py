@@ -16,6 +16,7 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import under_each_other
 
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
 
@@ -93,7 +94,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: Op
     found = work.calls[work.calls["gpu_ops"] > 0]
     if found.empty and calls.empty:
         return pd.DataFrame()
-    table = pd.concat([_operators(trace, tree, found), _communication(calls)], ignore_index=True)
+    table = under_each_other([_operators(trace, tree, found), _communication(calls)])
     texts = {"autograd": "str", "family": "str"}
     table = typed(table, texts | dict.fromkeys(("calls", *_SUMMED), "Int64") | {"on_tensor_cores": "boolean"})
     return _with_peaks(table, trace.meta.device_name).sort_values("gpu_ns", ascending=False, ignore_index=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_any, percent, picked, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, is_any, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
@@ -27,6 +27,7 @@ from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of
 
 
 class Mfu(Result[MfuColumn]):
@@ -96,7 +97,7 @@ def per_rank(
     wanted = pd.Index(steps["step"].to_numpy(dtype=np.int64, na_value=NONE)[is_wanted])
     place = wanted.get_indexer(numbers)
     rows, place = rows[place != NONE], np.flatnonzero(is_wanted)[place[place != NONE]]
-    table = pd.DataFrame(
+    table = table_of(
         {
             "step": all_known(trace.steps["step"].to_numpy()[rows]),
             "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
@@ -107,7 +108,6 @@ def per_rank(
             "is_complete": steps["is_complete"].array[place],
             "step_ns": steps["window_ns"].array[place],
         },
-        copy=False,
     )
     return table.assign(step_source="profiled", **_peak(trace, known))
 

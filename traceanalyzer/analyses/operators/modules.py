@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import under_each_other
 
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
@@ -73,7 +74,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     runs_backward = _runs_backward(scopes, tree)
     passes = [_rows(trace, scopes, held & (backward == wanted), runs_backward == wanted) for wanted in (False, True)]
     table = pd.concat([rows.assign(autograd=name) for rows, name in zip(passes, ("forward", "backward"), strict=True)])
-    table = pd.concat([table, _outside(trace, trace.counted & ~placed)], ignore_index=True)
+    table = under_each_other([table, _outside(trace, trace.counted & ~placed)])
     table["depth"] = table["path"].str.count("/")
     table["name"] = table["path"].str.rsplit("/", n=1).str[-1]
     return table.iloc[_tree_order(table)].reset_index(drop=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack, taken
+from traceanalyzer.analyses.base import Result, stack, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import OperatorKernelsColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
@@ -16,8 +16,11 @@ from traceanalyzer.analyses.operators.source_lines import source_lines
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of, with_columns
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
+
+_SUMS = ("gpu_ops", "gpu_ns")
 
 
 class OperatorKernels(Result[OperatorKernelsColumn]):
@@ -48,10 +51,10 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_o
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     table = picked(_rows(trace, tree, scopes, category_of_op), trace.counted)
-    by_source = _summed(table, [*_KEYS, "category", "source"]).sort_values("gpu_ns", ascending=False, kind="stable")
-    firsts = by_source.drop_duplicates(list(_KEYS))[[*_KEYS, "category", "source"]]
-    total = _summed(by_source, list(_KEYS)).merge(firsts, on=list(_KEYS))
-    return total.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+    by_source = sorted_by(_summed(table, [*_KEYS, "category", "source"]), "gpu_ns")
+    groups = Groups.of(by_source, _KEYS, by_appearance=True, with_absent=True)
+    longest = {name: by_source[name].array[groups.first] for name in ("category", "source")}
+    return sorted_by(with_columns(groups.totals(by_source, _SUMS), **longest), "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
@@ -62,7 +65,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
 def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> pd.DataFrame:
     """A row for each GPU operation."""
     ops = trace.gpu_ops
-    return pd.DataFrame(
+    return table_of(
         {
             "path": taken(scopes.calls["path"].array, scopes.of_op),
             "operator": _operators(trace, tree),
@@ -86,4 +89,4 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
 
 
 def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, ["gpu_ops", "gpu_ns"])
+    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, _SUMS)

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_OPERATOR, Operator
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class OperatorLaunches(Result[OperatorLaunchesColumn]):
@@ -60,7 +61,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     is_full = into_full_queue(trace)[calls]
     names = np.array([*operators.categories, NO_OPERATOR], dtype=object)[name_of[by_op.first]]
     with_calls = by_op.of_row[first][by_call.first]
-    made = pd.DataFrame(
+    made = table_of(
         {
             "operator": names[with_calls],
             "launches": by_call.counts(),
@@ -74,7 +75,6 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
             "full_queue_calls": by_call.sums(is_full.astype(np.int64)),
             "full_queue_ns": by_call.sums(np.where(is_full, call_ns[calls], 0)),
         },
-        copy=False,
     )
     return made.sort_values(["launches", "operator"], ascending=[False, True], kind="stable", ignore_index=True)
 

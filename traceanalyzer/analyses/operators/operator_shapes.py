@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack, typed
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import OperatorShapesColumn
@@ -14,6 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATO
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of, under_each_other
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
@@ -67,12 +68,12 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    table = pd.concat([_operators(trace, tree), _without_operator(trace, tree)], ignore_index=True)
+    table = under_each_other([_operators(trace, tree), _without_operator(trace, tree)])
     table = typed(table, dict.fromkeys(COSTS, "Int64"))
     counted = trace.gpu_ops[trace.counted]
     durations = int((counted["end_ns"] - counted["start_ns"]).sum())
     assert int(table["gpu_own_ns"].sum()) == durations, "own GPU time must add up to the GPU operations'"
-    return table.sort_values("gpu_own_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "gpu_own_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
@@ -83,7 +84,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
 def summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
     sums = Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
-    return sums.sort_values("gpu_own_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(sums, "gpu_own_ns")
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
@@ -100,7 +101,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     gpu_total = tree.nesting.summed_up(gpu_own)
     outermost = tree.is_outermost_of_name(ops["name"])
     counted, is_replayed = tree.is_counted, _is_replayed(trace)
-    return pd.DataFrame(
+    return table_of(
         {
             "operator": ops["name"],
             "autograd": pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_any, picked
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import list_types, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_call import MOST_CALLS, Call, size
@@ -16,6 +16,7 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
@@ -59,7 +60,7 @@ def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     family, *quantities, dtype = zip(*rows, strict=True) if rows else [()] * (len(_QUANTITIES) + 2)
     integers = {name: _integers(values) for name, values in zip(_QUANTITIES, quantities, strict=True)}
     texts = {name: pd.Categorical(values) for name, values in (("family", family), ("dtype", dtype))}
-    return pd.DataFrame({"family": texts["family"], **integers, "dtype": texts["dtype"]}, copy=False), groups.of_row
+    return table_of({"family": texts["family"], **integers, "dtype": texts["dtype"]}), groups.of_row
 
 
 def _integers(values: Sequence[int | None]) -> pd.arrays.IntegerArray:

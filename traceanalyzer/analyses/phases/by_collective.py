@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.model.tables import table_of
 
 _KEYS = ["collective", "group_label"]
 _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
@@ -85,7 +86,7 @@ def across(
     exposed = _exposed(exposed_calls, chosen, made)
     per = len(chosen) or 1
     by_rank = made.groupby([*_KEYS, "rank"], dropna=False)
-    own = pd.DataFrame(
+    own = table_of(
         {
             "calls": by_rank.size() / per,
             "size_bytes": by_rank["size_bytes"].sum().where(by_rank["size_bytes"].count() == by_rank.size()) / per,
@@ -135,7 +136,7 @@ def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups) -> pd.DataFrame:
     rows = known.assign(bus_bytes=known["busbw_gbps"] * known["transfer_ns"])
     by_key = rows.groupby(_KEYS, dropna=False)
     is_one_way = by_key["peak_pct"].count() > 0
-    return pd.DataFrame(
+    return table_of(
         {
             "bus_bytes": by_key["bus_bytes"].sum(),
             "bus_ns": by_key["transfer_ns"].sum(),

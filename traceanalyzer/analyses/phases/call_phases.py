@@ -13,6 +13,7 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 
 class CallPhases(Result[CallPhasesColumn]):
@@ -43,7 +44,7 @@ def per_rank(
     own, times = shares["exposed_comm_ns"].inside(trace.window)
     exposed = np.zeros(len(trace.gpu_ops), dtype=np.int64)
     np.add.at(exposed, own, times)
-    return pd.DataFrame(
+    return table_of(
         {
             "call": calls["call"].to_numpy(),
             "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],

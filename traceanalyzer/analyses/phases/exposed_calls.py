@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
@@ -65,7 +66,7 @@ def per_rank(
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
     phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
-    table = pd.DataFrame({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
+    table = table_of({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
     return table.assign(stretch=np.arange(len(table)), step=_step_of(steps, starts))
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, ratio, stack
+from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import MatrixProductsColumn
 from traceanalyzer.analyses.operators.operator_call import Call, Shape
@@ -16,6 +16,7 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 
 
 class MatrixProducts(Result[MatrixProductsColumn]):
@@ -63,14 +64,14 @@ def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> p
     named = _products(trace.host_ops, work.calls["row"].to_numpy()[work.of_op[rows][calls.first]])
     phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     keys = ["phase", "product", "dtype"]
-    groups = Groups.of(pd.DataFrame({"phase": phase, **named}), keys, with_absent=True)
+    groups = Groups.of(table_of({"phase": phase, **named}), keys, with_absent=True)
     summed = groups.table(
         calls=groups.counts(),
         gpu_ns=groups.sums(gpu_ns),
         calls_beside_comm=groups.sums(is_beside.astype(np.int64)),
         gpu_beside_comm_ns=groups.sums(np.where(is_beside, gpu_ns, 0)),
     )
-    return summed.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(summed, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import picked
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, under_each_other
 
 NAMES = (*PHASES, UNATTRIBUTED)
 
@@ -66,7 +66,7 @@ def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
 def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges (and the loader's operator, which older versions record as one) that name a phase."""
     frames = [_named(frame) for frame in (trace.ranges, trace.host_ops)]
-    return pd.concat(frames, ignore_index=True)
+    return under_each_other(frames)
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def _code(name: str) -> int:
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
     nodes = picked(trace.host_ops, is_node, _TIMES).assign(phase=BACKWARD)
-    events = pd.concat([named, nodes], ignore_index=True)
+    events = under_each_other([named, nodes])
     codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
     phase = codes[range_around(events, threads, times)]
     in_node = range_around(nodes, threads, times) != NONE

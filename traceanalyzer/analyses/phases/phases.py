@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, picked, stack, typed
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.names import PhasesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
@@ -14,6 +14,7 @@ from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace, Window
+from traceanalyzer.model.tables import picked, table_of, under_each_other
 
 
 class Phases(Result[PhasesColumn]):
@@ -81,7 +82,7 @@ def per_rank(
     asked = np.repeat(np.arange(len(number)), len(NAMES))
     held = np.any([columns[name] != 0 for name in (*PARTS, "operations")], axis=0)
     columns |= {"step": number[asked], "window_ns": windows["window_ns"][asked]}
-    return pd.DataFrame({name: values[held] for name, values in columns.items()}, copy=False)
+    return table_of({name: values[held] for name, values in columns.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
@@ -109,7 +110,7 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
     in_steps = stretches[stretches["step"].notna()].groupby(["rank", "step", "phase"])[names].sum().reset_index()
     whole = stretches.groupby(["rank", "phase"])[names].sum().reset_index()
     whole["step"] = pd.array([pd.NA] * len(whole), dtype="Int64")
-    table = pd.concat([whole, in_steps], ignore_index=True) if len(in_steps) else whole
+    table = under_each_other([whole, in_steps]) if len(in_steps) else whole
     return table.rename(columns={name: f"exposed_{name}" for name in names})
 
 

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.model.tables import table_of
 
 
 class Pipeline(Result[PipelineColumn]):
@@ -87,7 +88,7 @@ def across(
     return Pipeline(table.join(_schedules(table, moves, pipeline_schedule.table, shared), on="pipeline"))
 
 
-_EMPTY = pd.DataFrame({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
+_EMPTY = table_of({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
 
 
 def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
@@ -107,7 +108,7 @@ def _p2p(moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.
         own, stretches = own[own["step"].isin(shared)], stretches[stretches["step"].isin(shared)]
     by_rank, exposed = own.groupby("rank"), stretches.groupby("rank")[["transfer_ns", "wait_ns", "unmatched_ns"]].sum()
     exposed = exposed.reindex(by_rank.size().index, fill_value=0)
-    return pd.DataFrame(
+    return table_of(
         {
             "p2p_calls": by_rank.size(),
             "p2p_ns": by_rank["end_ns"].sum() - by_rank["start_ns"].sum(),

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, act
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 class PipelineMessages(Result[PipelineMessagesColumn]):
@@ -80,7 +81,7 @@ def _of_several(moves: pd.DataFrame, told: pd.Series) -> pd.Series:
     several = moves["is_send"] & ~is_one
     if not several.any():
         return told
-    ways = pd.DataFrame({"peer": moves["peer"], "way": told})[is_one].drop_duplicates()
+    ways = table_of({"peer": moves["peer"], "way": told})[is_one].drop_duplicates()
     known = moves["peer"].map(ways.drop_duplicates("peer", keep=False).set_index("peer")["way"]).astype("object")
     return told.where(~several, known.where(known.notna(), None))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 FORWARD, BACKWARD = "forward", "backward"
 INPUTS, WEIGHTS = "backward of inputs", "backward of weights"
@@ -32,7 +33,7 @@ def actions(trace: RankTrace) -> pd.DataFrame:
     parsed = parsed[parsed["what"].isin([*_WORK, *_SENT])]
     rows = trace.ranges[names.isin(parsed.index).to_numpy()].reset_index(drop=True)
     told = parsed.reindex(rows["name"].astype("object")).reset_index(drop=True)
-    return pd.DataFrame(
+    return table_of(
         {
             "start_ns": rows["start_ns"],
             "end_ns": rows["end_ns"],

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.replay.host_chain import host_chain
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
@@ -36,10 +37,10 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():
         touched = touching(piece.ops, lag_ns)
-        more = pd.concat([touched, more[~more["target"].isin(touched["target"])]], ignore_index=True)
+        more = under_each_other([touched, more[~more["target"].isin(touched["target"])]])
     if more.empty:
         return piece
-    return Piece(piece.ops, piece.host, piece.segments, pd.concat([waits, more], ignore_index=True), piece.blocks,
+    return Piece(piece.ops, piece.host, piece.segments, under_each_other([waits, more]), piece.blocks,
                  piece.why_no_host)  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phase
     held = ops.iloc[order]
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
     ends = _ends_with_their_calls(trace)[order]
-    return pd.DataFrame(
+    return table_of(
         {
             "row": order,
             "stream": held["stream"].to_numpy(),

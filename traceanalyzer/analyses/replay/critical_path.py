@@ -23,6 +23,7 @@ from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, KINDS, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 CATEGORIES = (
     *(kind.key for kind in KINDS), HOST.key, DATA.key, LAUNCH.key, SYNC.key, BETWEEN_KERNELS.key, UNKNOWN.key, "before",
@@ -210,7 +211,7 @@ def _table(parts: list[Stretch], start_ns: int) -> pd.DataFrame:
     ends = start_ns + np.cumsum(length)
     # What overlaps its successor (kernels of one stream may) is on the path until that begins.
     ends = np.minimum.accumulate(ends[::-1])[::-1]
-    return pd.DataFrame(
+    return table_of(
         {
             "start_ns": np.append(start_ns, ends[:-1])[: len(ends)],
             "end_ns": ends,

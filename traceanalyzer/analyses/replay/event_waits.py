@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 TOUCHING_NS = 10_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
@@ -82,7 +83,7 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
 
 
 def _inferred_pairs(source: np.ndarray, target: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({"source": source, "target": target, "is_recorded": False})
+    return table_of({"source": source, "target": target, "is_recorded": False})
 
 
 class _Streams:
@@ -177,7 +178,7 @@ def _sources(order: _Streams, targets: np.ndarray, told: np.ndarray, before: np.
 
 def _table(rows: list[tuple[int, int]], *, is_recorded: bool) -> pd.DataFrame:
     pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return pd.DataFrame({"source": pairs[:, 0], "target": pairs[:, 1], "is_recorded": is_recorded})
+    return table_of({"source": pairs[:, 0], "target": pairs[:, 1], "is_recorded": is_recorded})
 
 
 def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 from traceanalyzer.selection import step_at
 
 SHARED_TIME = 0.2
@@ -59,9 +60,7 @@ def host_chain(trace: RankTrace, ops: pd.DataFrame) -> HostChain:
         ))  # fmt: skip
         rows, segments = rows + len(host), segments + len(own)
     empty = _empty()
-    host, own, blocks = (
-        pd.concat([part[place] for part in parts] or [empty[place]], ignore_index=True) for place in range(3)
-    )
+    host, own, blocks = (under_each_other([part[place] for part in parts] or [empty[place]]) for place in range(3))
     return HostChain(host, own, blocks, launch_row)
 
 
@@ -71,7 +70,7 @@ def _empty() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         ("begin_ns", "before", "own_ns", "step"),
         ("op", "segment"),
     )
-    host, segments, blocks = (pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names}) for names in integers)
+    host, segments, blocks = (table_of({name: np.empty(0, dtype=np.int64) for name in names}) for names in integers)
     return host.assign(is_launch=False), segments.assign(call=pd.Series(dtype="str")), blocks
 
 
@@ -122,7 +121,7 @@ def _one_chain(
     times, segment, is_cut = times[order], segment[order], is_cut[order]
     is_first = np.append(True, segment[1:] != segment[:-1])[: len(segment)]
     since = np.where(is_first, begins[segment], np.append(0, times[:-1])[: len(times)])
-    host = pd.DataFrame(
+    host = table_of(
         {
             "segment": segment,
             "ns": np.maximum(times - since, 0),
@@ -133,7 +132,7 @@ def _one_chain(
             "is_launch": ~is_cut,
         }
     )
-    segments = pd.DataFrame(
+    segments = table_of(
         {
             "begin_ns": begins,
             "before": np.arange(-1, len(cuts)),
@@ -205,8 +204,8 @@ def _blocks(trace: RankTrace, ops: pd.DataFrame, cuts: np.ndarray, what: np.ndar
     kept &= ((what != _OWN) & (what != _QUEUE))[:, None]
     segment, stream = np.nonzero(kept)
     own = [_own_copies(ops, cuts, what, op_ends, ends), _of_queue(op_ends, starts, ends, what)]
-    table = pd.DataFrame({"op": last[segment, stream], "segment": segment + 1})
-    return pd.concat([table, *own], ignore_index=True)
+    table = table_of({"op": last[segment, stream], "segment": segment + 1})
+    return under_each_other([table, *own])
 
 
 def _last_of_streams(stream: np.ndarray, launched: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -229,7 +228,7 @@ def _own_copies(
     found = np.where(call < len(place) - 1, place[np.minimum(call, len(place) - 1)], NONE)
     op = np.flatnonzero((found != NONE) & (call != NONE))
     op = op[op_ends[op] <= ends[found[op]]]
-    return pd.DataFrame({"op": op, "segment": found[op] + 1})
+    return table_of({"op": op, "segment": found[op] + 1})
 
 
 def _of_queue(op_ends: np.ndarray, starts: np.ndarray, ends: np.ndarray, what: np.ndarray) -> pd.DataFrame:
@@ -238,4 +237,4 @@ def _of_queue(op_ends: np.ndarray, starts: np.ndarray, ends: np.ndarray, what: n
     order = np.argsort(op_ends, kind="stable")
     place = np.searchsorted(op_ends[order], ends[row], side="right") - 1
     held = (place >= 0) & (np.append(op_ends[order], 0)[place] > starts[row])
-    return pd.DataFrame({"op": order[place[held]], "segment": row[held] + 1})
+    return table_of({"op": order[place[held]], "segment": row[held] + 1})

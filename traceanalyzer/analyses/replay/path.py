@@ -13,6 +13,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import sorted_by, table_of
 
 _WORK = ("compute", "comm", "copy", "host", "data")
 """Categories that are summed up by name; the others are one row a rank."""
@@ -99,9 +100,9 @@ def summed(path: pd.DataFrame) -> pd.DataFrame:
     name = path["operator"].fillna(path["name"]).where(works, None)
     table = path.assign(ns=path["end_ns"] - path["start_ns"], name=name, phase=path["phase"].where(works, None))
     groups = table.groupby(keys, dropna=False, observed=True)["ns"]
-    found = pd.DataFrame({"stretches": groups.size(), "path_ns": groups.sum()}).reset_index()
+    found = table_of({"stretches": groups.size(), "path_ns": groups.sum()}).reset_index()
     found["window_ns"] = int(table["ns"].sum())
-    return found.sort_values("path_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(found, "path_ns")
 
 
 def composition(path: pd.DataFrame) -> dict[str, float]:

@@ -24,6 +24,7 @@ from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
@@ -76,7 +77,7 @@ def per_rank(
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups))
-    return pd.DataFrame({"operations": [len(trace.gpu_ops)], "piece": [piece]})
+    return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece]})
 
 
 def let_go(part: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of, under_each_other
 
 _NEVER = 1 << 60
 
@@ -45,11 +46,11 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
         nodes.piece.ops[["kind", "name", "duration_ns"]].assign(slack_ns=slacks[rank])[slacks[rank] != NONE]
         for rank, nodes in replay.engine.job.nodes.items()
     ]
-    table = pd.concat([typed(part, {"kind": "str", "name": "str"}) for part in parts], ignore_index=True)
+    table = under_each_other([typed(part, {"kind": "str", "name": "str"}) for part in parts])
     table["urgent_ns"] = table["duration_ns"].where(table["slack_ns"] == 0, 0)
     table["is_urgent"] = table["slack_ns"] == 0
     groups = table.groupby(["kind", "name"])
-    found = pd.DataFrame(
+    found = table_of(
         {
             "calls": groups.size(),
             "total_ns": groups["duration_ns"].sum(),

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def windows_of(job: Job, steps: Steps) -> Windows:
         shared = []
     parts = [(rank, *window) for rank, windows in zip(job.nodes, rows, strict=True) for window in windows]
     return Windows(
-        table=pd.DataFrame(
+        table=table_of(
             {
                 "rank": np.array([part[0] for part in parts], dtype=np.int64),
                 "step": pd.array([part[1] if shared else pd.NA for part in parts], dtype="Int64"),

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.names import BlockBoundsColumn
 from traceanalyzer.analyses.streams.block_chain import LEAST_WAIT
 from traceanalyzer.analyses.streams.blocks import Blocks
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import table_of
 
 _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange_ns", "download_ns", "exposed_ns",
             "idle_ns", "upload_hidden_ns", "download_hidden_ns", "upload_queued_ns", "waited_ns",
@@ -57,7 +58,7 @@ def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
     counts = held.groupby("rank")["bound"].value_counts().reset_index(name="count")
     most = counts.drop_duplicates("rank").set_index("rank")
     ranks = by_rank.size().index
-    table = pd.DataFrame(
+    table = table_of(
         {
             "rank": ranks,
             "source": by_rank["source"].first().to_numpy(),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
@@ -20,6 +20,7 @@ from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""

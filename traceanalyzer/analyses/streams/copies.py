@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, picked, plain_values, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, is_any, plain_values, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
@@ -65,9 +66,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
     every = _Every(unions(trace), ops, _directions(ops).codes, is_any(ops["activity"], "memcpy"))
     kinds = {name: plain_values(pd.Series(column)) for name, column in groups.keys.items()}
-    table = pd.DataFrame({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)])})
+    table = table_of({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)])})
     table = typed(table, {"size_bytes": "Int64", "peer_device": "Int64"})
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Copies:

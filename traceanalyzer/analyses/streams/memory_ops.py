@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, picked, ratio, stack
+from traceanalyzer.analyses.base import Result, is_any, percent, ratio, stack
 from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 
 
 class MemoryOps(Result[MemoryOpsColumn]):
@@ -47,11 +48,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if not held.any():
         return pd.DataFrame()
     ops = picked(trace.gpu_ops, held, ["start_ns", "end_ns", "bytes", "direction", "activity"])
-    operation = pd.DataFrame({"operation": operations(ops)})
+    operation = table_of({"operation": operations(ops)})
     times = spread(ops["end_ns"] - ops["start_ns"], operation, "ns")
     sizes = spread(ops["bytes"], operation, "bytes").drop(columns=["operation", "calls"])
     table = pd.concat([times, sizes], axis=1)
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.time.intervals import of_rows
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of, under_each_other
 
 
 class StreamPairs(Result[StreamPairsColumn]):
@@ -56,7 +57,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         held = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
         both = traffic.pair_times(list(held.values()), trace.window.start_ns, trace.window.end_ns)
         tables.append(_pairs(both, list(held)).assign(of=of))
-    return pd.concat(tables, ignore_index=True)
+    return under_each_other(tables)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> StreamPairs:
@@ -67,7 +68,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> StreamPairs:
 def _pairs(both: np.ndarray, names: list[str]) -> pd.DataFrame:
     first, second = np.triu_indices(len(names), k=1)
     label = np.array(names, dtype=object)
-    return pd.DataFrame(
+    return table_of(
         {
             "first": label[first],
             "second": label[second],

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, picked, stack
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import SyncCopiesColumn
@@ -14,6 +14,7 @@ from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of
 
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 
@@ -58,7 +59,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     }
     groups = Groups.of(pd.DataFrame(keys), _KEYS, with_absent=True)
     table = groups.totals(
-        pd.DataFrame(
+        table_of(
             {
                 "gpu_ns": ops["end_ns"] - ops["start_ns"],
                 "host_ns": calls["end_ns"] - calls["start_ns"],
@@ -68,7 +69,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         ["gpu_ns", "host_ns", "total_bytes"],
     )
     table.insert(len(_KEYS) + 2, "calls", groups.counts())
-    return table.sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)
+    return sorted_by(table, "host_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
 """Columns of the table that add up to `window_ns`."""
@@ -69,7 +70,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     parts = split(trace, trace.window.starts, trace.window.ends)
-    return pd.DataFrame({name: [int(times.sum())] for name, times in parts.items()})
+    return table_of({name: [int(times.sum())] for name, times in parts.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:

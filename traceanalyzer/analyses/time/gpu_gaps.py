@@ -12,6 +12,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, busy
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 SHORTEST_NS = 100_000
 MOST = 50
@@ -51,7 +52,7 @@ def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = M
         return pd.DataFrame()
     starts, ends = free.starts[rows], free.ends[rows]
     after = np.searchsorted(ops["start_ns"].to_numpy(), ends, side="left")
-    table = pd.DataFrame(
+    table = table_of(
         {
             "start_ns": starts,
             "gap_ns": ends - starts,
@@ -80,9 +81,9 @@ def _names(ops: pd.DataFrame, rows: np.ndarray) -> pd.Series:
 def _steps(trace: RankTrace, rows: np.ndarray) -> pd.DataFrame:
     step = trace.op_step[rows]
     if not len(trace.steps):
-        return pd.DataFrame({"step": pd.array([pd.NA] * len(rows), dtype="Int64")})
+        return table_of({"step": pd.array([pd.NA] * len(rows), dtype="Int64")})
     numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
-    return pd.DataFrame({"step": pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)})
+    return table_of({"step": pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)})
 
 
 def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.DataFrame:
@@ -90,9 +91,9 @@ def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.Data
     is_unknown = launch == NONE
     if is_unknown.all():
         nothing = pd.array([pd.NA] * len(rows), dtype="Int64")
-        return pd.DataFrame({"launch": [None] * len(rows), "launched_after_ns": nothing})
+        return table_of({"launch": [None] * len(rows), "launched_after_ns": nothing})
     rows = np.maximum(launch, 0)
     names = trace.api_calls["name"].array[rows].astype(object)
     names[is_unknown] = None
     after_ns = pd.arrays.IntegerArray(trace.api_calls["end_ns"].to_numpy()[rows] - starts, is_unknown)
-    return pd.DataFrame({"launch": pd.Series(names, dtype="object"), "launched_after_ns": after_ns}, copy=False)
+    return table_of({"launch": pd.Series(names, dtype="object"), "launched_after_ns": after_ns})

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import under_each_other
 
 
 class Steps(Result[StepsColumn]):
@@ -65,7 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     table = pd.concat([chosen, _windows(trace, chosen), owned.loc[chosen.index]], axis=1)
     table["is_complete"] = is_complete(table)
     if trace.window.steps is None:
-        table = pd.concat([table, _of_no_step(owned)], ignore_index=True)
+        table = under_each_other([table, _of_no_step(owned)])
     flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
     return typed(table, {"step": "Int64", "name": "str", "host_start_ns": "Int64", "host_end_ns": "Int64", **flags})
 

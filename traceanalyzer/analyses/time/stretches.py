@@ -4,6 +4,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import under_each_other
 
 
 def stretches(steps: Result, ranks: Result) -> pd.DataFrame:
@@ -21,4 +22,4 @@ def stretches(steps: Result, ranks: Result) -> pd.DataFrame:
         whole = whole[~whole["rank"].isin(own["rank"])]
     names = ["rank", "step", "window_start_ns", "window_ns"]
     tables = [table[names].astype("int64") for table in (whole, own) if len(table)]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=names, dtype="int64")
+    return under_each_other(tables) if tables else pd.DataFrame(columns=names, dtype="int64")

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.names import CounterSeriesColumn
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of, under_each_other
 
 LEVELS = {"memory_allocated_bytes": "memory allocated", "memory_reserved_bytes": "memory reserved"}
 """Counters that keep their value until the next one, as Kineto's memory events; others are samples."""
@@ -64,7 +65,7 @@ def per_rank(trace: RankTrace, counter_bins: int = 300) -> pd.DataFrame:
         )
         for counter, source in _chosen(counters)
     ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return under_each_other(parts) if parts else pd.DataFrame()
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> CounterSeries:
@@ -92,6 +93,6 @@ def _binned(own: pd.DataFrame, starts: np.ndarray, ends: np.ndarray, *, is_level
         before = np.searchsorted(own["time_ns"].to_numpy(), starts, side="right") - 1
         held = np.where(before >= 0, np.append(values, np.nan)[before], np.nan)
         binned = pd.Series(np.fmax(binned.to_numpy(), held))
-    table = pd.DataFrame({"bin": np.arange(len(starts)), "start_ns": starts, "length_ns": ends - starts,
+    table = table_of({"bin": np.arange(len(starts)), "start_ns": starts, "length_ns": ends - starts,
                           "value": binned.to_numpy()})  # fmt: skip
     return table[table["value"].notna()]

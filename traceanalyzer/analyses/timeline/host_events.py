@@ -13,6 +13,7 @@ from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER
 from traceanalyzer.analyses.names import HostEventsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of, under_each_other
 
 MOST_EVENTS = 16_000
 """Events of a rank that are kept, the longest: a page draws fewer."""
@@ -54,7 +55,7 @@ def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFr
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     parts = [_of_thread(trace, thread, role) for thread, role in _threads(trace)]
-    table = pd.concat(parts, ignore_index=True) if parts else _EMPTY
+    table = under_each_other(parts) if parts else _EMPTY
     if table.empty:
         return pd.DataFrame()
     table = table.assign(event=np.arange(len(table)), recorded=len(table))
@@ -94,7 +95,7 @@ def _of_thread(trace: RankTrace, thread: int, role: str) -> pd.DataFrame:
     both = [_nested(calls), _nested({name: values[is_part] for name, values in frames.items()})]
     columns: dict[str, Any] = {name: np.concatenate([own[name] for own in both]) for name in both[0]}
     columns["name"] = pd.Series(columns["name"], dtype="object")
-    return pd.DataFrame({**columns, "thread": thread, "role": role}, copy=False)
+    return table_of({**columns, "thread": thread, "role": role})
 
 
 def _own(tables: Sequence[tuple[pd.DataFrame, str]], thread: int) -> dict[str, np.ndarray]:

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, is_any, picked, taken
+from traceanalyzer.analyses.base import Result, is_any, taken
 from traceanalyzer.analyses.names import TimelineColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, under_each_other
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
@@ -78,7 +79,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
         return Timeline(pd.DataFrame(columns=list(Timeline.columns)))
     names = {name: union_categoricals([frame[name] for frame in frames]) for name in _NAMES}
     others = [name for name in Timeline.columns if name not in _NAMES]
-    table = pd.concat([frame[others] for frame in frames], ignore_index=True)
+    table = under_each_other([frame[others] for frame in frames])
     return Timeline(table.assign(**{name: pd.Series(values) for name, values in names.items()}))
 
 

@@ -7,12 +7,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, picked, stack
+from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, table_of
 
 DEEPEST = 1
 """Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""
@@ -51,7 +52,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     first = np.searchsorted(times, ranges["start_ns"].to_numpy(), side="left")
     past = np.searchsorted(times, ranges["end_ns"].to_numpy(), side="left")
     held = past > first
-    return pd.DataFrame(
+    return table_of(
         {
             "range": np.arange(len(ranges))[held],
             "name": ranges["name"].astype("str").to_numpy()[held],

@@ -21,11 +21,11 @@ _COMPLETE = (Complete, ExactComplete)
 
 _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 
-_API_CALLS = (
-    "cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "xpu_runtime", "xpu_driver", "mtia_runtime",
-    "privateuse1_runtime", "privateuse1_driver",
-)  # fmt: skip
-"""Calls of a device's runtime and driver: ROCm writes CUDA's category, XPUs and devices of plug-ins their own."""
+_API_CALLS = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
+"""Calls of the GPU's runtime and driver; ROCm writes CUDA's category."""
+
+_API_CALLS_OF_OTHERS = re.compile(r"^(\w+)_(?:runtime|driver)$")
+"""Categories of the calls of other devices: `xpu_runtime`, `mtia_runtime`, `privateuse1_runtime`, `npu_runtime`."""
 
 FOREIGN = {
     "hpu_op": "a capture of HPU devices",
@@ -36,6 +36,9 @@ FOREIGN = {
     "cuda_profiler_range": "a capture of CUPTI's range profiler, which counts but does not time kernels",
 }
 """Categories of device events whose meaning is not Kineto's usual one: what such a capture is, by category."""
+
+DEVICES = {"privateuse1": "PrivateUse1 devices, such as NPUs"}
+"""What devices are called whose categories begin with something else; others are called by that, in capitals."""
 
 OUT_OF_TREE = "privateuse1"
 """Begin of the categories of devices that PyTorch itself does not know, such as NPUs."""
@@ -61,10 +64,12 @@ class TableBuilder:
     Attributes:
         base_ns: added to every time of a frame; a file may say it after its events.
         foreign: how many events there are of each category of `FOREIGN` or `OUT_OF_TREE`, and of none, "".
+        called: how many calls of other devices' runtimes there are, by category.
     """
 
     base_ns: int = 0
     foreign: Counter[str] = field(default_factory=Counter)
+    called: Counter[str] = field(default_factory=Counter)
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -79,15 +84,21 @@ class TableBuilder:
             elif type(event) is Instant and event.name == MEMORY:
                 memory.append(event)
         for category, group in by_category.items():
-            add = _ADD.get(category.lower())
-            if add:
-                add(self, category.lower(), group)
-            elif category.lower() in FOREIGN or not category or category.lower().startswith(OUT_OF_TREE):
-                self.foreign[category.lower()] += len(group)
+            self._take(category.lower(), group)
         if memory:
             add_memory(self.table("counters"), memory, _threads(memory))
         if samples:
             add_samples(self.table("counters"), samples)
+
+    def _take(self, category: str, events: list[Any]) -> None:
+        is_of_others = bool(_API_CALLS_OF_OTHERS.match(category)) and category not in _ADD
+        add = _add_api_calls if is_of_others else _ADD.get(category)
+        if is_of_others:
+            self.called[category] += len(events)
+        if add:
+            add(self, category, events)
+        elif category in FOREIGN or not category or category.startswith(OUT_OF_TREE):
+            self.foreign[category] += len(events)
 
     def merge(self, later: "TableBuilder") -> None:
         """Take what was collected from the events that follow."""
@@ -95,6 +106,7 @@ class TableBuilder:
         for name, columns in later._columns.items():  # noqa: SLF001 - of its own class
             self.table(name).merge(columns, rows_before)
         self.foreign.update(later.foreign)
+        self.called.update(later.called)
 
     def table(self, name: str) -> Columns:
         """A table to add rows to."""

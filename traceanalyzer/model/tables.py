@@ -1,0 +1,148 @@
+"""Tables from whole columns as they are: pandas' own ways look at each anew, five times as long for a small table."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pandas.api.internals import create_dataframe_from_blocks
+
+from traceanalyzer.model.schema import NONE
+
+_PLAIN = "iufb"
+"""Kinds of numpy's types that a table holds as they are."""
+
+_NUMBERS = (int, float, bool)
+
+_MASKED = (pd.Categorical, pd.arrays.IntegerArray, pd.arrays.FloatingArray, pd.arrays.BooleanArray)
+
+
+def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
+    """The same as `pd.DataFrame(columns, copy=False)` of columns of one length, whose rows are numbered from 0.
+
+    Numbers, categories and what may be absent are taken as they are; of all else (lists, texts, single values) pandas
+    finds the type, and Series whose rows are numbered otherwise are left to it.
+    """
+    count = next((len(values) for values in columns.values() if _is_column(values)), None)
+    if count is None or not all(map(_is_numbered, columns.values())):
+        return pd.DataFrame(dict(columns), index, copy=False)
+    blocks = []
+    for place, values in enumerate(columns.values()):
+        block = values if isinstance(values, _MASKED) else _block(values, count)
+        if block.shape[-1] != count:
+            raise ValueError("columns of a table must be of one length")
+        blocks.append((block, _place(place)))
+    rows = pd.RangeIndex(count) if index is None else index
+    return create_dataframe_from_blocks(blocks, rows, _names(tuple(columns)))
+
+
+def columns_of(table: pd.DataFrame) -> dict[str, Any]:
+    """The table's columns by name: arrays that are not to be written to; those of numbers as numpy has them."""
+    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
+    arrays = getattr(table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()])()
+    return {name: _unwritable(values) for name, values in zip(table.columns.tolist(), arrays, strict=True)}
+
+
+def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
+    """The same for another table, in which objects stay objects: of a plain array of them pandas finds the type."""
+    return {name: _kept(values) for name, values in columns_of(table).items()}
+
+
+def with_columns(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
+    """The same as `table.assign(**columns)`; the new columns count by position."""
+    added = {n: _kept(_array(values)) if isinstance(values, pd.Series) else values for n, values in columns.items()}
+    return table_of(columns_as_they_are(table) | added, table.index)
+
+
+def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
+    """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
+    columns = columns_of(table)
+    return table_of({name: columns[name][rows] for name in names or columns})
+
+
+def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:
+    """The same as `table.sort_values(name, ascending=False, kind=kind, ignore_index=True)`."""
+    columns = columns_of(table)
+    values = columns[name]
+    values = pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
+    order = values.argsort(ascending=False, kind=kind)
+    return table_of({name: _kept(values[order]) for name, values in columns.items()})
+
+
+def under_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The same as `pd.concat(tables, ignore_index=True)`, of one table or more."""
+    parts = [columns_of(table) for table in tables]
+    if any([*own] != [*parts[0]] for own in parts):
+        return pd.concat(tables, ignore_index=True)
+    return table_of({name: _joined([own[name] for own in parts]) for name in parts[0]})
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    dtype = parts[0].dtype
+    if any(own.dtype != dtype for own in parts):
+        if all(isinstance(own, pd.Categorical) and isinstance(own.categories.dtype, pd.StringDtype) for own in parts):
+            return _texts(parts)
+        return pd.concat([pd.Series(own, dtype=own.dtype) for own in parts], ignore_index=True)
+    if isinstance(parts[0], np.ndarray):
+        return _kept(np.concatenate(parts))
+    return type(parts[0])._concat_same_type(parts)  # noqa: SLF001 - what pandas has its extensions answer
+
+
+def _texts(parts: Sequence[pd.Categorical]) -> Any:
+    """Names of different categories under each other, as texts."""
+    texts = np.concatenate([*(own.categories.to_numpy(dtype=object) for own in parts), [None]])
+    before = np.cumsum([0, *(len(own.categories) for own in parts)])
+    codes = [np.where(own.codes < 0, NONE, own.codes + begin) for own, begin in zip(parts, before[:-1], strict=True)]
+    return pd.array(texts[np.concatenate(codes)], dtype=parts[0].categories.dtype)
+
+
+def _kept(values: Any) -> Any:
+    is_plain = isinstance(values, np.ndarray) and values.dtype == object
+    return pd.arrays.NumpyExtensionArray(values) if is_plain else values
+
+
+def _array(column: pd.Series) -> Any:
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+
+
+def _unwritable(values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        values = values.view()
+        values.flags.writeable = False
+    return values
+
+
+def _is_numbered(values: Any) -> bool:
+    if not isinstance(values, pd.Series):
+        return True
+    index: Any = values.index
+    return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
+
+
+def _is_column(values: Any) -> bool:
+    return isinstance(values, np.ndarray | pd.Series | list | pd.api.extensions.ExtensionArray)
+
+
+def _block(values: Any, count: int) -> Any:
+    """A column as a table holds it: of numpy's types as the one row of two dimensions."""
+    if isinstance(values, pd.Series):
+        values = _array(values)
+    elif type(values) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
+        values = values.to_numpy()
+    elif type(values) in _NUMBERS:
+        values = np.full(count, values)
+    elif not (isinstance(values, np.ndarray) and values.dtype.kind in _PLAIN):
+        values = _array(pd.Series(values, index=None if _is_column(values) else pd.RangeIndex(count)))
+    return values[None] if isinstance(values, np.ndarray) else values
+
+
+@cache
+def _place(place: int) -> np.ndarray:
+    return np.array([place])
+
+
+@cache
+def _names(names: tuple[str, ...]) -> pd.Index:
+    """Names of columns, shared by all tables that have them: what finds a name in them is built once."""
+    return pd.Index(names)
