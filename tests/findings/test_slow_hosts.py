@@ -7,6 +7,8 @@ import pytest
 
 from tests import once
 from traceanalyzer.findings.beside import named, own_work, slow_host
+from traceanalyzer.findings.late_hosts import with_advice
+from traceanalyzer.findings.late_words import advice
 from traceanalyzer.findings.slow_hosts import slow_hosts
 
 
@@ -75,3 +77,31 @@ def test_own_work_is_what_no_other_runs():
     assert work["shapes"].tolist() == ["[[3, 4]]"]
     assert named(work.iloc[0]) == "mm of [3, 4]"
     assert named(work.iloc[0].replace("[[3, 4]]", "no list")) == "mm"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (ALIKE, "Rank 0 makes the same calls as the others, so look at its CPU"),
+        ([(0, "aten::mm", 20, 150), (1, "aten::mm", 10, 75)],
+         "Find why rank 0 launches more (most of it aten::mm: 20 calls in the capture, rank 1's 10)"),
+        ([(0, "mm", 10, 100), (1, "mm", 10, 100)], "Compare what these hosts launch with the others"),
+    ],
+    ids=["slower", "more", "alike"],
+)  # fmt: skip
+def test_what_to_do_about_a_late_host_is_what_its_operators_tell(rows, said):
+    row = {"ranks": "0", "cause": "host", "name": None, "same_work_ratio": None, "is_in_every_step": True}
+    assert advice(with_advice(row, operators(*rows))).startswith(said)
+
+
+def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
+    node = "autograd::engine::evaluate_function: AddmmBackward0"
+    row = {
+        "ranks": "0",
+        "cause": "host",
+        "name": node,
+        "same_work_ratio": None,
+        "is_in_every_step": True,
+        "place": None,
+    }
+    assert "hooks of gradients" in advice(with_advice(row, operators()))

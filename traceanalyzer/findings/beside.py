@@ -1,11 +1,11 @@
 """A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.what_ran import with_shapes
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
@@ -36,11 +36,7 @@ def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.D
 
 def named(row: pd.Series) -> str:
     """`aten::mm of [8192, 8192] × [8192, 8192]`."""
-    try:
-        shapes = [shape for shape in json.loads(row["shapes"]) if shape]
-    except ValueError:
-        return str(row["operator"])
-    return f"{row['operator']} of {' × '.join(map(str, shapes))}" if shapes else str(row["operator"])
+    return with_shapes(str(row["operator"]), row["shapes"])
 
 
 @dataclass(frozen=True, slots=True)

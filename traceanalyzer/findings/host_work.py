@@ -94,6 +94,7 @@ def _finding(own: pd.DataFrame, gain: Gain | None, basis: Basis, episodes: Episo
         gain_ns=round(most_ns),
         is_of_hosts=True,
         table="host_work",
+        is_to_do_first=True,
         part_of=late_by(episodes, rank, HOST.key) or HOSTS,
     )
 

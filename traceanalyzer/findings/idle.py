@@ -196,7 +196,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
         f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
-        f"(calls: {digits(row['calls'] / basis.per)}).",
+        f"({_times(row['calls'] / basis.per, basis)}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
         evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
@@ -204,7 +204,23 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         "whatever the host does next.",
         gain_ns=round(cost_ns),
         table="sync_calls",
+        is_to_do_first=True,
         part_of=late_by(episodes, rank, SYNC.key) or HOSTS,
+    )
+
+
+def _times(calls: float, basis: Basis) -> str:
+    """`146 times a step`."""
+    said = digits(calls)
+    return f"{'once' if said == '1' else f'{said} times'} {'in all' if basis.steps is None else 'a step'}"
+
+
+def _after(after_ns: float, cost_ns: float) -> str:
+    """How long it idles after the calls, where that is longer than within them."""
+    return (
+        f"; after them it idles {milliseconds(after_ns)} until its host has launched again"
+        if after_ns > cost_ns
+        else ""
     )
 
 

@@ -1,6 +1,5 @@
 """Episodes that hide each other: who leads, and what is said of them together."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +13,6 @@ Row = Mapping[str, Any]
 
 _MAIN = 0.5
 """Of what all gain together: an episode that gains this much alone is told alone, the others behind it."""
-
-_END_OF_FIRST = re.compile(r"[:;.] |, or |\.$")
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
@@ -82,11 +79,9 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
 
 
 def _advice(rows: Sequence[Row]) -> str:
-    """What to do about each in one sentence, and then at length."""
+    """What to do about each: nothing of it is enough."""
     whole = list(dict.fromkeys(advice(row) for row in rows))
-    first, *others = (_END_OF_FIRST.split(text)[0] for text in whole)
-    short = _and([first, *(text[0].lower() + text[1:] for text in others)])
-    return f"{short}: one alone gains little. {' '.join(whole)}"
+    return f"Mend {'both' if len(rows) == 2 else 'all of them'}: one alone gains little. {' '.join(whole)}"
 
 
 def _first_upper(words: str) -> str:
