@@ -98,6 +98,12 @@ def test_a_time_base_out_of_range_is_none(tmp_path, base_ns):
     assert trace.gpu_ops["start_ns"].iloc[0] == 10_001
 
 
+def test_a_first_time_beyond_all_years_is_none(tmp_path):
+    path = tmp_path / "rank0.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "ts": ' + "9" * 400 + ', "dur": 1, "name": "k", "cat": "kernel"}]}')
+    assert kineto.peek(path).start_ns is None
+
+
 def test_properties_after_the_events_count_too(tmp_path):
     content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}, "baseTimeNanoseconds": 10**18}
     trace = only(write(tmp_path / "a.json", content))

@@ -55,7 +55,8 @@ _BESIDE = 0.05
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
 
-    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike.
+    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike; its
+    compute against its own steps, as far as the other stages' steps do not differ alike.
     Steps that a capture cuts are held against nothing. The excess is never longer than the step. A GPU may idle for
     its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
     step, or the one before, takes it more.
@@ -68,9 +69,11 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     values = table[[*PARTS, "exposed_transfer_ns", "needed_host_ns"]].astype("float64")
     beside = _median_of_others(values, keys)
     first = _beyond(table, values - beside, is_stage)
+    beside["compute_ns"] = beside["compute_ns"].mask(is_stage, _usual_ns(table, is_stage))
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
     in_time = values.mask(is_late).groupby(keys).transform("median")
+    in_time["compute_ns"] = in_time["compute_ns"].mask(is_stage, beside["compute_ns"])
     return _beyond(table, values - in_time.where(is_late, beside).fillna(beside), is_stage)
 
 
@@ -83,10 +86,22 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     more = excess["needed_host_ns"] - excess[DATA.column].clip(lower=0)
     host = excess[HOST.column].clip(upper=_more_by_host(more, table["rank"]))
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host})
-    by_design = [part for part in PARTS if part not in _HOST_PARTS]
+    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
     return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
+
+
+def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
+    """What stages without peers usually compute in such a step; of too few steps what they do compute.
+
+    That is the lower quartile of their own steps, times the stages' median of what the step holds of that.
+    """
+    own = table["compute_ns"].astype("float64")
+    usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
+    times = (own / usual.where(usual > 0)).where(is_stage)
+    known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
+    return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own)
 
 
 def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
