@@ -81,7 +81,9 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
 def _advice(rows: Sequence[Row]) -> str:
     """What to do about each: nothing of it is enough."""
     whole = list(dict.fromkeys(advice(row) for row in rows))
-    return f"Mend {'both' if len(rows) == 2 else 'all of them'}: one alone gains little. {' '.join(whole)}"
+    return (
+        f"Mend {'both' if len(rows) == 2 else 'all of them'}: one alone gains less than half of it. {' '.join(whole)}"
+    )
 
 
 def _first_upper(words: str) -> str:
