@@ -139,7 +139,7 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     if says == welch.CANNOT_TELL:
         who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
         spread = _spread_ns(comparison, run)
-        if spread is not None and abs(float(row["change"])) >= _FAR * spread:
+        if spread and abs(float(row["change"])) >= _FAR * spread:
             far = f"That is far beyond what steps inside a capture vary by (± {text(spread, Unit.NS)})"
             return f"{far}. {who} does not tell how runs vary."
         return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
