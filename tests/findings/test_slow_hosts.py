@@ -46,6 +46,12 @@ def test_a_host_is_slow_at_the_calls_that_all_make(rows, times):
     assert found.rows["operator"].tolist() == ["mm", "add"], "most beyond the others first"
 
 
+def test_of_a_few_operators_that_take_longer_each_is_told():
+    rows = [(0, "mm", 10, 400), (1, "mm", 10, 100), (0, "add", 5, 60), (1, "add", 5, 50)]
+    found = slow_host(operators(*rows), 0)
+    assert (found.more_ns, found.most) == (310, {"mm": 300})
+
+
 def test_the_late_host_of_ddp_is_slow_and_does_nothing_more():
     results = once.results("ddp", ["episodes", "operators"])
     (found,) = slow_hosts(**results)

@@ -42,13 +42,19 @@ ADVICE = {
     BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 
+_RANGES = (
+    "put torch.profiler.record_function ranges around saving, logging, evaluation and data handling, or record "
+    "with_stack=True."
+)
+
+_NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
+
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
     MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
-    NOTHING: "Find what {who} runs there, in code between operators: put torch.profiler.record_function ranges around "
-    "saving, logging, evaluation and data handling, or record with_stack=True.",
+    NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
     "copies": "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
@@ -85,7 +91,7 @@ def advice(row: Mapping[str, Any]) -> str:
     if row.get(OF_HOST):
         return str(row[OF_HOST])
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
-        return _first_upper(_NAMED_ADVICE[NOTHING].format(who=who(row)))  # a slow host is slow in every step
+        return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")

@@ -162,9 +162,10 @@ def _as_names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
 def with_shapes(name: str, shapes: object) -> str:
     """`aten::mm of [8, 4] × [4, 2]`; of what is no product its first inputs of unlike shapes, empty ones aside."""
     try:
-        known = [shape for shape in json.loads(shapes) if shape] if isinstance(shapes, str) else []
+        told = json.loads(shapes) if isinstance(shapes, str) else []
     except ValueError:
-        known = []
+        told = []
+    known = [shape for shape in told if shape and isinstance(shape, list)] if isinstance(told, list) else []
     factors = [shape for shape in known if len(shape) > 1]
     if factors and _PRODUCT.search(name):
         return f"{name} of {' × '.join(map(str, factors))}"

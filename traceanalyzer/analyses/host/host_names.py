@@ -44,9 +44,14 @@ _DATA = re.compile(
 _MOST_NAMES = 16_384
 """Of distinct ones are remembered what they say: the ranks of a job, and the analyses, ask the same."""
 
+_BOTH = re.compile(r"(?:forward|fwd)_?(?:and_?)?(?:backward|bwd)|run_?training_?batch")
+"""Ranges around a forward and a backward pass: `forward-backward` of Megatron's timers."""
+
 _PHASE_PATTERNS = (
     ("data", _DATA),
-    ("optimizer", re.compile(r"^optim|^optimizer\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update")),
+    ("optimizer", re.compile(
+        r"^optim|optimizer\w*\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update|^deepspeedengine\.step"
+    )),
     ("communication", re.compile(
         r"grad(ient)?s?_(sync|synchronization|all_?reduce|reduce)|(sync|all_?reduce|reduce)_grad"
         r"|broadcast_param|init_process_group|^comm(unication)?(_setup|_init)?$"
@@ -125,6 +130,8 @@ def phase(name: str) -> str | None:
     if not is_user_range(name):
         return None
     plain = _plain(name)
+    if _BOTH.search(plain):
+        return None
     return next((known for known, pattern in _PHASE_PATTERNS if pattern.search(plain)), None)
 
 

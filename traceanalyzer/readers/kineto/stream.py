@@ -35,6 +35,7 @@ _BARE_ARRAY = re.compile(rb"\s*\[(?=\s*\{[^\0]*?\"ph\"|\s*\])")
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _WINDOW_END = re.compile(rb'"Record Window End"[^{}]*"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _END_REACH = 64 << 10
+_MOST_US = 1e18
 
 # What is no object may end the array (a null), and is no event.
 _END = re.compile(rb"[^{}\]]*\]")
@@ -100,7 +101,7 @@ class EventText:
         """`ts` of the first event that has one; `None` without events near the beginning."""
         match = _FIRST_TIME.search(self._rest)
         self.file.close()
-        return float(match[1]) if match else None
+        return _time_us(match)
 
     def window_end_us(self) -> float | None:
         """`ts` of the profiler's mark near the file's end that its window ended; `None` without it."""
@@ -109,7 +110,7 @@ class EventText:
             end = (end + block)[-_END_REACH:]
         self.file.close()
         match = _WINDOW_END.search(end)
-        return float(match[1]) if match else None
+        return _time_us(match)
 
     def chunks(self, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Texts of whole events separated by commas, without brackets."""
@@ -259,3 +260,9 @@ def _why_no_events(start: bytes) -> str:
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"
     return "not a PyTorch-profiler trace: it has no traceEvents"
+
+
+def _time_us(match: re.Match[bytes] | None) -> float | None:
+    """The time that was found; none that is longer than there are years."""
+    time = float(match[1]) if match else _MOST_US
+    return time if time < _MOST_US else None
