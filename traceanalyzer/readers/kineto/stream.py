@@ -35,6 +35,7 @@ _BARE_ARRAY = re.compile(rb"\s*\[(?=\s*\{[^\0]*?\"ph\"|\s*\])")
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _WINDOW_END = re.compile(rb'"Record Window End"[^{}]*"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _END_REACH = 64 << 10
+_MOST_US = 1e18
 
 # What is no object may end the array (a null), and is no event.
 _END = re.compile(rb"[^{}\]]*\]")
@@ -87,7 +88,7 @@ class EventText:
             match = _EVENTS_KEY.search(start, begin)
         if match is None:
             text.file.close()
-            raise NotATraceError(f"{path}: {_why_no_events(start)}")
+            raise NotATraceError(f"{path}: {_why_no_events(start, is_plain=packed.is_plain)}")
         text.head, text._rest = start[: match.end() - 1], start[match.end() :]
         return text
 
@@ -100,7 +101,7 @@ class EventText:
         """`ts` of the first event that has one; `None` without events near the beginning."""
         match = _FIRST_TIME.search(self._rest)
         self.file.close()
-        return float(match[1]) if match else None
+        return _time_us(match)
 
     def window_end_us(self) -> float | None:
         """`ts` of the profiler's mark near the file's end that its window ended; `None` without it."""
@@ -109,7 +110,7 @@ class EventText:
             end = (end + block)[-_END_REACH:]
         self.file.close()
         match = _WINDOW_END.search(end)
-        return float(match[1]) if match else None
+        return _time_us(match)
 
     def chunks(self, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Texts of whole events separated by commas, without brackets."""
@@ -253,9 +254,15 @@ def _wide_encoding(start: bytes) -> str | None:
     return {b"{\0": "utf-16-le", b"[\0": "utf-16-le", b"\0{": "utf-16-be", b"\0[": "utf-16-be"}.get(first)
 
 
-def _why_no_events(start: bytes) -> str:
+def _why_no_events(start: bytes, *, is_plain: bool) -> str:
     if not start:
-        return "the file is empty"
+        return "the file is empty" if is_plain else "nothing can be unpacked from it: it is empty, cut off or damaged"
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"
     return "not a PyTorch-profiler trace: it has no traceEvents"
+
+
+def _time_us(match: re.Match[bytes] | None) -> float | None:
+    """The time that was found; none that is longer than there are years."""
+    time = float(match[1]) if match else _MOST_US
+    return time if time < _MOST_US else None
