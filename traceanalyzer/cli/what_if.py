@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
-from traceanalyzer.cli.report import progress
+from traceanalyzer.cli.progress import progress
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
