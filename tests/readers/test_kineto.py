@@ -417,16 +417,17 @@ def test_head_of_a_file(tmp_path):
     assert (header.ranks, header.world_size, header.trace_id, header.start_ns) == ((1,), 8, "T", 510)
 
 
-def test_python_frames_are_kept_but_for_built_in_functions(tmp_path):
+def test_python_frames_are_kept_and_of_built_in_functions_the_collection_of_garbage(tmp_path):
     frames = [
         host(1, 9, name="nn.Module: Linear_0", cat="python_function", **{"Python id": 2, "Python parent id": None}),
         host(0, 20, name="train.py(3): step", cat="python_function", **{"Python id": 1, "Python parent id": None}),
         host(2, 3, name="<built-in function linear>", cat="python_function", **{"Python id": 3}),
+        host(4, 1, name="<built-in function collect>", cat="python_function", **{"Python id": 4}),
     ]
     found = only(write(tmp_path / "a.json", document([*EVENTS, *frames]))).frames
-    assert found["name"].tolist() == ["train.py(3): step", "nn.Module: Linear_0"]
-    assert (found["start_ns"].tolist(), found["end_ns"].tolist()) == ([0, 1_000], [20_000, 10_000])
-    assert found["thread"].tolist() == [1, 1]
+    assert found["name"].tolist() == ["train.py(3): step", "nn.Module: Linear_0", "gc.collect"]
+    assert (found["start_ns"].tolist(), found["end_ns"].tolist()) == ([0, 1_000, 4_000], [20_000, 10_000, 5_000])
+    assert found["thread"].tolist() == [1, 1, 1]
 
 
 def test_values_of_arguments_are_kept_where_shapes_do_not_tell_the_work(tmp_path):

@@ -119,6 +119,10 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: 
     )
 
 
+_AS_FAST = 0.9
+"""Ranks that reach more than this part of the others' rate are none apart, however alike they are."""
+
+
 def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places) -> str:
     """A sentence on the ranks whose groups take longest for a byte, if there is a set of them apart from the others."""
     slowest, frame = groups.iloc[0], collectives.to_frame()
@@ -133,7 +137,10 @@ def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places
     slow = alike(costs, places)
     if slow.is_one or slow.others is None:
         return ""
-    rates = f"{1 / costs[list(slow.ranks)].max():.0f} GB/s, the others {1 / slow.others:.0f}"
+    slowest_cost = costs[list(slow.ranks)].max()
+    if slow.others > _AS_FAST * slowest_cost:
+        return ""
+    rates = f"{1 / slowest_cost:.0f} GB/s, the others {1 / slow.others:.0f}"
     return f" {slow.opening} reach {rates}: look at their links first."
 
 

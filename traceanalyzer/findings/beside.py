@@ -46,12 +46,16 @@ class SlowHost:
     Attributes:
         calls: of operators.
         times: its host time in them / the others' median.
+        more_ns: the same, less the median.
+        most: operators that take at least a quarter of that more, with how much.
         rows: the operators with most beyond the others' median: `operator`, `calls`, `host_self_ns`,
             `others_host_self_ns`.
     """
 
     calls: int
     times: float
+    more_ns: float
+    most: dict[str, float]
     rows: pd.DataFrame
 
 
@@ -73,9 +77,10 @@ def slow_host(operators: Operators, rank: int) -> SlowHost | None:
         {"calls": alike["calls"][rank], "host_self_ns": own, "others_host_self_ns": others.median(axis=1).round()}
     )
     beyond = (rows["host_self_ns"] - rows["others_host_self_ns"]).sort_values(ascending=False, kind="stable")
-    return SlowHost(
-        int(rows["calls"].sum()), float(own.sum()) / median, rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
-    )
+    more_ns = float(own.sum()) - median
+    most = {str(name): float(ns) for name, ns in beyond[beyond >= _A_QUARTER * more_ns].items()}
+    shown = rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
+    return SlowHost(int(rows["calls"].sum()), float(own.sum()) / median, more_ns, most, shown)
 
 
 @dataclass(frozen=True, slots=True)

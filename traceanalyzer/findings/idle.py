@@ -4,7 +4,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.idle import Idle
@@ -137,12 +136,14 @@ def data_loader(
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
     few = few_steps(step_needs, basis, rank, DATA.column)
-    cost = milliseconds(cost_ns * basis.per / len(few) if few else cost_ns)
+    cost = milliseconds(few.mean_ns if few else cost_ns)
+    share = few.share_pct(basis, rank) if few else share
+    who = _who_waits(alike(waits, places), waits, cost)
     return [
         Finding(
             rule="data_loader",
             severity=severity(share),
-            title=f"{_when(few)}{_who_waits(alike(waits, places), waits, cost)}, {share:.1f} % "
+            title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
             f"{'of a mean step' if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
@@ -151,17 +152,13 @@ def data_loader(
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             gain_is_bound=gain is None or gain.is_bound,
-            steps=few or None,
+            steps=few.steps if few else None,
             interval_ns=longest(own),
             table="gaps",
             about=LOADER,
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]
-
-
-def _when(few: tuple[int, ...]) -> str:
-    return f"In step{'' if len(few) == 1 else 's'} {listed(few)}: " if few else ""
 
 
 def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:

@@ -23,6 +23,12 @@ _DISTANCES_IN_A_DEVIATION = 2.7
 """Of n normal values the median distance to the next is about 2.7 deviations / n."""
 
 _LEAST_RANKS = 4
+_LEAST_LEVELLED = 4
+"""Steps of which two levels can be told."""
+
+_LEVELS_APART = 12.0
+"""Times the spread of the usual steps that lies between them and the others; four normal values do once in twenty."""
+
 _STEADY_SIGMAS = 3.0
 _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
@@ -174,11 +180,28 @@ def _jitter(late: pd.DataFrame) -> float:
         if len(ordered) < _LEAST_RANKS:
             return 0.0
         return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
-    left = wide.sub(wide.median(axis=0), axis=1)
+    left = wide.apply(_from_usual, raw=True)
     left = left.sub(left.median(axis=1), axis=0)
     # Few ranks and steps are near their own medians.
     free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
+
+
+def _from_usual(values: np.ndarray) -> np.ndarray:
+    """How far each of a rank's steps is from their median; where they stand on two levels, those on the usual one.
+
+    The usual level is the nearer to its peers' need. What comes in every second step is no jitter.
+    """
+    ordered = np.sort(values[~np.isnan(values)])
+    if len(ordered) < _LEAST_LEVELLED:
+        return values - np.nanmedian(values)
+    gaps = np.diff(ordered)
+    cut = int(np.argmax(gaps)) + 1
+    usual = min(ordered[:cut], ordered[cut:], key=lambda level: abs(float(np.median(level))))
+    if len(usual) < 2 or gaps[cut - 1] < _LEVELS_APART * np.ptp(usual):
+        return values - np.nanmedian(values)
+    is_usual = (values >= usual[0]) & (values <= usual[-1])
+    return np.where(is_usual, values - np.median(usual), np.nan)
 
 
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:

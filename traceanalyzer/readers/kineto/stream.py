@@ -88,7 +88,7 @@ class EventText:
             match = _EVENTS_KEY.search(start, begin)
         if match is None:
             text.file.close()
-            raise NotATraceError(f"{path}: {_why_no_events(start)}")
+            raise NotATraceError(f"{path}: {_why_no_events(start, is_plain=packed.is_plain)}")
         text.head, text._rest = start[: match.end() - 1], start[match.end() :]
         return text
 
@@ -254,9 +254,9 @@ def _wide_encoding(start: bytes) -> str | None:
     return {b"{\0": "utf-16-le", b"[\0": "utf-16-le", b"\0{": "utf-16-be", b"\0[": "utf-16-be"}.get(first)
 
 
-def _why_no_events(start: bytes) -> str:
+def _why_no_events(start: bytes, *, is_plain: bool) -> str:
     if not start:
-        return "the file is empty"
+        return "the file is empty" if is_plain else "nothing can be unpacked from it: it is empty, cut off or damaged"
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"
     return "not a PyTorch-profiler trace: it has no traceEvents"

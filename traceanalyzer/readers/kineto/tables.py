@@ -47,6 +47,11 @@ _COMM_HOST_OP = "record_param_comms"
 
 _STEP = "ProfilerStep"
 
+_COLLECT = "<built-in function collect>"
+
+GARBAGE = "gc.collect"
+"""Frame of Python's garbage collection; its own name tells nobody of what."""
+
 _STREAM_WAIT = "Stream Wait Event"
 
 _NEEDS_ARGUMENTS = re.compile(r"attention|attn|conv", re.IGNORECASE)
@@ -179,13 +184,12 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
         _add_comm_args(builder, comms, [-1] * len(comms))
 
 
-def _add_ranges(builder: TableBuilder, category: str, events: list[Any]) -> None:
-    table = builder.table("frames" if category == "python_function" else "ranges")
+def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    table = builder.table("ranges")
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", _threads(events))
-    if category != "python_function":
-        table.integers("size_bytes", [_cpu_collective_bytes(event) for event in events])
+    table.integers("size_bytes", [_cpu_collective_bytes(event) for event in events])
 
 
 def _cpu_collective_bytes(event: Any) -> int | None:
@@ -196,10 +200,13 @@ def _cpu_collective_bytes(event: Any) -> int | None:
     return kinds.inputs_bytes(shapes, dtypes)
 
 
-def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None:
-    # Built-in functions are half of all frames and never a module or a source line.
-    kept = [event for event in events if not event.name.startswith("<built-in ")]
-    _add_ranges(builder, category, kept)
+def _add_frames(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    # Built-in functions are half of all frames and never a module or a source line; collecting garbage is a cause.
+    kept = [event for event in events if not event.name.startswith("<built-in ") or event.name == _COLLECT]
+    table = builder.table("frames")
+    table.times(kept)
+    table.texts("name", [GARBAGE if event.name == _COLLECT else event.name for event in kept])
+    table.integers("thread", _threads(kept))
 
 
 def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) -> None:
