@@ -138,9 +138,10 @@ class Groups:
         A sum of absent values alone is absent.
         """
         columns = columns_of(table) if isinstance(table, pd.DataFrame) else table
-        return self.table(**{name: self._total(columns[name]) for name in names})
+        return self.table(**{name: self.total(columns[name]) for name in names})
 
-    def _total(self, values: Any) -> Any:
+    def total(self, values: Any) -> Any:
+        """For each group the sum of its rows' integers as far as they are known; absent where none is."""
         if not isinstance(values, pd.arrays.IntegerArray):
             return self.sums(values)
         is_absent = values.isna()
