@@ -63,8 +63,8 @@ def uses(
     }
     columns = {
         **groups.keys,
-        "group_description": groups.first_known(held["group_description"]),
-        "group_size": groups.first_known(held["group_size"]),
+        "group_description": groups.first_known(held["group_description"].array),
+        "group_size": groups.first_known(held["group_size"].array),
         "world_size": pd.array([trace.meta.world_size] * len(groups), "Int64"),
         "calls": groups.counts(),
         **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
