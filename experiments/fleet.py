@@ -4,7 +4,8 @@
 
 Each job is written by `tests/simulator/fleet.py` (8 ranks a host, 4 hosts a rack, hybrid sharding; what is slow takes
 1.24 times as long, a slow link twice) and read by the command, with `--hosts`. Writes a row for each job: what was
-said first, whether that names the set and its cause, CPU seconds of all processes, and the largest process.
+said first, whether that names the set and its cause, CPU seconds of all processes, and the largest process. Rows of
+jobs that are not asked for stay as the file has them, so that the large ones can be run one by one.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tests.simulator import fleet
 
@@ -32,14 +34,27 @@ truth ({words}) and that no second lateness is said.
 def main() -> None:
     """Run the jobs and write the table as it grows."""
     options = arguments()
-    rows = []
+    rows = held(options.output)
     for ranks in options.ranks:
         for fault in options.faults:
-            rows.append(measured(ranks, fault, options.jobs))
-            print(rows[-1], flush=True)
+            row = measured(ranks, fault, options.jobs)
+            print(row, flush=True)
+            rows[_job_of(row)] = row
             date, cores = f"{datetime.now(UTC):%Y-%m-%d}", len(os.sched_getaffinity(0))
             words = "ranks, host, rack or half of the job"
-            options.output.write_text(HEAD.format(date=date, cores=cores, words=words) + "\n".join(rows) + "\n")
+            ordered = [rows[job] for job in sorted(rows, key=lambda job: (job[0], fleet.FAULTS.index(job[1])))]
+            options.output.write_text(HEAD.format(date=date, cores=cores, words=words) + "\n".join(ordered) + "\n")
+
+
+def held(path: Path) -> dict[tuple[int, str], str]:
+    """The rows of a table that was written before, by job."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {_job_of(line): line for line in lines if line[:3].strip("| ").isdigit()}
+
+
+def _job_of(row: str) -> tuple[int, str]:
+    ranks, fault = (part.strip() for part in row.split("|")[1:3])
+    return int(ranks.replace(",", "")), fault
 
 
 def measured(ranks: int, fault: str, jobs: int | None) -> str:
@@ -53,11 +68,18 @@ def measured(ranks: int, fault: str, jobs: int | None) -> str:
         subprocess.run(command, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         found = json.loads((report / "summary.json").read_text())["findings"]
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return row_of(ranks, fault, found, truth, cpu_s, after.ru_maxrss * 1024 / 1e6)
+
+
+def row_of(
+    ranks: int, fault: str, found: list[dict[str, Any]], truth: fleet.Truth, cpu_s: float, peak_mb: float
+) -> str:
+    """The row of a job of which these findings were made."""
     late = [each for each in found if each["rule"] == "late_ranks"]
     first = found[0]["title"] if found else ""
     is_named = len(late) == bool(truth.ranks) and all(word in first for word in truth.says if truth.ranks)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    named, peak_mb = "yes" if is_named else "no", after.ru_maxrss * 1024 / 1e6
+    named = "yes" if is_named else "no"
     return f"| {ranks:,} | {fault} | {named} | {first} | {cpu_s:.0f} | {peak_mb:,.0f} |"
 
 

@@ -11,14 +11,21 @@ from traceanalyzer.loading import LoadOptions
 from traceanalyzer.scale import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from traceanalyzer.analyses.base import Result
+
+
+def results_of(folder: Path, names: Sequence[str]) -> Mapping[str, Result]:
+    """These Results of the recorded job."""
+    found = discover(folder)
+    return summarise(found, found.runs[-1], LoadOptions(), names=names).results
 
 
 def replay_of(folder: Path) -> Replay:
     """The recorded job's replay."""
-    found = discover(folder)
-    replay = summarise(found, found.runs[-1], LoadOptions(), names=("replay",)).results["replay"]
+    replay = results_of(folder, ("replay",))["replay"]
     assert isinstance(replay, Replay)
     return replay
 

@@ -40,8 +40,13 @@ def add_plane(space: Any, name: str, lines: Mapping[str, Sequence[Event]], **sta
     return plane
 
 
-def add_module(space: Any, module: str, instructions: Sequence[Any], devices: int = 0) -> None:
-    """A module with instructions of (name, opcode, dimensions, replica groups), of bfloat16; on so many devices."""
+def add_module(
+    space: Any, module: str, instructions: Sequence[Any], devices: int = 0, paths: Mapping[str, str] | None = None
+) -> None:
+    """A module with instructions of (name, opcode, dimensions, replica groups), of bfloat16; on so many devices.
+
+    `paths` say where JAX traced instructions, by their names.
+    """
     proto = messages.hlo()
     for device in range(devices):
         proto.module.device_assignment.computations.add(devices=[device])
@@ -51,6 +56,7 @@ def add_module(space: Any, module: str, instructions: Sequence[Any], devices: in
         instruction = computation.instructions.add(name=name.encode(), opcode=opcode.encode())
         instruction.shape.element_type = 16
         instruction.shape.dimensions.extend(dimensions)
+        instruction.metadata.op_name = (paths or {}).get(name, "").encode()
         for group in groups:
             instruction.replica_groups.add(replica_ids=group)
     plane = space.planes.add(name=b"/host:metadata")
@@ -83,22 +89,30 @@ def step(module: str = "jit_train_step") -> list[Event]:
 
 
 def write(
-    path: Path, gpus: int = 2, steps: Sequence[Event] = (), api_plane: str = "", job: tuple[int, int] | None = None
-) -> Path:
+    path: Path, gpus: int = 2, steps: Sequence[Event] = (), api_plane: str = "", job: tuple[int, int] | None = None,
+    paths: Mapping[str, str] | None = None, rows: int = 1024, program: Sequence[Event] = (),
+    later: Sequence[Event] = (),
+) -> Path:  # fmt: skip
     """A process with GPUs that run the same two steps, each launched by a thread of its own.
 
-    With a job, the first GPU's number in it and how many it has, the host says which GPUs are its own.
+    With a job, the first GPU's number in it and how many it has, the host says which GPUs are its own. The all-reduce is
+    of so many `rows`; `program` are events of a thread that launches nothing, and `later` the first GPU's that follow.
     """
     space = messages.space()
     first, devices = job or (0, 0)
     groups = [] if job else [[0, 1]]
-    add_module(space, "jit_train_step(3)", [("all-reduce-start.2", "all-reduce-start", [1024, 8], groups)], devices)
-    threads, apis = {}, {}
+    reduce = ("all-reduce-start.2", "all-reduce-start", [rows, 8], groups)
+    add_module(space, "jit_train_step(3)", [reduce], devices, paths)
+    threads: dict[str, Sequence[Event]] = {"Program 99": program} if program else {}
+    apis = {}
     for number in range(gpus):
         moved = [(n, s, d, stats | {"correlation_id": stats["correlation_id"] + 10 * number})
                  for n, s, d, stats in step()]  # fmt: skip
         copy = ("MemcpyH2D", 460_000, 10_400, {"memcpy_details": "kind_src:pinned kind_dst:device size:64 async:1"})
-        lines = {f"Stream #{7 + number}(Compute,MemcpyH2D)": [*moved, copy], "XLA Ops": moved}
+        lines = {
+            f"Stream #{7 + number}(Compute,MemcpyH2D)": [*moved, copy, *(() if number else later)],
+            "XLA Ops": moved,
+        }
         add_plane(space, f"/device:GPU:{number}", lines)
         calls = [launch(50 * i, i + 10 * number) for i in range(1, 5)]
         own = [("Execute", 0, 1000, {"global_device_id": first + number})] if job else []

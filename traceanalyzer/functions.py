@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
-from traceanalyzer.analyses.replay.answer import Answer, answer
+from traceanalyzer.analyses.replay.answer import Answer, answer, needed
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TraceSet
@@ -52,8 +52,8 @@ def what_if(traces: TraceSet, *changes: "Change | str") -> "Answer":
         UsageError: a change makes no sense.
         InputError: the job cannot be replayed.
     """
-    found = analyse(traces, "replay")["replay"]
-    return answer(found, [read_change(change) if isinstance(change, str) else change for change in changes])
+    asked = [read_change(change) if isinstance(change, str) else change for change in changes]
+    return answer(analyse(traces, *needed(asked)), asked)
 
 
 @cache

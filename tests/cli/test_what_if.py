@@ -34,7 +34,14 @@ def test_json_has_the_same(folder, capsys):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [((), "say what is to be different"), (("--rank", "9=peers"), "no rank 9"), (("--host", "soon"), "cannot become")],
+    [
+        ((), "say what is to be different"),
+        (("--rank", "9=peers"), "no rank 9"),
+        (("--host", "soon"), "cannot become"),
+        (("--schedule", "soon"), "write gpipe"),
+        (("--schedule", "1f1b"), "no ranks of this job"),
+        (("--schedule", "1f1b", "--in-steps", "1"), "all ranks and steps"),
+    ],
 )
 def test_refuses(folder, options, said, capsys):
     assert command(["what-if", folder, *options]) == USAGE_OR_INPUT

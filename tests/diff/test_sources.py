@@ -156,3 +156,26 @@ def test_a_stored_table_of_ranks_names_each_once(tmp_path, rows, message):
     (tmp_path / "summary.json").write_text(json.dumps(stored))
     with pytest.raises(InputError, match=message):
         read_side(str(tmp_path / "summary.json"), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "said"),
+    [
+        ("breakdown", {"rank": "é"}, "not a whole number"),
+        ("breakdown", {"rank": 0.5}, "not a whole number"),
+        ("breakdown", {"rank": 0, "idle_ns": 10**30}, "not a number"),
+        ("kernels", {"rank": 0, "name": "\udc00"}, "not a text"),
+    ],
+)
+def test_figures_and_texts_that_no_table_holds_are_refused(tmp_path, table, row, said):
+    content = {"format_version": 1, "label": "x", "results": {table: [row]}}
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=said):
+        read_side(str(tmp_path / "s.json"), OPTIONS)
+
+
+def test_a_stored_label_of_half_a_character_is_marked(tmp_path):
+    content = {"format_version": 1, "label": "a\ud800", "run_info": {"world_size": 10**40}, "results": {}}
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    (capture,) = read_side(str(tmp_path / "s.json"), OPTIONS).captures
+    assert (capture.label, capture.info.world_size) == ("a\ufffd", None)

@@ -1,5 +1,6 @@
 """Uneven compute is said once, by whoever measured it best."""
 
+import pandas as pd
 import pytest
 
 from tests import once
@@ -7,6 +8,7 @@ from tests.simulator import fleet
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings import balance
+from traceanalyzer.findings.uneven_steps import is_beyond_chance
 
 NEEDED = (
     "headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay", "places",
@@ -53,3 +55,17 @@ def test_a_set_that_computes_alike_is_named_by_its_host():
     assert finding.title.startswith("Ranks 3 to 5 (host b01) compute up to ")
     assert "With their compute as the others' a mean step is " in finding.title
     assert finding.gain_ns == pytest.approx(0.24 * 2 * (1.5e6 + 3e6), rel=0.1), "what their kernels are longer"
+
+
+@pytest.mark.parametrize(
+    ("steps", "ranks", "expected"),
+    [
+        ([(60, 58, 49, 48), (52, 55, 50, 49), (51, 50, 49, 47)], [0, 1], False),  # no step alike
+        ([(60, 59, 49, 48), (60, 61, 49, 50), (61, 60, 50, 49)], [0, 1], True),
+        ([(60, 50, 49, 48), (49, 55, 50, 49)], [0], False),
+        ([(60, 50, 49, 48), (61, 50, 50, 49)], [0], True),
+        ([(60, 59, 49, 48)], [0, 1], True),  # one step tells nothing
+    ],
+)
+def test_a_set_of_ranks_is_held_against_chance(steps, ranks, expected):
+    assert is_beyond_chance(pd.DataFrame(steps, dtype="float64"), ranks) == expected

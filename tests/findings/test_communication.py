@@ -1,5 +1,7 @@
 """What is said of communication."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
@@ -10,7 +12,7 @@ from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.collectives import Collectives
-from traceanalyzer.findings.bandwidth import low_bandwidth
+from traceanalyzer.findings.bandwidth import few_channels, low_bandwidth
 from traceanalyzer.findings.communication import little_overlap, many_small_collectives
 from traceanalyzer.findings.exposed_collective import exposed_collective
 
@@ -49,12 +51,12 @@ def test_overlap_is_worth_what_the_replay_says(host_ns, is_said):
 
 
 def test_waits_are_not_low_bandwidth():
-    assert low_bandwidth(**of_sample("ddp", "collectives", "replay", "places")) == []
+    assert low_bandwidth(**of_sample("ddp", "collectives", "calls", "replay", "places")) == []
 
 
 def test_slow_links_are():
     # 18 MB in 150 µs are 120 GB/s of an H200's 450.
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "replay", "places")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places")
     (found,) = low_bandwidth(**results)
     assert found.title.startswith("Large all-reduces, data parallel (ranks 0, 1), reach ")
     assert found.severity == "low"
@@ -69,7 +71,7 @@ def test_what_links_of_healthy_speed_would_win_is_replayed():
         sent = program.collective("all_reduce", world, 10_000_000, 2 * MS, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), "collectives", "replay", "places")
+    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), "collectives", "calls", "replay", "places")
     (found,) = low_bandwidth(**results)
     # 20 MB at 40 % of 450 GB/s take 0.11 ms.
     assert found.gain_ns == pytest.approx(1.89 * MS, rel=0.03)
@@ -80,31 +82,37 @@ def test_what_links_of_healthy_speed_would_win_is_replayed():
 
 
 def test_groups_that_are_slow_alike_are_one_finding():
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "replay", "places")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places")
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     slower = table.assign(
         group="b", group_ranks="2,3", group_label="data parallel (ranks 2, 3)", transfer_ns=table["transfer_ns"] * 2
     )
-    (found,) = low_bandwidth(Collectives(pd.concat([table, slower])), results["replay"], results["places"])
+    (found,) = low_bandwidth(
+        Collectives(pd.concat([table, slower])), results["calls"], results["replay"], results["places"]
+    )
     assert "all-reduces of 2 groups, slowest data parallel (ranks 2, 3), reach " in found.title
     assert {row["group"] for row in found.evidence} == {"0", "b"}
 
 
-def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that_they_are():
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "replay")
+@pytest.mark.parametrize(
+    ("times", "said"), [(2, "Ranks 10 and 11 (host b05) reach 60 GB/s, the others 119"), (1.05, "")]
+)
+def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that_they_are(times, said):
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay")
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     hosts = [(2 * host, 2 * host + 1) for host in range(8)]
     groups = [
         table.assign(
             group=f"{low}", group_ranks=f"{low},{high}", group_label=f"data parallel (ranks {low}, {high})",
-            transfer_ns=table["transfer_ns"] * (2 if low == 10 else 1),
+            transfer_ns=(table["transfer_ns"] * (times if low == 10 else 1)).astype("Int64"),
         )
         for low, high in hosts
     ]  # fmt: skip
     rows = [(number, "host", f"host b0{number}", f"{low},{high}", 2) for number, (low, high) in enumerate(hosts)]
     places = Places(pd.DataFrame(rows, columns=list(Places.columns)))
-    (found,) = low_bandwidth(Collectives(pd.concat(groups)), results["replay"], places)
-    assert "Ranks 10 and 11 (host b05) reach 60 GB/s, the others 119: look at their links first." in found.title
+    (found,) = low_bandwidth(Collectives(pd.concat(groups)), results["calls"], results["replay"], places)
+    assert ("look at their links first." in found.title) == bool(said)
+    assert said in found.title
 
 
 def test_many_small_collectives():
@@ -167,3 +175,24 @@ def test_a_slow_collective_that_nothing_runs_beside_is_one_cause(elements, part_
     names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives")
     (found,) = exposed_collective(**analysed(job_of(2, 3, step, (world,)), *names)[1])
     assert found.part_of == part_of
+
+
+@pytest.mark.parametrize(("grids", "expected"), [(["1x1x1"], 1), (["1x1x1", "24x1x1"], None), ([None], None)])
+def test_few_channels_are_told_by_the_grid(grids, expected):
+    calls = pd.DataFrame({"collective": "all_reduce", "group": "0", "grid": grids})
+    assert few_channels(SimpleNamespace(table=calls), "all_reduce", "0") == expected
+    assert few_channels(SimpleNamespace(table=calls), "all_reduce", "1") is None
+
+
+def test_small_collectives_of_few_steps_are_counted_there_and_timed_in_a_mean_step():
+    def step(program: Program, number: int) -> None:
+        program.kernel("gemm", MS)
+        for _ in range(60 if number % 3 == 2 else 0):
+            program.collective("all_reduce", world, 1000, 50_000)
+
+    world = Group("0", (0, 1))
+    _, results = analysed(job_of(2, 7, step, (world,), jitter=0), "call_waits", "headline", "steps")
+    (found,) = many_small_collectives(**results)
+    assert "runs 60 all-reduces of at most 1 MiB in each of " in found.title
+    assert found.title.endswith(" of a mean step.")
+    assert found.gain_ns < 60 * 50_000 / 2

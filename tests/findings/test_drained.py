@@ -1,16 +1,18 @@
 """Hosts that wait for their GPUs in the middle of a step."""
 
 import re
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.program import Group, Job, Program
-from traceanalyzer.findings.drained import drained_queues
+from traceanalyzer.findings.drained import _are_of_pageable_copies, _of_job, drained_queues
 
-NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places")
+NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places", "sync_copies")
 
 
 def job(*, synced, host_us=300, kernel_us=1000):
@@ -63,3 +65,36 @@ def test_what_the_host_does_after_waiting_is_named_by_the_rule_about_hosts():
     faults = (Fault("gc", 10_000_000, (0, 1, 2, 3), (2,)),)
     _, results = analysed(workloads.ddp(4, 6, faults, layers=6), *NEEDED)
     assert drained_queues(**results) == []
+
+
+def sync(name, operator=None, span=None, rank=1):
+    return {"rank": rank, "name": name, "operator": operator, "range": span}
+
+
+def test_ddps_own_timers_are_not_of_the_job():
+    rows = [
+        sync("cudaEventSynchronize", span="DistributedDataParallel.forward"),
+        sync("cudaEventSynchronize", span="metrics"),
+        sync("cudaStreamSynchronize", operator="aten::copy_", span="DistributedDataParallel.forward"),
+    ]
+    table = pd.DataFrame(rows).astype({"operator": "string", "range": "string"})
+    assert _of_job(table).index.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("operators", "direction", "rank", "is_so"),
+    [
+        (["aten::copy_"], "HtoD", 1, True),
+        (["aten::copy_", "aten::item"], "HtoD", 1, False),
+        (["aten::copy_", None], "HtoD", 1, False),
+        (["aten::copy_"], "DtoH", 1, False),
+        (["aten::copy_"], "HtoD", 0, False),
+    ],
+    ids=["upload", "reads values, too", "outside operators", "download", "another rank's"],
+)
+def test_waits_for_copies_from_pageable_memory_are_told_from_those_for_values(operators, direction, rank, is_so):
+    own = pd.DataFrame([sync("cudaStreamSynchronize", operator) for operator in operators]).astype(
+        {"operator": "string"}
+    )
+    copies = pd.DataFrame([{"rank": rank, "problem": "pageable", "operation": direction}])
+    assert _are_of_pageable_copies(own, SimpleNamespace(table=copies)) == is_so

@@ -121,3 +121,13 @@ def test_low_mfu_says_of_which_gpus_it_is(durations, who):
 def test_tensor_cores_matter_little_to_a_gpu_that_waits():
     (found,) = find(run([program(gpu=[(SGEMM, 0, 50), (ELEMENT, 950, 1000)])]))
     assert (found.rule, found.severity) == ("tensor_cores_unused", "low")
+
+
+def test_low_mfu_of_a_rank_that_is_late_by_its_compute_is_said_already(monkeypatch):
+    host, gpu = [("aten::mm", 1, 5, BF16), ("aten::mm", 11, 15, BF16)], [(100, 2), (10_100, 12)]
+    kernels = [(NVJET, start, start + 10_000, {"launch": launch}) for start, launch in gpu]
+    trace = program(host, kernels, steps=[(0, 10), (10, 20)], device_name="NVIDIA H200")
+    held = {name: run([trace])[name] for name in ("mfu", "headline", "episodes")}
+    assert len(efficiency.low_mfu(**held)) == 1
+    monkeypatch.setattr(efficiency, "late_by", lambda _, rank, cause: f"{cause} of {rank}")
+    assert efficiency.low_mfu(**held) == []

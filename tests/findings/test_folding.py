@@ -63,6 +63,14 @@ def test_each_cause_is_said_once(traces, expected):
     assert order == sorted(order)
 
 
+@pytest.mark.parametrize("is_of_ideal", [True, False])
+def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of_ideal):
+    lead = Finding("a", "low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal)
+    sign = Finding("b", "low", "b", recommendation="Exchange less.", part_of="x", is_to_do_first=True)
+    (made,) = folded([lead, sign, Finding("c", "low", "c", recommendation="Fuse.", part_of="x")])
+    assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
+
+
 @pytest.mark.parametrize(("of_all_ns", "first"), [(109, "late"), (111, "all")])
 def test_a_fault_of_some_ranks_goes_before_what_gains_little_more(of_all_ns, first):
     alike = Finding("all", "medium", "all", gain_ns=of_all_ns)

@@ -3,20 +3,29 @@
 import pytest
 
 from tests.host_builders import host_trace
+from tests.simulator import odd_jobs
+from tests.simulator.case import Case, Truth
+from tests.simulator.faults import Fault
+from tests.simulator.scoreboard import report_of
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.host_work import cpu_work
 
-NAMES = ("headline", "steps", "host_work", "episodes", "places")
+NAMES = ("headline", "steps", "host_work", "episodes", "places", "replay")
+
+
+MS = 1_000_000
 
 
 def found(*ranges, ranks=1, gloo=()):
-    """Findings where each of three steps of 100 ns has a product in its first 30 and these ranges."""
-    steps = [(f"ProfilerStep#{i}", 100 * i, 100 * i + 100) for i in range(3)]
-    own = [(name, 100 * i + start, 100 * i + end) for name, start, end in ranges for i in range(3)]
-    calls = [("cudaLaunchKernel", 100 * i + 1, 100 * i + 2) for i in range(3)]
-    ops = [("gemm", 100 * i + 5, 100 * i + 30, i + 1) for i in range(3)]
+    """Findings where each of three steps of 100 ms has a product in its first 30 and these ranges."""
+    begins = [100 * MS * step for step in range(3)]
+    steps = [(f"ProfilerStep#{place}", begin, begin + 100 * MS) for place, begin in enumerate(begins)]
+    own = [(name, begin + start * MS, begin + end * MS) for name, start, end in ranges for begin in begins]
+    others = [(name, begin + start * MS, begin + end * MS, 9) for name, start, end in gloo for begin in begins]
+    calls = [("cudaLaunchKernel", begin + 1 * MS, begin + 2 * MS) for begin in begins]
+    ops = [("gemm", begin + 5 * MS, begin + 30 * MS, call) for call, begin in enumerate(begins, 1)]
     parts = {
-        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own, *gloo], rank=rank), NAMES)
+        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own, *others], rank=rank), NAMES)
         for rank in range(ranks)
     }
     results = combine(parts, NAMES)
@@ -27,7 +36,7 @@ def found(*ranges, ranks=1, gloo=()):
     ("ranges", "ranks", "said"),
     [
         ([("Optimizer.step", 40, 90)], 1,
-         "starts no GPU work there: the GPU idles 0.05 µs of it, 50 % of a step."),
+         "starts no GPU work there: the GPU idles 50 ms of it, 50 % of a step."),
         ([("Optimizer.step", 40, 90)], 3, "50 % of a step; the same on all 3 ranks."),
         ([("Optimizer.step", 40, 45)], 1, None),
         ([("Optimizer.step", 6, 29)], 1, None),  # beside the product: nothing idles
@@ -38,11 +47,31 @@ def found(*ranges, ranks=1, gloo=()):
 def test_work_that_starts_nothing_while_the_gpu_idles(ranges, ranks, said):
     titles = found(*ranges, ranks=ranks)
     assert len(titles) == (said is not None)
-    assert not said or titles[0].startswith("Rank 0's CPU is in Optimizer.step for 0.05 µs a step and ")
+    assert not said or titles[0].startswith("Rank 0's CPU is in Optimizer.step for 50 ms a step and ")
     assert not said or titles[0].endswith(said)
 
 
 def test_a_collective_on_the_cpu_is_work_that_starts_nothing():
-    gloo = [("gloo:all_gather", 100 * i + 40, 100 * i + 80, 9) for i in range(3)]
-    (title,) = found(gloo=gloo)
-    assert title.startswith("Rank 0's CPU is in gloo:all_gather for 0.04 µs a step and starts no GPU work there: ")
+    (title,) = found(gloo=[("gloo:all_gather", 40, 80)])
+    assert title.startswith("Rank 0's CPU is in gloo:all_gather for 40 ms a step and starts no GPU work there: ")
+
+
+def test_what_another_rank_hides_is_not_advised():
+    """Rank 1 augments for longer before the step than rank 0 logs after it: without the log no step is shorter."""
+    faults = (Fault("host", 12 * MS, (1,)), Fault("gc", 7 * MS, (0,)))
+    case = Case("", lambda given: odd_jobs.around(faults=given), faults, Truth())
+    results = report_of(case).results
+    titles = [finding.title for finding in cpu_work(*(results[name] for name in NAMES))]
+    assert len(titles) == 1
+    assert titles[0].startswith("Rank 1's CPU is in augment for 12 ms a step")
+
+
+def test_work_before_the_first_operation_of_the_gpu_counts_like_that_of_later_steps():
+    """Each step begins with 50 ns of the host alone: of the first one the GPU's idle time is not seen."""
+    steps = [(f"ProfilerStep#{i}", 100 * i, 100 * i + 100) for i in range(3)]
+    own = [("collect", 100 * i, 100 * i + 50) for i in range(3)]
+    calls = [("cudaLaunchKernel", 100 * i + 51, 100 * i + 52) for i in range(3)]
+    ops = [("gemm", 100 * i + 60, 100 * i + 99, i + 1) for i in range(3)]
+    results = combine({0: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own]), NAMES)}, NAMES)
+    (row,) = results["host_work"].to_frame().query("name == 'collect'").to_dict("records")
+    assert (row["host_per_step_ns"], row["seen_ns"], row["idle_per_step_ns"], row["idle_pct"]) == (50, 50, 50, 100.0)

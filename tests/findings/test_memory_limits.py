@@ -55,7 +55,7 @@ def test_memory_taken_anew_in_every_step():
     assert rows == {(0, "cudaMalloc"): (1, 5), (0, "cudaFree"): (1, 5), (1, "cudaFree"): (1, 20)}
     (found,) = allocator_retries(**results)
     assert found.gain_ns == 15
-    assert "1 cudaFree, 0.500 cudaMalloc a step" in found.title
+    assert "2 cudaFree, 1 cudaMalloc in 2 steps" in found.title
     assert "expandable_segments" in found.recommendation
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests import once
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.findings import pipeline as rules
 from traceanalyzer.findings.host_story import pipeline_name
 from traceanalyzer.findings.uneven_stages import pipeline_imbalance
@@ -41,3 +42,13 @@ def test_the_same_stage_of_two_pipelines_is_one_finding():
     (found,) = pipeline_imbalance(pipelines, stages, results["replay"])
     assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
     assert len(found.evidence) == 4
+
+
+def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_gain():
+    """GPipe, 4 stages and 4 microbatches: 3/7 of an ideal 70 ms wait; with 8, 3/11 of 55 ms."""
+    row = {"stages_per_rank": 1, "schedule": None, "expected_bubble_pct": 300 / 7, "bubble_pct": 45.0}
+    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0)
+    assert rules._advice(row, ideal, is_uneven=False).endswith(
+        "shrink it: twice the microbatches, or stages a rank, at best by 15 ms a step."
+    )
+    assert rules._severity(row, ideal) == "high"

@@ -7,6 +7,8 @@ import pytest
 
 from tests import once
 from traceanalyzer.findings.beside import named, own_work, slow_host
+from traceanalyzer.findings.late_hosts import with_advice
+from traceanalyzer.findings.late_words import advice
 from traceanalyzer.findings.slow_hosts import slow_hosts
 
 
@@ -44,6 +46,12 @@ def test_a_host_is_slow_at_the_calls_that_all_make(rows, times):
     assert found.rows["operator"].tolist() == ["mm", "add"], "most beyond the others first"
 
 
+def test_of_a_few_operators_that_take_longer_each_is_told():
+    rows = [(0, "mm", 10, 400), (1, "mm", 10, 100), (0, "add", 5, 60), (1, "add", 5, 50)]
+    found = slow_host(operators(*rows), 0)
+    assert (found.more_ns, found.most) == (310, {"mm": 300})
+
+
 def test_the_late_host_of_ddp_is_slow_and_does_nothing_more():
     results = once.results("ddp", ["episodes", "operators"])
     (found,) = slow_hosts(**results)
@@ -69,3 +77,53 @@ def test_own_work_is_what_no_other_runs():
     assert work["shapes"].tolist() == ["[[3, 4]]"]
     assert named(work.iloc[0]) == "mm of [3, 4]"
     assert named(work.iloc[0].replace("[[3, 4]]", "no list")) == "mm"
+
+
+WORK = SimpleNamespace(
+    table=pd.DataFrame(
+        [(0, "main", "generate", 200), (1, "main", "generate", 100), (0, "main", "save", 50)],
+        columns=["rank", "role", "name", "host_ns"],
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("generate", "All ranks run generate: find why it takes rank 0 longer (it makes 2 times as many operator calls as "),
+        ("save", "Take save out of the step on rank 0"),
+        ("DistributedDataParallel.forward", "Find why rank 0 launches more (most of it mm: "),
+    ],
+)  # fmt: skip
+def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
+    row = {"ranks": "0", "cause": "host", "name": name, "what": "range", "same_work_ratio": None, "place": None}
+    rows = [(0, "mm", 20, 200), (1, "mm", 10, 100)]
+    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (ALIKE, "Rank 0 makes the same calls as the others, so look at its CPU"),
+        ([(0, "aten::mm", 20, 150), (1, "aten::mm", 10, 75)],
+         "Find why rank 0 launches more (most of it aten::mm: 20 calls in the capture, rank 1's 10)"),
+        ([(0, "mm", 10, 100), (1, "mm", 10, 100)], "Compare what these hosts launch with the others"),
+    ],
+    ids=["slower", "more", "alike"],
+)  # fmt: skip
+def test_what_to_do_about_a_late_host_is_what_its_operators_tell(rows, said):
+    row = {"ranks": "0", "cause": "host", "name": None, "same_work_ratio": None, "is_in_every_step": True}
+    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+
+
+def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
+    node = "autograd::engine::evaluate_function: AddmmBackward0"
+    row = {
+        "ranks": "0",
+        "cause": "host",
+        "name": node,
+        "same_work_ratio": None,
+        "is_in_every_step": True,
+        "place": None,
+    }
+    assert "hooks of gradients" in advice(with_advice(row, operators(), WORK))

@@ -1,5 +1,6 @@
 import pytest
 
+from traceanalyzer.analyses.memory.memory_fit import estimate
 from traceanalyzer.errors import InputError
 from traceanalyzer.job import run_info
 
@@ -44,3 +45,22 @@ def test_a_newer_format_is_said(tmp_path):
     info, notes = run_info.read_or_note(tmp_path / "run.json")
     assert info.strategy == "x"
     assert "newer format" in notes[0]
+
+
+def test_absurd_counts_are_unknown_and_end_nothing(tmp_path):
+    """Of run.json as strangers write it; an estimate of what is left says nothing that no table can hold."""
+    path = tmp_path / "run.json"
+    path.write_text(
+        f'{{"strategy": "zero3", "world_size": {10**30}, "model": {{"parameters": {10**15 - 1}, "layers": {10**14}, "d_model": {10**14},'
+        f' "seq_len": {10**14}, "vocab": {10**400}}}, "batch": {{"micro_batch": {10**14}}}, "parallel": {{"dp": {10**300}}},'
+        f' "memory": [{{"rank": 0, "peak_allocated_bytes": {10**20}, "peak_reserved_bytes": true}}, {{"rank": [1]}}]}}'
+    )
+    info, notes = run_info.read_or_note(path)
+    assert (info.world_size, info.memory[0]["peak_allocated_bytes"], notes) == (None, None, ())
+    known = run_info.thresholds(info)
+    assert known["run_memory"] == {0: {}}
+    model = known["trained_model"]
+    assert (model.params, model.vocab, model.dp) == (10**15 - 1, None, None)
+    table = estimate(model, 80 << 30, None, None).table
+    assert table["activation_bytes"].isna().any()
+    assert not (table["activation_bytes"].dropna() < 0).any()

@@ -29,7 +29,6 @@ def _mangled(path):
     return f"_ZN{inside}ILi8EEEvPvi" if len(parts) > 1 else f"_Z{inside}ILi8EEvPvi"
 
 
-@pytest.mark.parametrize("row", _rows(), ids=lambda row: row["kernel"])
 @pytest.mark.parametrize(
     "written",
     [
@@ -39,13 +38,23 @@ def _mangled(path):
         "mangled",
     ],
 )
-def test_a_kernel_of_the_list_in_every_spelling(row, written):
+def test_every_kernel_of_the_list_in_every_spelling(written):
+    rows = _rows()
+    assert len(rows) > 400
+    assert {row["kernel"]: wrong for row in rows if (wrong := _wrong(row, written))} == {}
+
+
+def _wrong(row, written):
+    """What is not told of the kernel as the list has it: got and wanted by what it is of."""
     name = _mangled(row["kernel"]) if written == "mangled" else written.format(row["kernel"])
-    assert _role(name) == row["kind"]
-    assert KindRules().kind(name, "kernel") == ("comm" if row["kind"] == "comm" else "compute")
+    told = {
+        "role": (_role(name), row["kind"]),
+        "kind": (KindRules().kind(name, "kernel"), "comm" if row["kind"] == "comm" else "compute"),
+        "speaks": (kinds.speaks_of_communication(name), False),
+    }
     if row["collective"]:
-        assert kinds.kernel_collective(name) == row["collective"]
-    assert not kinds.speaks_of_communication(name)
+        told["collective"] = kinds.kernel_collective(name), row["collective"]
+    return {what: pair for what, pair in told.items() if pair[0] != pair[1]}
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,12 @@ def test_a_time_base_out_of_range_is_none(tmp_path, base_ns):
     assert trace.gpu_ops["start_ns"].iloc[0] == 10_001
 
 
+def test_a_first_time_beyond_all_years_is_none(tmp_path):
+    path = tmp_path / "rank0.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "ts": ' + "9" * 400 + ', "dur": 1, "name": "k", "cat": "kernel"}]}')
+    assert kineto.peek(path).start_ns is None
+
+
 def test_properties_after_the_events_count_too(tmp_path):
     content = {"traceEvents": EVENTS, "distributedInfo": {"rank": 2, "world_size": 3}, "baseTimeNanoseconds": 10**18}
     trace = only(write(tmp_path / "a.json", content))
@@ -333,11 +339,38 @@ def test_a_step_is_partial_when_no_gpu_of_the_process_answers_a_launch(tmp_path,
     events = [host(0, 90, name="ProfilerStep#1", cat="user_annotation"), kernel(10, 1, device=0, correlation=1),
               kernel(10, 1, device=1, correlation=2)]  # fmt: skip
     events += [host(1 + n, 1, name=name, cat="cuda_runtime", correlation=c) for n, (name, c) in enumerate(calls)]
-    traces = read(write(tmp_path / "a.json", document(events, rank=rank)))
+    traces = read(write(tmp_path / "a.json", document(events, rank=rank, world_size=4)))
     assert len(traces) == (2 if rank is None else 1)
     for trace in traces:
         assert select(trace, Selection()).steps["is_partial"].tolist() == [is_partial]
         assert bool(launches_without_operation(trace)) == is_partial
+
+
+@pytest.mark.parametrize(
+    ("category", "device"),
+    [("privateuse1_runtime", "PrivateUse1 devices, such as NPUs"), ("npu_runtime", "NPU devices"),
+     ("xpu_runtime", "XPU devices"), ("mtia_runtime", "MTIA devices")],
+)  # fmt: skip
+def test_calls_of_another_device_without_its_operations_are_refused_by_its_name(tmp_path, category, device):
+    events = [host(0, 9, name="aten::mm"), host(1, 2, name="aclrtLaunchKernel", cat=category, correlation=1)]
+    with pytest.raises(NotATraceError, match=f"a capture of {device}: it holds calls of their runtime"):
+        only(write(tmp_path / "a.json", document(events, rank=0)))
+
+
+@pytest.mark.parametrize(
+    ("per_gpu", "rank", "world_size", "ranks"),
+    [
+        ((2, 2), 0, 2, [0, 1]),  # nn.DataParallel under torchrun: the first process drives all GPUs
+        ((3, 1), 0, 2, [0]),  # a few operations on another GPU than the rank's own
+        ((2, 2), 1, 2, [1]),
+        ((2, 2), 0, 4, [0]),
+    ],
+)
+def test_one_process_that_drives_the_whole_job_s_gpus_is_all_its_ranks(tmp_path, per_gpu, rank, world_size, ranks):
+    events = [kernel(10 * n, 1, device=gpu) for gpu, count in enumerate(per_gpu) for n in range(count)]
+    traces = read(write(tmp_path / "a.json", document(events, rank=rank, world_size=world_size)))
+    assert [trace.rank for trace in traces] == ranks
+    assert [len(trace.meta.notes) for trace in traces] == [int(len(ranks) == 1)] * len(ranks)
 
 
 def test_another_gpus_operations_in_a_ranks_file_are_named(tmp_path):
@@ -384,16 +417,17 @@ def test_head_of_a_file(tmp_path):
     assert (header.ranks, header.world_size, header.trace_id, header.start_ns) == ((1,), 8, "T", 510)
 
 
-def test_python_frames_are_kept_but_for_built_in_functions(tmp_path):
+def test_python_frames_are_kept_and_of_built_in_functions_the_collection_of_garbage(tmp_path):
     frames = [
         host(1, 9, name="nn.Module: Linear_0", cat="python_function", **{"Python id": 2, "Python parent id": None}),
         host(0, 20, name="train.py(3): step", cat="python_function", **{"Python id": 1, "Python parent id": None}),
         host(2, 3, name="<built-in function linear>", cat="python_function", **{"Python id": 3}),
+        host(4, 1, name="<built-in function collect>", cat="python_function", **{"Python id": 4}),
     ]
     found = only(write(tmp_path / "a.json", document([*EVENTS, *frames]))).frames
-    assert found["name"].tolist() == ["train.py(3): step", "nn.Module: Linear_0"]
-    assert (found["start_ns"].tolist(), found["end_ns"].tolist()) == ([0, 1_000], [20_000, 10_000])
-    assert found["thread"].tolist() == [1, 1]
+    assert found["name"].tolist() == ["train.py(3): step", "nn.Module: Linear_0", "gc.collect"]
+    assert (found["start_ns"].tolist(), found["end_ns"].tolist()) == ([0, 1_000, 4_000], [20_000, 10_000, 5_000])
+    assert found["thread"].tolist() == [1, 1, 1]
 
 
 def test_values_of_arguments_are_kept_where_shapes_do_not_tell_the_work(tmp_path):

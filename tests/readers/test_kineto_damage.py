@@ -256,3 +256,18 @@ def test_flipped_bytes_of_a_real_capture_cost_few_events(tmp_path):
         warnings.simplefilter("error")
         damaged = read(write(tmp_path / "a.json", bytes(text)))
     assert sum(len(trace.gpu_ops) for trace in damaged) > whole - 60
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("rank0.json", b"", "the file is empty"),
+        ("rank0.json.gz", b"\x1f\x8bno", "nothing can be unpacked"),
+        ("rank0.json.gz", gzip.compress(b""), "nothing can be unpacked"),
+    ],
+    ids=["empty", "cut in its head", "packed nothing"],
+)
+def test_a_file_without_text_says_why(name, content, why, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(NotATraceError, match=why):
+        kineto.peek(tmp_path / name)

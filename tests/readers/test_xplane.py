@@ -77,6 +77,51 @@ def test_annotated_steps_have_their_number(tmp_path):
     assert trace.frames["name"].tolist() == ["model.py(12): forward"]
 
 
+def test_calls_that_are_named_after_what_they_launch_are_launches(tmp_path, monkeypatch):
+    """Newer profilers write `nvjet_…` and `Memset` for the call: only its correlation id says what it is."""
+    named = build.launch
+    monkeypatch.setattr(
+        build, "launch", lambda start, correlation: named(start, correlation, "ncclDevKernel_AllReduce")
+    )
+    frames = [("$time sleep", 41_000, 1_000, {}), ("load_batch", 45_000, 1_000, {"correlation_id": 99})]
+    trace = read(build.write(tmp_path / "a.xplane.pb", steps=frames))[0]
+    assert trace.gpu_ops["launch"].tolist() == [0, 1, 2, 3, -1]
+    assert trace.api_calls["name"].unique().tolist() == ["Launch"]
+    assert set(trace.ranges["name"]) == {"jit_train_step", "load_batch"}
+    assert trace.frames.empty
+
+
+@pytest.mark.parametrize(
+    ("path", "phase", "role"),
+    [
+        ("jit(step)/transpose(jvp(Block))/rematted_computation/dot_general", "backward", "data parallel"),
+        ("jit(step)/jvp(Block)/dot_general", "forward", "tensor parallel"),
+        ("jit(step)/optimizer/sub", "unattributed", None),
+        ("jit(step)/transpose", "unattributed", None),
+    ],
+)
+def test_where_jax_traced_a_collective_tells_its_phase_and_what_its_group_is_for(tmp_path, path, phase, role):
+    step = ("train", 0, 255_000, {"step_num": 0})
+    build.write(tmp_path / "a.xplane.pb", steps=[step], paths={"all-reduce-start.2": path}, rows=1 << 14)
+    results = run(load(tmp_path).ranks, ["groups", "phases"])
+    phases = results["phases"].table
+    assert set(phases.loc[phases["exposed_comm_ns"] > 0, "phase"]) == {phase}
+    assert results["groups"].to_frame()["role"].fillna("").tolist() == [role or ""]
+
+
+def test_a_loader_on_the_program_s_thread_is_what_the_gpus_wait_for(tmp_path):
+    """JAX's runtime launches on threads of its own, which record nothing meanwhile."""
+    far = 10_000_000
+    late = [(name, begin + far, length, {**stats, "correlation_id": stats["correlation_id"] + 100})
+            for name, begin, length, stats in build.step()]  # fmt: skip
+    launches = [build.launch(far // 1000 + 50 * number, 100 + number) for number in range(1, 5)]
+    program = [("train", 0, 255_000, {"step_num": 0}), ("train", 260_000, 2 * far, {"step_num": 1}),
+               ("load_batch", 600_000, far - 700_000, {})]  # fmt: skip
+    build.write(tmp_path / "a.xplane.pb", gpus=1, program=program, later=late, steps=launches)
+    idle = run(load(tmp_path).ranks, ["idle"])["idle"].table
+    assert idle["data_ns"].max() == far // 1000 - 700  # of the whole 9,550 ns until the next launch
+
+
 def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_they_do(tmp_path):
     """JAX's waits for the GPU leave no events, and its runtime launches on threads of its own."""
     steps = [("train", begin, 170_000, {"step_num": number}) for number, begin in enumerate((0, 180_000))]

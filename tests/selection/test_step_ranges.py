@@ -24,6 +24,7 @@ def repeated(name, thread=1):
         ([("ProfilerStep*", 0, 90), ("ProfilerStep*", 100, 190)], ["ProfilerStep*"] * 2),
         ([("ProfilerStep#7", 0, 90), *repeated("iteration")], ["ProfilerStep#7"]),
         ([("execute_context_1(8)_generation_0(0)", 0, 90), *repeated("loop")], ["execute_context_1(8)_generation_0(0)"]),
+        ([("execute_new_2_cached_0", 0, 90), *repeated("loop")], ["execute_new_2_cached_0"]),
         ([("step[EXTEND bs=1 toks=7]", 0, 90), ("step[DECODE bs=1]", 100, 190)],
          ["step[EXTEND bs=1 toks=7]", "step[DECODE bs=1]"]),
         ([("forward_extend", 0, 90), ("forward_decode", 100, 190), ("attention", 110, 120)],

@@ -13,7 +13,8 @@ class Fault:
     """Some ranks need longer in some steps.
 
     Attributes:
-        what: `compute`, `host`, `copy`, `data`, `gc`, `free`, `eval`, `malloc`, `save`, `item`; `throttle`: all kernels.
+        what: `compute`, `host`, `copy`, `data`, `gc`, `free`, `eval`, `malloc`, `save`, `item`; `throttle`: all kernels;
+            of some jobs also `link` (transfers) and `backward` (its kernels).
         ns: by how much, a step.
         ranks: whose.
         steps: in which; `None` for all.

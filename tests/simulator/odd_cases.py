@@ -63,6 +63,11 @@ ODD_CASES: tuple[Case, ...] = (
     _nobody("pipelines side by side, a heavy stage", r"Stage 2 \(ranks 2 and 5\) computes up to",
             lambda faults: odd.pp_dp(faults=faults, heavy=(2, 1.6))),
     case_of("evaluation by one rank in some steps", odd.evaluating, Fault("eval", 60 * MS, (0,), (1, 3)), "evaluate"),
+    Case("garbage of one rank in every second step, now more, now less", lambda faults: odd.around(faults=faults),
+         tuple(Fault("gc", ms * MS, (1,), (step,)) for step, ms in ((0, 14), (2, 9), (4, 12))),
+         Truth((1,), "host", "gc.collect", (0, 2, 4))),
+    case_of("one rank augments before the step, the other logs less after it", odd.around, Fault("host", 12 * MS, (1,)), "augment",
+            left=(Fault("gc", 7 * MS, (0,)),), has_gain=False),
     case_of("accumulating, compute", odd.accumulating, Fault("compute", 3 * MS, (1,)), "mm"),
     case_of("accumulating, loader", odd.accumulating, Fault("data", 6 * MS, (2,)), LOADER),
     case_of("exchanges in a row, host", odd.serial, Fault("host", 6 * MS, (1,)), "log_metrics"),
@@ -118,4 +123,7 @@ ODD_CASES: tuple[Case, ...] = (
     _nobody("one step recorded, even", "No step is complete", lambda faults: usual.ddp(4, 1, faults)),
     _nobody("one rank alone", _HEALTHY, lambda faults: usual.ddp(1, 4, faults)),
 )  # fmt: skip
-"""What has no gain in its truth cannot be mended by taking a fault away, or is not held by complete steps."""
+"""What has no gain in its truth cannot be mended by taking a fault away, or is not held by complete steps.
+
+Where the only peer has a fault of its own, to be as quick as it is less than to be mended.
+"""

@@ -119,6 +119,32 @@ def evaluating(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: i
     return job_of(ranks, steps, step, (world,), faults)
 
 
+def around(ranks: int = 2, steps: int = 6, faults: Faults = (), *, layers: int = 6) -> Job:
+    """Data parallel, the loss read in each step; the fault `host` comes before the forward pass, `gc` after the step."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        before, after = (time_ns(faults, what, program.rank, number) for what in ("host", "gc"))
+        if before:
+            with program.range("augment"):
+                program.host(before, "train.py(50): augment", "frame")
+        load(program, (), number)
+        for _ in range(layers):
+            layer_of(program, "aten::linear", "forward_gemm", 200_000, 20_000)
+        reduced = -1
+        for _ in range(layers):
+            made = layer_of(program, "aten::linear_backward", "backward_gemm", 400_000, 20_000)
+            reduced = program.collective("all_reduce", world, 4_000_000, 150_000, after=(made,))
+        optimizer(program, (reduced,))
+        with program.range("aten::item", "operator"):
+            program.sync("cudaStreamSynchronize")
+        if after:
+            with program.range("log"):
+                program.host(after, "gc.collect", "frame")
+
+    return job_of(ranks, steps, step, (world,), faults, ends_synced=False)
+
+
 def pp_dp(
     stages: int = 3,
     data: int = 2,

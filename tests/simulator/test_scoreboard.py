@@ -6,12 +6,18 @@ from tests.conftest import sampled
 from tests.simulator.cases import CASES
 from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
+from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 
 
 @pytest.mark.parametrize(
     "case",
-    [*sampled(CASES, every=10), *sampled(ODD_CASES, every=16), *sampled(MORE_CASES, every=12)],
+    [
+        *sampled(CASES, every=10),
+        *sampled(ODD_CASES, every=16),
+        *sampled(MORE_CASES, every=12),
+        *sampled(RARE_CASES, every=18),
+    ],
     ids=lambda case: case.name,
 )
 def test_the_first_line_is_true(case):

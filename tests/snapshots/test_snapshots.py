@@ -163,6 +163,25 @@ def test_a_repeated_list_may_be_referred_to(tmp_path, monkeypatch, again, is_cut
     ]
 
 
+def test_a_piece_that_asks_for_all_memory_is_refused(tmp_path, monkeypatch):
+    """Five bytes name an object under a number for which thirty gigabytes of table would be needed."""
+    content = pickle.dumps(leak(steps=6000).snapshot(), protocol=4)
+    place = content.index(b"\x8a\x07", len(content) // 2)
+    path = tmp_path / "rank0.pickle"
+    path.write_bytes(content[:place] + b"Nr\xff\xff\xff\xf0" + content[place + 6 :])
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "LARGE_BYTES", 1)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_snapshot(path)
+
+
+def test_a_number_is_no_list_of_frames(tmp_path):
+    history = leak()
+    history.events[5]["frames"] = 1 << 20
+    with pytest.raises(InputError, match="no list of frames"):
+        read_snapshot(write(tmp_path / "rank0.pickle", history.snapshot()))
+
+
 class Evil:
     def __reduce__(self):
         return (open, ("evil-was-here", "w"))

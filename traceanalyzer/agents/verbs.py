@@ -13,7 +13,6 @@ from traceanalyzer.agents.operations import operations
 from traceanalyzer.agents.workspace import Workspace
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.replay.answer import answer as answered
-from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
@@ -162,9 +161,7 @@ def inspect(
 
 def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer:
     """The mean step before and after changes that are made together; see docs/replay.md for how they are written."""
-    replay = workspace.report(folder).results["replay"]
-    assert isinstance(replay, Replay)
-    made = answered(replay, [read_change(text) for text in changes])
+    made = answered(workspace.report(folder).results, [read_change(text) for text in changes])
     row = {key: value for key, value in made.to_dict().items() if not isinstance(value, list)}
     return of_rows([{"id": ", ".join(map(str, made.changes)), **row}], WHAT_IF_COLUMNS, said=made.lines())
 

@@ -444,6 +444,7 @@ HostWorkColumn = Literal[
     "input_bytes",
     "host_ns",
     "idle_ns",
+    "seen_ns",
     "steps",
     "host_per_step_ns",
     "idle_per_step_ns",

@@ -8,7 +8,7 @@ import click
 
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
 from traceanalyzer.cli.own_files import refuse_others
-from traceanalyzer.cli.report import progress
+from traceanalyzer.cli.progress import progress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
-from traceanalyzer.cli.report import progress
+from traceanalyzer.cli.progress import progress
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +24,14 @@ _PARTS: Mapping[str, str] = {
     "waits": "Waiting for other ranks: none.",
     "links": "Transfers at a bus bandwidth in GB/s, such as 400.",
     "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even, or ideal (only the schedule's bubble).",
+    "schedule": "Another order of a pipeline's passes: gpipe, 1f1b, interleaved, zero-bubble; with stages a rank "
+    "interleaved:2.",
     "sync": "Blocking of the host until the GPU is done: none; of one call, in a phase, "
     "cudaStreamSynchronize@optimizer=none.",
 }
+
+_WHOLE = ("waits", "schedule")
+"""Parts that the whole job has."""
 
 _NAMED: Mapping[str, str] = {
     "operator": "What an operator launches, such as aten::mm=2x.",
@@ -39,9 +44,8 @@ def _changes(function: Any) -> Any:
     for name, text in reversed(list(_NAMED.items())):
         function = click.option(f"--{name}", f"change_{name}", multiple=True, metavar="NAME=WHAT", help=text)(function)
     for name, text in reversed(list(_PARTS.items())):
-        function = click.option(f"--{name}", f"change_{name}", multiple=True, metavar="[RANKS=]WHAT", help=text)(
-            function
-        )
+        metavar = "WHAT" if name in _WHOLE else "[RANKS=]WHAT"
+        function = click.option(f"--{name}", f"change_{name}", multiple=True, metavar=metavar, help=text)(function)
     return click.option(
         "--rank", "change_rank", multiple=True, metavar="RANKS=WHAT",
         help="All that ranks do themselves, such as 7=peers, or a node's 0-7=peers.",
@@ -68,12 +72,12 @@ def what_if(folder: Path | None, **options: Any) -> None:
       analyze-traces what-if profile/ddp --host none --comm free
       analyze-traces what-if profile/ddp --operator aten::mm=2x --json
       analyze-traces what-if profile/ddp --kind compute=1.5x
+      analyze-traces what-if profile/pp --schedule 1f1b
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
     from rich.markup import escape
 
-    from traceanalyzer.analyses.replay.answer import answer
-    from traceanalyzer.analyses.replay.replay import Replay
+    from traceanalyzer.analyses.replay.answer import answer, needed
     from traceanalyzer.scale import summarise
 
     changes = list(changes_of(options))
@@ -88,10 +92,8 @@ def what_if(folder: Path | None, **options: Any) -> None:
     run = found.runs[-1]
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)
-        summary = summarise(found, run, load, names=("replay",), jobs=options["jobs"], progress=advance)
-    replay = summary.results["replay"]
-    assert isinstance(replay, Replay)
-    given = answer(replay, changes)
+        summary = summarise(found, run, load, names=needed(changes), jobs=options["jobs"], progress=advance)
+    given = answer(summary.results, changes)
     if options["as_json"]:
         click.echo(json.dumps(given.to_dict(), indent=2))
         return

@@ -1,7 +1,8 @@
 """Results of several runs beside each other: what differs, in what, and whether the comparison is fair."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -14,24 +15,20 @@ from traceanalyzer.errors import UsageError
 __all__ = ["Capture", "Comparison", "Fairness", "Side", "TableDiff", "compare"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
-    """Runs beside each other; the first is the base.
+    """Runs beside each other; the first is the base. Tables are joined when they are asked for.
 
     Attributes:
         sides: the runs.
         fairness: what differs between them.
         metrics: a row for each figure and run, with its difference to the base (`diff.metrics.COLUMNS`).
-        tables: for each other run its tables joined with the base's.
-        by_rank: the same for each rank.
         is_forced: made although it is not fair.
     """
 
     sides: tuple[Side, ...]
     fairness: Fairness
     metrics: pd.DataFrame
-    tables: dict[str, list[TableDiff]]
-    by_rank: dict[str, list[TableDiff]]
     is_forced: bool = False
 
     def __repr__(self) -> str:
@@ -71,20 +68,35 @@ class Comparison:
             has_own_times=len(own_times) == len(self.sides) and bool(own_times.notna().all()),
         )
 
+    @cached_property
+    def tables(self) -> dict[str, list[TableDiff]]:
+        """For each other run its tables joined with the base's."""
+        return {run: self._joined(run) for run in self.runs[1:]}
+
+    @cached_property
+    def by_rank(self) -> dict[str, list[TableDiff]]:
+        """The same for each rank."""
+        return {run: self._joined(run, by_rank=True) for run in self.runs[1:]}
+
     def table(self, run: str, analysis: str) -> TableDiff | None:
         """An analysis' table of a run, joined with the base's; `None` where it has none."""
         return next((table for table in self.tables[run] if table.analysis == analysis), None)
 
     def table_by_rank(self, run: str, analysis: str) -> TableDiff | None:
         """The same for each rank."""
-        return next((table for table in self.by_rank[run] if table.analysis == analysis), None)
+        return next(iter(self._joined(run, (analysis,), by_rank=True)), None)
+
+    def _joined(self, run: str, names: Collection[str] | None = None, *, by_rank: bool = False) -> list[TableDiff]:
+        other = next(side.first for side in self.others if side.label == run)
+        return joins.tables(self.base.first, other, self.fairness.scale, names, by_rank=by_rank)
 
     @property
     def is_empty(self) -> bool:
         """Whether no figure and no table of any other run differs from the base's."""
-        changes = self.metrics[["change", "change_pct_points"]].fillna(0)
+        if self.metrics[["change", "change_pct_points"]].fillna(0).to_numpy(dtype=float).any():
+            return False
         statuses = {status for tables in self.tables.values() for table in tables for status in table.frame["status"]}
-        return not changes.to_numpy(dtype=float).any() and statuses <= {joins.SAME}
+        return statuses <= {joins.SAME}
 
 
 def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
@@ -106,12 +118,4 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
         raise UsageError(
             f"{first}\nthese runs did not do the same work:{reasons}\n--force compares them all the same, and says so."
         )
-    base = sides[0].first
-    return Comparison(
-        sides=tuple(sides),
-        fairness=judged,
-        metrics=metrics.table(sides, judged.scale),
-        tables={side.label: joins.tables(base, side.first, judged.scale) for side in sides[1:]},
-        by_rank={side.label: joins.tables(base, side.first, judged.scale, by_rank=True) for side in sides[1:]},
-        is_forced=not judged.is_fair,
-    )
+    return Comparison(tuple(sides), judged, metrics.table(sides, judged.scale), is_forced=not judged.is_fair)

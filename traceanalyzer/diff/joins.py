@@ -1,7 +1,8 @@
 """Tables of two runs joined on their keys: what is new, removed, changed or the same, per optimizer step."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -59,17 +60,27 @@ class TableDiff:
         return {status: int(found.get(status, 0)) for status in (NEW, REMOVED, CHANGED, SAME)}
 
 
-def tables(base: Capture, other: Capture, scale: Scale, *, by_rank: bool = False) -> list[TableDiff]:
-    """Every table that both captures have, and kernels added up by operation.
+OPERATIONS = "kernel_operations"
+"""What kernels added up by operation are called."""
+
+
+def tables(
+    base: Capture, other: Capture, scale: Scale, names: Collection[str] | None = None, *, by_rank: bool = False
+) -> list[TableDiff]:
+    """Every table (of `names`) that both captures have, and kernels added up by operation.
 
     Nothing when a capture's tables are not of exactly its steps.
     """
     if not (base.is_exact and other.is_exact):
         return []
-    names = [name for name in base.tables if name in other.tables]
-    made = [_table(name, base, other, scale, by_rank) for name in names]
-    kernels = [_operations(base, other, scale, by_rank)] if "kernels" in names else []
-    return [table for table in (*made, *kernels) if table is not None]
+    both = [name for name in base.tables if name in other.tables]
+    wanted = [*both, *([OPERATIONS] if "kernels" in both else [])]
+    made = [
+        (_operations if name == OPERATIONS else partial(_table, name))(base, other, scale, by_rank)
+        for name in wanted
+        if names is None or name in names
+    ]
+    return [table for table in made if table is not None]
 
 
 def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool) -> TableDiff | None:
@@ -156,7 +167,7 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
     keys, columns = ("operation", "kind"), compared(splits.columns_of("kernels", Kernels.columns))
     summed = summed_sides(sides, keys, columns, scale, by_rank)
     rank = ("rank",) if by_rank else ()
-    return _joined("kernel_operations", "Kernels by operation", (*rank, *keys), columns, summed)
+    return _joined(OPERATIONS, "Kernels by operation", (*rank, *keys), columns, summed)
 
 
 def _with_variants(base: pd.DataFrame, other: pd.DataFrame, columns: Mapping[str, Column]) -> list[pd.DataFrame]:

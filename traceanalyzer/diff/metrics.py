@@ -199,8 +199,9 @@ def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None
         if of_trace is not None:
             return of_trace
         memory = capture.info.memory if capture.info and capture.info.memory else ()
-        known = {own.get("rank", place): own.get(column) for place, own in enumerate(memory) if isinstance(own, dict)}
-        values = pd.Series({rank: value for rank, value in known.items() if isinstance(value, int)}, dtype="Int64")
+        told = [(own.get("rank", place), own.get(column)) for place, own in enumerate(memory) if own is not None]
+        known = {rank: value for rank, value in told if type(rank) is int and type(value) is int}
+        values = pd.Series(known, dtype="Int64")
         return values if len(values) else None
 
     return read

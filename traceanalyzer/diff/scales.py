@@ -41,13 +41,13 @@ TOKEN = Scale("1,000 tokens of a rank", per_token=True)
 
 def tokens_per_step(capture: Capture) -> int | None:
     """Tokens that one optimizer step of all ranks consumes, from run.json."""
-    return capture.info.tokens_per_step if capture.info else None
+    told = capture.info.tokens_per_step if capture.info else None
+    return told if told and told > 0 else None
 
 
 def world_size(capture: Capture) -> int | None:
     """Ranks of the job: as the traces say, else run.json."""
     ranks = capture.table("ranks")
     known = ranks["world_size"].dropna() if ranks is not None else list[int]()
-    if len(known):
-        return int(max(known))
-    return capture.info.world_size if capture.info else None
+    told = int(max(known)) if len(known) else capture.info.world_size if capture.info else None
+    return told if told and told > 0 else None

@@ -1,15 +1,15 @@
 """What a file of stored tables may hold: checked when it is read, so that nothing after meets anything else."""
 
-import math
+import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.diff import splits
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo, legible
 from traceanalyzer.meaning.columns import Column, Unit
 
 Rows = list[dict[str, Any]]
@@ -54,7 +54,7 @@ def around_summary(content: Mapping[str, Any], where: str) -> AroundSummary:
 
 def _converted(content: Any, kind: type[T], where: str) -> T:
     try:
-        return msgspec.convert(content, kind)
+        return msgspec.convert(legible({name: value for name, value in content.items() if name != "results"}), kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: damaged or made by another version ({error}); make it again") from error
 
@@ -75,17 +75,15 @@ def _rows(name: str, rows: Any, where: str) -> Rows:
         raise InputError(f"{where}: {name} is no list of rows; make it again")
     known = ANALYSES[name].result if name in ANALYSES else None
     if known is None:
-        return rows
+        return cast("Rows", legible(rows))
     columns = splits.columns_of(name, known.columns)
     names = list(columns)
     made = [{column: row.get(column) for column in names} for row in rows]
     for number, row in enumerate(made, 1):
-        odd = next((column for column in names if not _fits(row[column], columns[column])), None)
+        odd = next((column for column in names if not _fits(row[column], columns[column], column)), None)
         if odd is not None:
             unit = columns[odd].unit
-            raise InputError(
-                f"{where}: {name}, row {number}: {odd} is {row[odd]!r:.40}, not {_WORDS.get(unit, 'a number')}"
-            )
+            raise InputError(f"{where}: {name}, row {number}: {odd} is {row[odd]!a:.40}, not {_word(odd, unit)}")
         if known.keys == ("rank",) and row["rank"] is None:
             raise InputError(f"{where}: {name}, row {number}: it names no rank; make it again")
     again = _twice([tuple(row[key] for key in known.keys) for row in made])
@@ -98,14 +96,27 @@ def _rows(name: str, rows: Any, where: str) -> Rows:
 _WORDS = {Unit.TEXT: "a text", Unit.FLAG: "true or false", Unit.ID: "a number or a name"}
 
 
-def _fits(value: Any, column: Column) -> bool:
+_HALF = re.compile("[\ud800-\udfff]")
+"""Of a character: no file of UTF-8 can hold it."""
+
+_NUMBERS = frozenset({"rank", "step"})
+"""Columns by which tables are joined: whole numbers, wherever they are."""
+
+
+def _word(name: str, unit: Unit) -> str:
+    return "a whole number" if name in _NUMBERS else _WORDS.get(unit, "a number")
+
+
+def _fits(value: Any, column: Column, name: str) -> bool:
     if value is None:
         return True
+    if name in _NUMBERS:
+        return type(value) in (int, float) and abs(value) < _MOST and value == int(value)
     if isinstance(value, bool):
         return column.unit is Unit.FLAG
     if isinstance(value, str):
-        return column.unit in (Unit.TEXT, Unit.ID)
-    is_number = isinstance(value, int | float) and math.isfinite(value) and abs(value) < _MOST
+        return column.unit in (Unit.TEXT, Unit.ID) and not _HALF.search(value)
+    is_number = isinstance(value, int | float) and abs(value) < _MOST
     return is_number and column.unit not in (Unit.TEXT, Unit.FLAG)
 
 

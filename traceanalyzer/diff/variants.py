@@ -94,6 +94,7 @@ def pairs(base: pd.DataFrame, other: pd.DataFrame) -> list[tuple[list[str], list
 
 def _described(frame: pd.DataFrame) -> pd.DataFrame:
     """With the operation, and the place among those of the same operation and calls."""
+    frame = frame.dropna(subset="name")
     calls = frame["calls"].to_numpy(dtype=np.float64)
     table = frame[["name", "calls", "total_ns"]].assign(
         operation=frame["name"].map(operation),

@@ -70,7 +70,7 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
     bounded = _Bounded(unpacked(file))
     source = io.BufferedReader(bounded, _AT_ONCE)
     try:
-        with without_collection(), _memory_for(_size(file)):
+        with without_collection(), memory_for(_size(file)):
             found = PlainUnpickler(source).load()
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
@@ -97,8 +97,8 @@ def without_collection() -> Iterator[None]:
 
 
 @contextmanager
-def _memory_for(size: int) -> Iterator[None]:
-    """Room for what a pickle of this size can hold, where the system can bound it.
+def memory_for(size: int) -> Iterator[None]:
+    """Room for what a pickle, or a piece of one, of this size can hold, where the system can bound it.
 
     Eight bytes of a pickle can ask for a table of thirty gigabytes: that is refused here, as what does not fit.
     """

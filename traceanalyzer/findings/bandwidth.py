@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
 from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.replay.change import Change
@@ -24,7 +25,15 @@ HEALTHY_PEAK = 0.4
 LEAST_GAIN_PCT = 1.0
 """Of a step; what gains less is not said."""
 
+FEW_CHANNELS = 4
+"""NCCL gives a large collective a block of threads for each channel: 16 and more of them between GPUs with NVLink."""
+
 _LARGE = SIZE_CLASSES[3:5]
+
+_CHANNELS = (
+    "Let NCCL use more channels (a block of its kernels each): look for NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS and the "
+    "process group's own settings. "
+)
 
 
 def slow_links(collective: str) -> str:
@@ -32,14 +41,14 @@ def slow_links(collective: str) -> str:
     return f"rate of {collective}"
 
 
-def low_bandwidth(collectives: Collectives, replay: Replay, places: Places) -> list[Finding]:
+def low_bandwidth(collectives: Collectives, calls: Calls, replay: Replay, places: Places) -> list[Finding]:
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
     The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Ranks whose
     groups are slower than the others' are named, as a host or rack where they are one.
     """
     return [
-        _slow(groups, collectives, replay, places)
+        _slow(groups, collectives, calls, replay, places)
         for _, groups in _slow_groups(collectives).groupby("collective", observed=True)
     ]
 
@@ -63,7 +72,15 @@ def _healthy(fastest: Mapping[str, Any]) -> Change:
     return Change("collective", min(float(fastest["busbw_gbps"]) / healthy, 1.0), name=str(fastest["collective"]))
 
 
-def _slow(groups: pd.DataFrame, collectives: Collectives, replay: Replay, places: Places) -> Finding:
+def few_channels(calls: Calls, collective: object, group: object) -> int | None:
+    """The most blocks of any kernel of a group's collective, where even they are few; `None` where not known."""
+    table = calls.table
+    grids = table.loc[(table["collective"] == collective) & (table["group"] == group), "grid"].dropna().unique()
+    blocks = [int(grid.partition("x")[0]) for grid in map(str, grids) if grid.partition("x")[0].isdigit()]
+    return max(blocks) if blocks and max(blocks) <= FEW_CHANNELS else None
+
+
+def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: Replay, places: Places) -> Finding:
     """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
     rows = groups.to_dict("records")
     slowest, fastest = rows[0], rows[-1]
@@ -80,23 +97,30 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, replay: Replay, places
     won = ""
     if gain and share >= LEAST_GAIN_PCT:
         won = f" At {healthy:.0f} GB/s, which healthy jobs reach, a mean step is {milliseconds(gain.gain_ns)} shorter."
+    channels = few_channels(calls, slowest["collective"], slowest["group"])
+    on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
     return Finding(
         rule="low_bandwidth",
         severity=severity(share),
-        title=f"Large {slowest['collective'].replace('_', '-')}s{who} reach {rate} GB/s, "
+        title=f"Large {slowest['collective'].replace('_', '-')}s{who} reach {rate} GB/s{on}, "
         f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}{won}",
         gain_ns=gain.gain_ns if gain else None,
         gain_error_ns=gain.error_ns if gain else None,
         gain_is_bound=gain is None or gain.is_bound,
         unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
         evidence=tuple(row for row in collectives.rows() if _identity(row) in of),
-        recommendation="Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; analyze-traces doctor "
-        "reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or the GPU's memory at that time."
+        recommendation=f"{_CHANNELS if on else ''}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
+        "analyze-traces doctor reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or "
+        "the GPU's memory at that time."
         f"{taken(slowest)}",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
         about=slow_links(str(slowest["collective"])),
     )
+
+
+_AS_FAST = 0.9
+"""Ranks that reach more than this part of the others' rate are none apart, however alike they are."""
 
 
 def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places) -> str:
@@ -113,7 +137,10 @@ def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places
     slow = alike(costs, places)
     if slow.is_one or slow.others is None:
         return ""
-    rates = f"{1 / costs[list(slow.ranks)].max():.0f} GB/s, the others {1 / slow.others:.0f}"
+    slowest_cost = costs[list(slow.ranks)].max()
+    if slow.others > _AS_FAST * slowest_cost:
+        return ""
+    rates = f"{1 / slowest_cost:.0f} GB/s, the others {1 / slow.others:.0f}"
     return f" {slow.opening} reach {rates}: look at their links first."
 
 

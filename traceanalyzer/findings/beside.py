@@ -1,11 +1,11 @@
 """A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.what_ran import with_shapes
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
@@ -36,11 +36,7 @@ def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.D
 
 def named(row: pd.Series) -> str:
     """`aten::mm of [8192, 8192] × [8192, 8192]`."""
-    try:
-        shapes = [shape for shape in json.loads(row["shapes"]) if shape]
-    except ValueError:
-        return str(row["operator"])
-    return f"{row['operator']} of {' × '.join(map(str, shapes))}" if shapes else str(row["operator"])
+    return with_shapes(str(row["operator"]), row["shapes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +46,16 @@ class SlowHost:
     Attributes:
         calls: of operators.
         times: its host time in them / the others' median.
+        more_ns: the same, less the median.
+        most: operators that take at least a quarter of that more, with how much.
         rows: the operators with most beyond the others' median: `operator`, `calls`, `host_self_ns`,
             `others_host_self_ns`.
     """
 
     calls: int
     times: float
+    more_ns: float
+    most: dict[str, float]
     rows: pd.DataFrame
 
 
@@ -77,9 +77,10 @@ def slow_host(operators: Operators, rank: int) -> SlowHost | None:
         {"calls": alike["calls"][rank], "host_self_ns": own, "others_host_self_ns": others.median(axis=1).round()}
     )
     beyond = (rows["host_self_ns"] - rows["others_host_self_ns"]).sort_values(ascending=False, kind="stable")
-    return SlowHost(
-        int(rows["calls"].sum()), float(own.sum()) / median, rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
-    )
+    more_ns = float(own.sum()) - median
+    most = {str(name): float(ns) for name, ns in beyond[beyond >= _A_QUARTER * more_ns].items()}
+    shown = rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
+    return SlowHost(int(rows["calls"].sum()), float(own.sum()) / median, more_ns, most, shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,22 +87,30 @@ def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Ste
     shortest = duration.groupby(small["instance"]).transform("min")
     moved = small["transfer_ns"].fillna(shortest).fillna(duration)
     by_step = moved.groupby([small["collective"], small["rank"], small["step"]]).agg(["size", "sum"])
-    means = by_step.groupby(["collective", "rank"]).mean()
+    basis = Basis.of(headline, steps)
+    if basis.steps is not None:
+        by_step = by_step[by_step.index.get_level_values("step").isin(basis.numbers)]
+    by_step["held"] = 1
+    sums = by_step.groupby(["collective", "rank"]).sum()
+    means = sums.assign(size=sums["size"] / sums["held"], sum=sums["sum"] / (basis.steps or sums["held"]))
     many = (
         means[means["size"] >= MANY_CALLS].reset_index().sort_values("size").drop_duplicates("collective", keep="last")
     )
-    basis = Basis.of(headline, steps)
     rows = [(row, 100 * row["sum"] / basis.mean_ns(row["rank"])) for row in many.to_dict("records")]
-    return [_many_small(row, share_pct) for row, share_pct in rows if share_pct >= SMALL_PCT]
+    return [_many_small(row, share_pct, basis) for row, share_pct in rows if share_pct >= SMALL_PCT]
 
 
-def _many_small(row: dict[str, float], share_pct: float) -> Finding:
+def _many_small(row: dict[str, float], share_pct: float, basis: Basis) -> Finding:
+    """Steps without any are told: the time is then of a mean step, the count of those that have some."""
     name = str(row["collective"]).replace("_", "-")
+    is_in_all = basis.steps is None or row["held"] >= basis.steps
+    when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
+    mean = "altogether" if is_in_all else "of a mean step"
     return Finding(
         rule="many_small_collectives",
         severity=severity(share_pct),
-        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB a step, "
-        f"{milliseconds(round(row['sum']))} altogether.",
+        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB {when}, "
+        f"{milliseconds(round(row['sum']))} {mean}.",
         evidence=(
             {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
              "time_per_step_ns": round(row["sum"])},

@@ -10,6 +10,9 @@ from traceanalyzer.findings.finding import Finding
 LEAST_GAIN_PCT = 3.0
 """Of a step."""
 
+_SURE = 2
+"""Times the replay's error."""
+
 
 def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding]:
     """Compute at the speed of the same kernels without communication beside them: a step shorter by over 3 %."""
@@ -19,7 +22,7 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
     if gain is None or not gain.before_ns:
         return []
     share = 100 * gain.gain_ns / gain.before_ns
-    if share < LEAST_GAIN_PCT or gain.gain_ns <= gain.error_ns:
+    if share < LEAST_GAIN_PCT or gain.gain_ns < _SURE * gain.error_ns:
         return []
     of = "the capture" if Basis.of(headline, steps).steps is None else "a mean step"
     return [

@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.block_bounds import BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies
@@ -15,6 +16,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import all_late_by
+from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 
@@ -81,7 +83,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         rule="pageable_copies",
         severity=severity(row["share_pct"]),
         title=f"{_who(held, ranks)}{what}{rate}, {milliseconds(exposed_ns or 0)} of it beside no other work, "
-        f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, basis)}",
+        f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis)}",
         evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
         recommendation="Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with "
         "non_blocking=True: the copy then runs at the link's speed and beside compute.",
@@ -89,6 +91,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         "reuse buffers.",
         gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
+        unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
         table="copies",
     )
 
@@ -101,12 +104,15 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
     return f"{each} ranks copy from or to pageable memory: rank {first}"
 
 
-def _hidden(gain_ns: int, basis: Basis) -> str:
+def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
     """What it gains when compute hides the copies."""
     of = "the capture" if basis.steps is None else "a mean step"
+    without = otherwise(gain_ns, gain.unprofiled_gain_ns, gain.before_ns) if gain else ""
+    if not gain_ns and without:
+        return f" Pinned and behind compute, {of} as recorded is no shorter{without}."
     if not gain_ns:
         return f" As recorded, {of} gains nothing by pinning: something else binds it."
-    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter."
+    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter{without}."
 
 
 def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:

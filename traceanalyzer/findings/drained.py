@@ -10,6 +10,7 @@ from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import alike, named
@@ -27,6 +28,13 @@ LEAST_PCT = 2.0
 
 _LAUNCHING = (host_names.is_launch, host_names.is_autograd_node, lambda name: "::" in name)
 
+_COPYING = ("aten::copy_", "aten::_to_copy", "aten::to")
+
+_PIN = (
+    "Copy from pinned host memory (DataLoader(pin_memory=True), tensor.pin_memory()) with non_blocking=True: from "
+    "pageable memory each copy is waited for."
+)
+
 _SURE = 3
 """Times the replay's error."""
 
@@ -40,12 +48,13 @@ def drained_queues(
     episodes: Episodes,
     replay: Replay,
     places: Places,
+    sync_copies: SyncCopies,
 ) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
     The GPU idles after such a call until its host has launched again, however short the call itself. Where the host
     does something else first for most of that time, that is to be named: the rules about hosts and data do. Of a rank
-    that is late by its host it is a part of what is said of it.
+    that is late by its host, or by the copies from pageable memory that it waits for, it is a part of what is said.
     """
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
@@ -54,7 +63,7 @@ def drained_queues(
     if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
         return []
     basis = Basis.of(headline, steps)
-    calls = basis.within(sync_calls.to_frame())
+    calls = _of_job(basis.within(sync_calls.to_frame()))
     calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
     calls = calls[calls["idle_ns"] > 0]
     if calls.empty:
@@ -64,6 +73,7 @@ def drained_queues(
     if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
+    of_copies = _are_of_pageable_copies(own, sync_copies)
     times = digits(float(own["calls"].sum()) / basis.per)
     count = f"{'once' if times == '1' else f'{times} times'} {'a step' if basis.steps is not None else 'in all'}"
     of = "the capture" if basis.steps is None else "a mean step"
@@ -75,16 +85,34 @@ def drained_queues(
             f"launched again, {_whose(idles, places)} {milliseconds(idles[worst])} {basis.of_a_step}. Without these "
             f"waits the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} shorter.",
             evidence=plain(_by_place(own)),
-            recommendation=f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
+            recommendation=_PIN
+            if of_copies
+            else f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
             "from a copy that is waited for later; time with events instead of synchronising.",
-            caveat="The gain supposes that nothing in the step needs the values that were waited for.",
+            caveat=None if of_copies else "The gain supposes that nothing in the step needs the values waited for.",
             gain_ns=gain.gain_ns,
             gain_error_ns=gain.error_ns,
             table="sync_calls",
             about=HOSTS,
-            part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key),
+            part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else [])),
         )
     ]
+
+
+def _of_job(calls: pd.DataFrame) -> pd.DataFrame:
+    """Without those by which DDP times itself, in its first ten iterations and then in every hundredth."""
+    is_own = (calls["name"] == "cudaEventSynchronize") & (calls["range"] == "DistributedDataParallel.forward")
+    return calls[~(is_own.fillna(value=False).astype(bool) & calls["operator"].isna())]
+
+
+def _are_of_pageable_copies(own: pd.DataFrame, sync_copies: SyncCopies) -> bool:
+    """Whether a rank waits in copies alone, those from pageable host memory that its table of copies has."""
+    table = sync_copies.table
+    if table.empty:
+        return False
+    is_pageable = (table["problem"] == "pageable") & (table["operation"] == "HtoD")
+    has_some = (is_pageable & (table["rank"] == own["rank"].iloc[0])).any()
+    return bool(has_some and own["operator"].isin(_COPYING).fillna(value=False).all())
 
 
 def _does_something_else(idle: Idle, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:

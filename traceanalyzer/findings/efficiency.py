@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
 from traceanalyzer.analyses.operators.categories import Categories
@@ -13,6 +14,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import milliseconds, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
 
 MATRIX_PCT = 20.0
@@ -27,7 +29,8 @@ BUSY_PCT = 70.0
 COVERED_PCT = 90.0
 """Below, MFU is too much of a lower bound to judge by."""
 
-MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction", "embedding")
+MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction")
+"""Categories that fusing shortens. Look-ups in tables of embeddings move data, too, but nothing to fuse them with."""
 
 _MOST_ROWS = 5
 
@@ -113,13 +116,17 @@ def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Rank
     ]
 
 
-def low_mfu(mfu: Mfu, headline: Headline) -> list[Finding]:
-    """A GPU that computes 70 % of the time does model FLOPs of less than 30 % of its peak."""
+def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
+    """A GPU that computes 70 % of the time does model FLOPs of less than 30 % of its peak.
+
+    Not that of a rank which is late by its compute: what is wrong with that is said already.
+    """
     table = mfu.to_frame()
     held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
         value=False
     )
-    table = table[held & table["rank"].isin(_busy(headline)) & table["mfu_pct"].notna()]
+    busy = [rank for rank in _busy(headline) if late_by(episodes, rank, "compute") is None]
+    table = table[held & table["rank"].isin(busy) & table["mfu_pct"].notna()]
     if table.empty:
         return []
     means = table.groupby("rank")["mfu_pct"].mean()

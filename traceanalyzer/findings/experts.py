@@ -7,6 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.communication.group_names import TABLES
+from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
@@ -31,23 +33,30 @@ def uneven_experts(
     headline: Headline,
     steps: Steps,
     episodes: Episodes,
+    groups: Groups,
     *,
     least_saved_pct: float = LEAST_SAVED_PCT,
 ) -> list[Finding]:
-    """Dispatches load a rank over a tenth more than the mean, and even ones would gain at least 2 % of a step."""
+    """Dispatches load a rank over a tenth more than the mean, and even ones would gain at least 2 % of a step.
+
+    Exchanges of a recommender's tables have no experts.
+    """
     frame = expert_layers.to_frame()
+    told = groups.to_frame()
+    of_tables = told.loc[told["role"].str.contains(TABLES).fillna(value=False), "group_ranks"]
+    frame = frame[~frame["group_ranks"].isin(of_tables)]
     if frame.empty or not len(headline):
         return []
     step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
     known = evened(frame, even_experts.to_frame())
-    groups = [(own, known[key]) for key, own in frame.groupby(["group", "group_ranks"]) if key in known]
-    is_replayed = any(even.is_replayed for _, even in groups)
+    uneven = [(own, known[key]) for key, own in frame.groupby(["group", "group_ranks"]) if key in known]
+    is_replayed = any(even.is_replayed for _, even in uneven)
     found = []
-    for own in [groups] if is_replayed else [[group] for group in groups]:  # a replay evens out all groups at once
+    for own in [uneven] if is_replayed else [[group] for group in uneven]:  # a replay evens out all groups at once
         if own and 100 * max(even.gain_ns for _, even in own) >= least_saved_pct * step_ns:
             late = [story for _, even in own if (story := late_by(episodes, even.hot_rank, "compute"))]
-            told = _finding(own, step_ns)
-            found.append(replace(told, part_of=late[0] if late else told.part_of))
+            finding = _finding(own, step_ns)
+            found.append(replace(finding, part_of=late[0] if late else finding.part_of))
     return found
 
 

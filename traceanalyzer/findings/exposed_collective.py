@@ -110,13 +110,14 @@ def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[in
     phase = _phase(own)
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
+    each = "in each" if len(few) > 1 else "in it" if few else "a step"
     step = f"{of}, and hardly in others" if few else f"a {milliseconds(gain.before_ns)} step"
     shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     return Finding(
         rule="exposed_collective",
         severity=severity(_share_pct(gain)),
-        title=f"{name[0].upper()}{name[1:].replace('_', '-')}s ({calls:.3g} a step) run while nothing computes for "
+        title=f"{name[0].upper()}{name[1:].replace('_', '-')}s ({calls:.3g} {each}) run while nothing computes for "
         f"{span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
         f"{shorter}{without}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),

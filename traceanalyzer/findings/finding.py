@@ -41,6 +41,7 @@ class Finding:
         table: the Result in which a reader sees more of it.
         about: the cause that it tells of, by which others point at it: `host of rank 0`, `pipeline 0`.
         part_of: the cause behind it: the first finding about that cause takes this one in.
+        is_to_do_first: where a distance from an ideal takes it in, its advice comes before that one's.
         also: findings that it has taken in: the same cause, seen from elsewhere.
     """
 
@@ -66,6 +67,7 @@ class Finding:
     table: str | None = None
     about: str | None = None
     part_of: str | None = None
+    is_to_do_first: bool = False
     also: "tuple[Finding, ...]" = ()
 
     @property

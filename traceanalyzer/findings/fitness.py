@@ -136,14 +136,18 @@ def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
     table = step_needs.table[step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])]
     if table.empty:
         return []
-    lengths = (table["end_ns"] - table["begin_ns"]).groupby(table["step"]).median()
+    each = table.assign(ns=table["end_ns"] - table["begin_ns"])
+    lengths = each.groupby("step")["ns"].median()
     first, later = int(lengths.index[0]), lengths.iloc[1:]
     calls_ns = table.loc[table["step"] == first, "longest_call_ns"].dropna()
     call_ns = int(calls_ns.quantile(interpolation="lower")) if len(calls_ns) else 0
     # All ranks warm up: where others wait for one of them, it is late.
     needed = table["end_ns"] - table["begin_ns"] - table["exposed_wait_ns"] - table["exposed_unmatched_ns"]
     own = needed.groupby(table["step"]).quantile(interpolation="lower")
-    is_beyond_any = lengths.iloc[0] >= BEYOND_ANY * later.max() if len(later) else True
+    # Rank by rank: what one does after a step's last collective lengthens its own step and the others' next.
+    wide = each.pivot_table(index="step", columns="rank", values="ns").astype("float64")
+    is_beyond = wide.iloc[0] >= BEYOND_ANY * wide.iloc[1:].max()
+    is_beyond_any = bool(is_beyond.mean() > 0.5) if len(later) else True
     is_long = len(later) > 0 and is_beyond_any and own.iloc[0] >= WARM_UP * own.iloc[1:].median()
     is_one_call = is_beyond_any and call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
     if not (is_long or is_one_call):

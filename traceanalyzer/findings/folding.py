@@ -23,5 +23,8 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
-    """One card is as grave as its gravest sign."""
-    return replace(lead, also=also, severity=min((it.severity for it in (lead, *also)), key=SEVERITIES.index))
+    """One card is as grave as its gravest sign; of an ideal, what signs say can be mended is to be done first."""
+    first = [it.recommendation for it in also if it.is_to_do_first and it.recommendation] if lead.is_of_ideal else []
+    advice = " ".join([*dict.fromkeys(first), lead.recommendation or ""]).strip() or None
+    grave = min((it.severity for it in (lead, *also)), key=SEVERITIES.index)
+    return replace(lead, also=also, severity=grave, recommendation=advice)

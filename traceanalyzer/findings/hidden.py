@@ -15,6 +15,7 @@ from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
@@ -173,17 +174,20 @@ def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame) -> list[Slowe
     for part, column in _PARTS.items():
         wide = needs.assign(ns=needs[column].astype("Float64")).pivot_table(index="step", columns="rank", values="ns")
         wide = wide.astype("float64").dropna(axis=1)
-        alike = needs.drop_duplicates("rank").set_index("rank")["peers"]
-        for rank in wide:
-            others = [other for other in wide if other != rank and alike[other] == alike[rank]]
-            if not others:
+        alike = needs.drop_duplicates("rank").set_index("rank")["peers"].reindex(wide.columns)
+        for _, columns in wide.T.groupby(alike):
+            group = columns.T
+            if group.shape[1] < 2:
                 continue
-            peers = wide[others].median(axis=1)
-            excess = wide[rank] - peers
-            is_more = excess.median() >= LEAST_EXCESS_PCT / 100 * step_ns and excess.min() >= _STEADY * excess.median()
-            if is_more and (part != "compute" or _is_own(needs, work, int(rank), others)):
-                found.append(Slower(int(rank), part, float(wide[rank].mean()), float(peers.mean())))
-    return sorted(found, key=lambda one: one.peers_ns - one.own_ns)[:_MOST_CANDIDATES]
+            peers = pd.DataFrame(median_of_others(group.to_numpy().T).T, group.index, group.columns)
+            excess = group - peers
+            middle = excess.median()
+            is_more = (middle >= LEAST_EXCESS_PCT / 100 * step_ns) & (excess.min() >= _STEADY * middle)
+            for rank in group.columns[is_more]:
+                others = [other for other in group if other != rank]
+                if part != "compute" or _is_own(needs, work, int(rank), others):
+                    found.append(Slower(int(rank), part, float(group[rank].mean()), float(peers[rank].mean())))
+    return sorted(found, key=lambda one: (one.peers_ns - one.own_ns, one.rank))[:_MOST_CANDIDATES]
 
 
 def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: list[int]) -> bool:

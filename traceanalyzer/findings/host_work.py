@@ -7,13 +7,16 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import named
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS
-from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.lateness import LEAST_GAIN_PCT, late_by
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import HOST
 
@@ -39,12 +42,14 @@ def cpu_work(
     host_work: HostWork,
     episodes: Episodes,
     places: Places,
+    replay: Replay,
     *,
     cpu_work_pct: float = CPU_WORK_PCT,
 ) -> list[Finding]:
     """The main thread, or a collective on the CPU, starts no GPU work while the GPU idles: over 10 % of a step.
 
-    Loading of data has a rule of its own.
+    Not where the job would be no quicker if these hosts took no time at all: another rank is later. Loading of data has
+    a rule of its own.
     """
     if not len(headline) or not len(host_work):
         return []
@@ -60,13 +65,21 @@ def cpu_work(
     window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
     shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
     held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
-    return [_finding(own, basis, episodes, places) for _, own in held.groupby("name", sort=False)]
+    named_alike = [own for _, own in held.groupby("name", sort=False)]
+    changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in named_alike]
+    gains = gains_of(replay, changes) if changes else None
+    of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
+    found = [_finding(own, gain, basis, episodes, places) for own, gain in zip(named_alike, of_each, strict=True)]
+    return [each for each in found if each is not None]
 
 
-def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes, places: Places) -> Finding:
+def _finding(own: pd.DataFrame, gain: Gain | None, basis: Basis, episodes: Episodes, places: Places) -> Finding | None:
     """One name, on the rank where it costs most; on how many others it does too is said."""
     row = own.iloc[0]
     name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
+    most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
+    if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
+        return None
     alike = own["rank"].unique()
     also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
     return Finding(
@@ -78,9 +91,10 @@ def _finding(own: pd.DataFrame, basis: Basis, episodes: Episodes, places: Places
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
         recommendation=_advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
-        gain_ns=round(idle_ns),
+        gain_ns=round(most_ns),
         is_of_hosts=True,
         table="host_work",
+        is_to_do_first=True,
         part_of=late_by(episodes, rank, HOST.key) or HOSTS,
     )
 

@@ -1,17 +1,15 @@
 """Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
@@ -23,9 +21,11 @@ from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, story_of_host
+from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.unprofiled import of_hosts
-from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
+from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.meaning.vocabulary import HOST
 
 HOST_PCT = 10.0
 """Idle time by the host in this share of a step is worth a finding."""
@@ -80,7 +80,7 @@ def host_bound(
     own = own[(own["rank"] == rank) & (own["cause"] == "host")]
     few = few_steps(step_needs, basis, rank, "host_ns")
     known = longest_name(what_ran.table, rank, cost_ns, basis)
-    name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few) or basis.per))})"
+    name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
     gain = gain_of(replay, Change("host", 0.0))
     without, binds_too = of_hosts(
         unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=basis.steps is not None
@@ -91,7 +91,12 @@ def host_bound(
     is_recorded_so = binds_too is False and not is_drained
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     own_set = alike(means["host_ns"], places)
-    said = _title(rank, own_set, cost_ns, share, basis, means, step_needs, name, few, is_one=ranks.is_one_process)
+    needed = _needed_ns(step_needs, basis)
+    part_of = None if is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
+    # What the hosts need is said of the late rank; here it would be of other steps.
+    is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
+    needs = needed.iloc[:0] if is_of_late else needed
+    said = _title(rank, own_set, cost_ns, share, basis, means, needs, name, few, is_one=ranks.is_one_process)
     is_of_all = not few and said.startswith(_OF_ALL)
     said += _waiting(rank, stragglers, basis) if is_of_all else ""
     return [
@@ -100,7 +105,9 @@ def host_bound(
             severity=severity(share) if binds_too or is_drained else "medium",
             title=f"{said} {'' if is_drained else without}".strip(),
             evidence=by_activity(own, basis),
-            recommendation=_RECORD_LESS if is_recorded_so else _advice(name, ranks),
+            recommendation=_RECORD_LESS
+            if is_recorded_so
+            else _advice(name, ranks, is_sure=binds_too is not None or is_drained),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
@@ -108,11 +115,11 @@ def host_bound(
             is_about_capture=is_recorded_so,
             is_of_ideal=True,
             is_of_hosts=True,
-            steps=few or None,
+            steps=few.steps if few else None,
             interval_ns=longest(own),
             table="gaps",
             about=HOSTS,
-            part_of=None if is_recorded_so else story_of_host(rank, episodes, pipeline, _needed_ns(step_needs, basis)),
+            part_of=part_of,
         )
     ]
 
@@ -128,20 +135,19 @@ def _title(
     share: float,
     basis: Basis,
     idle: pd.DataFrame,
-    step_needs: StepNeeds,
+    needed: pd.Series,
     name: str | None,
-    few: Sequence[int],
+    few: Few | None,
     *,
     is_one: bool,
 ) -> str:
     if few:
         late = _late(own_set, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
-        each = " a step" if len(few) > 1 else ""
+        each = " a step" if len(few.steps) > 1 else ""
         return (
-            f"In step{'' if len(few) == 1 else 's'} {listed(few)} {late[0].lower()}{late[1:]}: rank {rank}'s GPU idles "
-            f"{milliseconds(cost_ns * basis.per / len(few))}{each} before work that has not been launched yet{most}; "
-            f"{share:.0f} % of a mean step."
+            f"{few.words} {late[0].lower()}{late[1:]}: rank {rank}'s GPU idles {milliseconds(few.mean_ns)}{each} "
+            f"before work that has not been launched yet{most}; {few.share_pct(basis, rank):.0f} % of a mean step."
         )
     if is_one and _are_late_alike(idle):
         idle_for = span(idle["host_ns"].min(), cost_ns)
@@ -150,7 +156,6 @@ def _title(
         idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'} {milliseconds(cost_ns)},"
     gpu = f"{idles} {share:.0f} % {basis.of_a_step}, before work that has not been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
-    needed = _needed_ns(step_needs, basis)
     window = idle["window_ns"].mean()
     is_known = len(needed) == len(idle) and len(needed) > 0 and basis.steps is not None
     is_floor = is_known and _is_floor(needed, window)
@@ -231,8 +236,16 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
     return None
 
 
-def _advice(name: str | None, ranks: Ranks) -> str:
+def _advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
+    """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
     launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
+    if name is not None and is_framework_range(name):
+        name = None
+    if name is None and not is_sure:
+        return (
+            "Time some steps without the profiler first. If they are hardly shorter than these, launch less or "
+            f"sooner: {launching}."
+        )
     if name is None:
         return f"Launch less or sooner: {launching}."
     first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."

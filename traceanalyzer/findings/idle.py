@@ -4,7 +4,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.idle import Idle
@@ -137,12 +136,14 @@ def data_loader(
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
     few = few_steps(step_needs, basis, rank, DATA.column)
-    cost = milliseconds(cost_ns * basis.per / len(few) if few else cost_ns)
+    cost = milliseconds(few.mean_ns if few else cost_ns)
+    share = few.share_pct(basis, rank) if few else share
+    who = _who_waits(alike(waits, places), waits, cost)
     return [
         Finding(
             rule="data_loader",
             severity=severity(share),
-            title=f"{_when(few)}{_who_waits(alike(waits, places), waits, cost)}, {share:.1f} % "
+            title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
             f"{'of a mean step' if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
@@ -151,17 +152,13 @@ def data_loader(
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             gain_is_bound=gain is None or gain.is_bound,
-            steps=few or None,
+            steps=few.steps if few else None,
             interval_ns=longest(own),
             table="gaps",
             about=LOADER,
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]
-
-
-def _when(few: tuple[int, ...]) -> str:
-    return f"In step{'' if len(few) == 1 else 's'} {listed(few)}: " if few else ""
 
 
 def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:
@@ -199,7 +196,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
         f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
-        f"(calls: {digits(row['calls'] / basis.per)}).",
+        f"({_times(row['calls'] / basis.per, basis)}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
         evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
@@ -207,7 +204,23 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         "whatever the host does next.",
         gain_ns=round(cost_ns),
         table="sync_calls",
+        is_to_do_first=True,
         part_of=late_by(episodes, rank, SYNC.key) or HOSTS,
+    )
+
+
+def _times(calls: float, basis: Basis) -> str:
+    """`146 times a step`."""
+    said = digits(calls)
+    return f"{'once' if said == '1' else f'{said} times'} {'in all' if basis.steps is None else 'a step'}"
+
+
+def _after(after_ns: float, cost_ns: float) -> str:
+    """How long it idles after the calls, where that is longer than within them."""
+    return (
+        f"; after them it idles {milliseconds(after_ns)} until its host has launched again"
+        if after_ns > cost_ns
+        else ""
     )
 
 

@@ -20,13 +20,21 @@ _IN_TURN = " in turn, each in other steps"
 _SURE = 0.01
 """An error below this part of a gain is not worth saying."""
 
+OF_HOST = "advice_of_host"
+"""What is added to an episode whose late host operators tell about: what to do then."""
+
+CPU = (
+    "its cores' clock, other processes on them, other threads of the process (one at a time runs Python), binding to "
+    "cores and to the GPU's NUMA node"
+)
+
 ADVICE = {
     "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
     "at these GPUs' clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
     "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
-    "host": "Compare what these hosts launch with the others (table operators). If that is the same, look at their "
-    "CPU: its cores' clock, other processes on them, binding to cores and to the GPU's NUMA node.",
+    "host": f"Compare what these hosts launch with the others (table operators). If that is the same, look at their "
+    f"CPU: {CPU}.",
     DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
     SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
     "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
@@ -34,16 +42,22 @@ ADVICE = {
     BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 
+_RANGES = (
+    "put torch.profiler.record_function ranges around saving, logging, evaluation and data handling, or record "
+    "with_stack=True."
+)
+
+_NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
+
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
     MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
-    NOTHING: "Find what {who} runs there, in code between operators: put torch.profiler.record_function ranges around "
-    "saving, logging, evaluation and data handling, or record with_stack=True.",
+    NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
-    "copies": "{name} on {who}: pin the host memory and copy on a stream of its own, or move less.",
+    "copies": "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
 }
 
 _SLOW_GPU = (
@@ -74,8 +88,10 @@ def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
     if _is_slow_gpu(row):
         return _SLOW_GPU
+    if row.get(OF_HOST):
+        return str(row[OF_HOST])
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
-        return _first_upper(_NAMED_ADVICE[NOTHING].format(who=who(row)))  # a slow host is slow in every step
+        return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")

@@ -10,6 +10,8 @@ from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
@@ -17,6 +19,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import lower, milliseconds, plain, severity
 from traceanalyzer.findings.evened import Evened, evened
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late_hosts import with_advice
 from traceanalyzer.findings.late_sets import joint_ns, set_of, told
 from traceanalyzer.findings.late_words import advice, caveat, is_of_hosts, numbers, title
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
@@ -28,7 +31,13 @@ _MOST_FINDINGS = 5
 
 
 def late_ranks(
-    episodes: Episodes, step_needs: StepNeeds, expert_layers: ExpertLayers, even_experts: EvenExperts, replay: Replay
+    episodes: Episodes,
+    step_needs: StepNeeds,
+    expert_layers: ExpertLayers,
+    even_experts: EvenExperts,
+    replay: Replay,
+    operators: Operators,
+    host_work: HostWork,
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
@@ -42,7 +51,7 @@ def late_ranks(
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
-    rows = [_evened(row, saved) for row in episodes.rows() if is_said(row)]
+    rows = [with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row)]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
     return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]

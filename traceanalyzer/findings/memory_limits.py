@@ -11,7 +11,6 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import HOST
 
 LEAST_HEADROOM_PCT = 10.0
@@ -88,7 +87,7 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
     rank = int(share.idxmax())
     own = inside[inside["rank"] == rank]
     counts = own.groupby("name")["calls"].sum()
-    named = ", ".join(f"{digits(calls / basis.per)} {name}" for name, calls in counts.items())
+    named = ", ".join(f"{calls} {name}" for name, calls in counts.items())
     is_retry = any("Free" in str(name) for name in counts.index)
     why = (
         "The allocator gives cached blocks back and takes others, since none of those that it holds fits: memory is "
@@ -105,7 +104,7 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
             rule="allocator_retries",
             severity="medium" if share.max() >= 5 * LEAST_COST_PCT else "low",
             title=f"Rank {rank}'s host spends {milliseconds(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
-            f"{named}{' a step' if basis.steps else ''}.",
+            f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
             evidence=plain(own),
             recommendation=why,
             caveat="The host may wait in these calls for work that it would have waited for elsewhere: the gain is "

@@ -23,6 +23,9 @@ LEAST_PCT = 3.0
 
 LEAST_GAIN_PCT = 1.0
 
+_OF_ONE = 2
+"""Messages of an end stage that one microbatch takes: it is sent on, its gradient comes back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outside:
@@ -48,13 +51,20 @@ def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) 
     finding. Of a single microbatch none could repeat it.
     """
     found = []
-    stages = pipeline.table if len(pipeline) else pd.DataFrame(columns=["rank", "pipeline", "microbatches"])
-    stages = stages[(stages["microbatches"] != 1).fillna(value=True).astype(bool)]
+    stages = pipeline.table if len(pipeline) else pd.DataFrame(columns=["rank", "pipeline"])
+    stages = stages[_has_several(stages)] if len(stages) else stages
     for rank, number in stages[["rank", "pipeline"]].itertuples(index=False):
         costly = costly_outside(replay, int(rank))
         if costly is not None:
             found.append(_finding(costly, what_ran.table, int(rank), int(number)))
     return sorted(found, key=lambda item: -(item.gain_ns or 0))
+
+
+def _has_several(stages: pd.DataFrame) -> pd.Series:
+    """Stages of several microbatches; where that is not known, of more messages than one needs there and back."""
+    messages = stages["p2p_calls"] / stages["steps"].fillna(1)
+    several: pd.Series = (stages["microbatches"] > 1).fillna(messages > _OF_ONE).astype(bool)
+    return several
 
 
 def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Finding:

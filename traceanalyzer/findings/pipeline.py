@@ -101,7 +101,7 @@ def _bubble(
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
     return Finding(
         rule="pipeline_bubble",
-        severity=severity(measured if ideal is None else 100 * ideal.gain_ns / max(ideal.before_ns, 1)),
+        severity=_severity(row, ideal),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
         f"{worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}.",
         evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
@@ -116,6 +116,17 @@ def _bubble(
         about=pipeline_name(row["pipeline"]),
         part_of=cause or (pipeline_name(uneven[row["pipeline"]]) if row["pipeline"] in uneven else elsewhere),
     )
+
+
+def _severity(row: Mapping[str, Any], ideal: Gain | None) -> str:
+    """By what an ideal pipeline gains; where the schedule is all that costs, by what twice the microbatches do."""
+    measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
+    if ideal is None:
+        return severity(measured)
+    won = float(ideal.gain_ns)
+    if expected is not None and measured <= expected + BEYOND_EXPECTED_PCT:
+        won = max(won, _saved_by_twice_ns(row, ideal) or 0.0)
+    return severity(100 * won / max(ideal.before_ns, 1))
 
 
 def _beside(others: Sequence[Mapping[str, Any]]) -> str:
@@ -169,7 +180,7 @@ def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool) -> s
     )  # fmt: skip
     expected = row["expected_bubble_pct"]
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
-        return f"{shrink} it."
+        return f"{shrink} it{_of_twice(row, ideal)}."
     first = (
         f"Move layers from {its_stages(row)} to {the_others(row)} (the first and last stages also carry "
         "embedding, head and loss)."
@@ -179,11 +190,18 @@ def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool) -> s
     return f"{first} {shrink} the {_share(expected)} that the schedule costs{_of_twice(row, ideal)}."
 
 
-def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
-    """What half the schedule's bubble saves of the ideal step: (S−1)/(vM+S−1) with twice the vM."""
-    if ideal is None:
-        return ""
+def _saved_by_twice_ns(row: Mapping[str, Any], ideal: Gain | None) -> float | None:
+    """What half of the schedule's bubble takes of the ideal step: (S−1)/(vM+S−1) with twice the vM."""
+    if ideal is None or row["expected_bubble_pct"] is None:
+        return None
     idle = row["expected_bubble_pct"] / 100
     half = idle / (2 - idle)
-    saved_ns = ideal.after_ns * (1 - (1 - idle) / (1 - half))
+    return float(ideal.after_ns * (1 - (1 - idle) / (1 - half)))
+
+
+def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
+    """The same, as the end of a sentence."""
+    saved_ns = _saved_by_twice_ns(row, ideal)
+    if saved_ns is None:
+        return ""
     return f": twice the microbatches, or stages a rank, at best by {milliseconds(saved_ns)} a step"

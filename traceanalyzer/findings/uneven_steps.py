@@ -59,12 +59,15 @@ def uneven_steps(
     longest = wide.max(axis=1)
     beyond_ns = float((longest - wide.mean(axis=1)).mean())
     step_ns = float(basis.window_ns.mean()) / basis.per
-    is_work = _is_other_work(wide, what_ran)
-    least_pct, gain_pct = (LEAST_OF_WORK_PCT,) * 2 if is_work else (UNEVEN_PCT, LEAST_GAIN_PCT)
-    if 100 * beyond_ns < least_pct * step_ns or _is_one_ranks(wide, step_ns):
+    beyond_pct = 100 * beyond_ns / max(step_ns, 1)
+    if beyond_pct < LEAST_OF_WORK_PCT or _is_one_ranks(wide, step_ns):
         return []
     gain = gain_of(replay, Change("compute", EVEN))
-    if gain is None or 100 * gain.gain_ns < gain_pct * gain.before_ns:
+    gain_pct = 100 * gain.gain_ns / max(gain.before_ns, 1) if gain else 0.0
+    if gain is None or gain_pct < LEAST_OF_WORK_PCT:
+        return []
+    is_work = _is_other_work(wide, what_ran)
+    if not is_work and (beyond_pct < UNEVEN_PCT or gain_pct < LEAST_GAIN_PCT):
         return []
     spread = (longest - wide.min(axis=1)).mean()
     most = "at most " if gain.is_bound else ""
@@ -108,10 +111,12 @@ def _is_other_work(wide: pd.DataFrame, what_ran: WhatRan) -> bool:
     """Whether more or larger kernels make half of what the longest rank of each step has beyond the others."""
     ranks, longest = list(wide.columns), wide.idxmax(axis=1)
     work, beyond, more = what_ran.table, 0.0, 0.0
+    of_step = {int(step): own for step, own in work.groupby("step")}
     for step, rank in longest.items():
         others = [other for other in ranks if other != rank]
         beyond += float(wide.loc[step, rank] - wide.loc[step, others].median())
-        more += float(more_work_ns(work, int(rank), others, [int(step)]).sum())
+        if int(step) in of_step:
+            more += float(more_work_ns(of_step[int(step)], int(rank), others, [int(step)]).sum())
     return more >= _HALF * beyond > 0
 
 

@@ -1,9 +1,11 @@
 """The rank that idles most for a reason, and what its host did then."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.time.headline import Headline
@@ -13,7 +15,7 @@ from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
 _LARGE = 0.5
 """Of the step with most."""
 
-_NEARLY_ALL = 0.8
+_MOST = 0.6
 
 
 def worst_rank(
@@ -32,18 +34,39 @@ def worst_rank(
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
 
 
-def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> tuple[int, ...]:
-    """The steps that hold nearly all of the rank's `column`, where these are less than half of all; else none.
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Steps that hold most of something, and how much each of them does."""
 
-    Of `step_needs`: time in which the GPU has nothing to do belongs to the step that the host is in.
+    steps: tuple[int, ...]
+    mean_ns: float
+
+    @property
+    def words(self) -> str:
+        """`In step 5`, `In steps 1 and 4`."""
+        return f"In step{'' if len(self.steps) == 1 else 's'} {listed(self.steps)}"
+
+    def share_pct(self, basis: Basis, rank: int) -> float:
+        """Of a mean step."""
+        return 100.0 * self.mean_ns * len(self.steps) / float(basis.window_ns[rank])
+
+
+def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> Few | None:
+    """The steps, less than half of all, whose excess over the others is most of the rank's `column`; else none.
+
+    Of `step_needs`: time in which the GPU has nothing to do belongs to the step that the host is in. The last complete
+    step's window ends in the step after it.
     """
     if basis.steps is None or not len(step_needs):
-        return ()
-    held = basis.within(step_needs.table)
-    own = held[held["rank"] == rank].set_index("step")[column].astype("float64")
-    large = own[own >= _LARGE * own.max()]
-    is_few = 2 * len(large) < len(own) and large.sum() >= _NEARLY_ALL * own.sum()
-    return tuple(sorted(int(step) for step in large.index)) if is_few else ()
+        return None
+    table = step_needs.table[(step_needs.table["rank"] == rank) & ~step_needs.table["is_partial"].astype(bool)]
+    held = table[table["step"].isin([*basis.numbers, max(basis.numbers) + 1])]
+    own = held.set_index("step")[column].astype("float64")
+    is_large = own >= _LARGE * own.max()
+    large, rest = own[is_large], own[~is_large]
+    if 2 * len(large) >= len(own) or (large - rest.median()).sum() < _MOST * own.sum():
+        return None
+    return Few(tuple(sorted(int(step) for step in large.index)), float(large.mean()))
 
 
 def by_activity(gaps: pd.DataFrame, basis: Basis, most: int = 5) -> tuple[dict[str, Any], ...]:

@@ -14,6 +14,9 @@ from traceanalyzer.model.schema import printable
 
 KNOWN_VERSION = 1
 
+MOST = 10**15
+"""Bytes, parameters and samples that a run may count: what is more is no count."""
+
 
 class StepTime(msgspec.Struct, frozen=True):
     """Step times without a profiler: mean, sample standard deviation, count and each value."""
@@ -96,20 +99,23 @@ def read(path: Path) -> RunInfo:
         InputError: it cannot be read, is no JSON object, or a field that is used has another type than it should.
     """
     try:
-        return msgspec.convert(_legible(msgspec.json.decode(path.read_bytes())), RunInfo)
+        return msgspec.convert(legible(msgspec.json.decode(path.read_bytes())), RunInfo)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a run.json that can be used ({error})") from error
 
 
-def _legible(value: Any) -> Any:
-    """The same with printable texts, but for a topology, which is a text of lines."""
+def legible(value: Any) -> Any:
+    """The same with printable texts, but for a topology, which is a text of lines, and without absurd counts.
+
+    An integer beyond 64 bits is `None`: nothing that is counted has as many.
+    """
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [_legible(one) for one in value]
+        return [legible(one) for one in value]
     if isinstance(value, dict):
-        return {printable(name): one if name == "topology" else _legible(one) for name, one in value.items()}
-    return value
+        return {printable(name): one if name == "topology" else legible(one) for name, one in value.items()}
+    return None if type(value) is int and abs(value) >= 1 << 63 else value
 
 
 def read_or_note(path: Path | None) -> tuple[RunInfo | None, tuple[str, ...]]:
@@ -174,7 +180,7 @@ def trained_model(info: RunInfo) -> Model | None:
         d_model=facts.get("d_model"),
         vocab=facts.get("vocab"),
         seq=facts.get("seq_len"),
-        batch=batch.micro_batch if batch else None,
+        batch=_integers({"": batch.micro_batch if batch else None}).get(""),
         precision="fp32" if info.dtype == "fp32" else "autocast",
         dp=parallel.get("dp"),
         tp=tp,
@@ -187,13 +193,12 @@ def trained_model(info: RunInfo) -> Model | None:
 
 def _integers(values: Mapping[str, Any] | None) -> dict[str, int]:
     """Of the values those that are counts."""
-    return {name: value for name, value in (values or {}).items() if type(value) is int and value > 0}
+    return {name: value for name, value in (values or {}).items() if type(value) is int and 0 < value < MOST}
 
 
 def peak_memory(info: RunInfo) -> dict[int, dict[str, int]]:
     """Peak memory as the run's own counters had it: rank → `peak_allocated_bytes`, `peak_reserved_bytes`, if known."""
-    rows = [row for row in info.memory or () if row and isinstance(row.get("rank"), int)]
+    rows = [row for row in info.memory or () if row and type(row.get("rank")) is int]
     return {
-        row["rank"]: {name: value for name, value in row.items() if name.startswith("peak_") and isinstance(value, int)}
-        for row in rows
+        row["rank"]: {name: value for name, value in _integers(row).items() if name.startswith("peak_")} for row in rows
     }

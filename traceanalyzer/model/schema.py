@@ -86,7 +86,9 @@ XLA_MODULES = "XLA module"
 """Domain of ranges that are runs of a module that XLA compiled."""
 
 FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
-"""Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`, without built-in functions."""
+"""Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`.
+
+Of built-in functions `gc.collect` alone."""
 
 COMM_ARGS: Mapping[str, str] = MappingProxyType(
     {

@@ -20,6 +20,7 @@ GUESSES = (
 
 ITERATIONS = (
     re.compile(r"^execute_(?:\d+_)?context_\d+\("),  # vLLM: requests and tokens of each phase
+    re.compile(r"^execute_new_\d+_cached_\d+"),  # vLLM until early 2026: requests that are new, and that run already
     re.compile(r"^step\[[A-Z_]+ bs=\d+"),  # SGLang: `step[EXTEND bs=2 toks=64]`
     re.compile(r"^\[Executor\] _forward_step\b.*?: \d+ ctx reqs"),  # TensorRT-LLM: requests of each phase
     re.compile(r"^execute_model\b"),

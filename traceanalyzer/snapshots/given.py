@@ -110,7 +110,7 @@ def _left_over(snapshot: Snapshot, lives: pd.DataFrame, rounded: np.ndarray) -> 
         if born[row] >= 0 and pool == _OF_POOL and not is_expandable:
             place = bisect_right(inside, int(addr[row]))
             after = inside[place] if place < len(inside) else segment + size
-            rest = after - int(addr[row] + rounded[row])
+            rest = after - (int(addr[row]) + int(rounded[row]))
             left[row] = rest if 0 < rest <= _SMALL_BYTES else 0
         insort(inside, int(addr[row]))
     return left

@@ -13,10 +13,10 @@ from typing import IO, Any
 import numpy as np
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.safe_pickle import PlainUnpickler
+from traceanalyzer.files.safe_pickle import PlainUnpickler, memory_for
 from traceanalyzer.snapshots.repeats import Repeats
 
-PIECE_BYTES = 96 << 20
+PIECE_BYTES = 32 << 20
 """Of the pickle that are read at once."""
 
 _KEY = b"\x8c\rdevice_traces\x94"
@@ -95,10 +95,11 @@ class _Pieces:
             piece = self._read(start, end)
             if self._count:  # blocks of the first piece are looked at after the events that would refer to their lists
                 piece = self._repeats.shortened(piece)
-            source = _Fed(_framed(b"".join((self._memo(piece), before, piece, after))))
+            source = _Fed(_framed(self._memo(piece), before, piece, after))
             del piece
             unpickler = PlainUnpickler(source)
-            found = unpickler.load()
+            with memory_for(end - start):
+                found = unpickler.load()
         except (NotInPieces, TypeError):
             raise
         except Exception as error:
@@ -129,7 +130,7 @@ class _Pieces:
         """Counts the objects up to here, and keeps what later pieces may refer to."""
         count = _objects(unpickler, source, self._count)
         wanted = self._referred[(self._referred >= self._count) & (self._referred < count)]
-        source.feed(_framed(b"](" + b"".join(b"j" + struct.pack("<I", index) for index in wanted.tolist()) + b"e."))
+        source.feed(_framed(b"](", *(b"j" + struct.pack("<I", index) for index in wanted.tolist()), b"e."))
         for index, value in zip(wanted.tolist(), unpickler.load(), strict=True):
             if value is not None:
                 self._known[index] = _put(index, value if isinstance(value, str) else self._stand_in(value))
@@ -155,9 +156,9 @@ class _Fed(io.RawIOBase):
         return self._content.readinto(buffer)
 
 
-def _framed(content: bytes) -> bytes:
+def _framed(*parts: bytes) -> bytes:
     """One frame: the unpickler asks for its content once instead of an opcode at a time."""
-    return b"\x80\x04\x95" + struct.pack("<Q", len(content)) + content
+    return b"".join((b"\x80\x04\x95", struct.pack("<Q", sum(map(len, parts))), *parts))
 
 
 def _put(index: int, value: int | str) -> bytes:
@@ -235,11 +236,7 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
 
 def _end(block: bytes, at: int) -> int:
     """Place at which the history ends, or the block's length."""
-    while (at := block.find(_ENDS[0][:2], at)) >= 0:
-        if block.startswith(_ENDS, at):
-            return at
-        at += 1
-    return len(block)
+    return min((place for end in _ENDS if (place := block.find(end, at)) >= 0), default=len(block))
 
 
 def _references(content: np.ndarray, below: int) -> np.ndarray:

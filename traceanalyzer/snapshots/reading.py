@@ -19,8 +19,7 @@ from traceanalyzer.snapshots import pieces
 from traceanalyzer.snapshots.stacks import Stack, Stacks
 
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_COLUMNS = ("action", "addr", "size", "stream", "time_us", "frames")
-_FIELDS = itemgetter(*_COLUMNS)
+_NEEDED = frozenset({"action", "addr", "size", "stream", "time_us", "frames"})
 ACTIONS = (
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
     "oom", "snapshot", "user_defined",
@@ -184,25 +183,29 @@ def _whole(path: Path, content: IO[bytes], stacks: Stacks) -> Parts:
 
 def _history(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFrame:
     try:
-        told = list(zip(*map(_FIELDS, events), strict=True))
+        return _columns(events, stacks)
     except KeyError:  # an out-of-memory event tells what the GPU has left instead of an address
-        told = list(zip(*map(_fields, events), strict=True))
-    columns = dict(zip(_COLUMNS, told or [()] * len(_COLUMNS), strict=True))
-    sizes = _sizes(columns["size"])
-    codes = np.fromiter(map(_CODES.get, columns["action"], repeat(-1)), "int8", len(events))
+        return _columns([event if event.keys() >= _NEEDED else _completed(event) for event in events], stacks)
+
+
+def _columns(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFrame:
+    def column(name: str, dtype: str) -> np.ndarray:
+        return np.fromiter(map(itemgetter(name), events), dtype, len(events))
+
+    codes = np.fromiter(map(_CODES.get, map(itemgetter("action"), events), repeat(-1)), "int8", len(events))
     return pd.DataFrame(
         {
             "action": pd.Categorical.from_codes(codes, ACTIONS),
-            "addr": np.array(columns["addr"], "uint64").view("int64"),
-            "size_bytes": sizes,
-            "stream": np.array(columns["stream"], "uint64").view("int64"),
-            "time_ns": _times(columns["time_us"]),
-            "stack": np.fromiter(map(stacks.number, columns["frames"]), "int32", len(events)),
+            "addr": column("addr", "uint64").view("int64"),
+            "size_bytes": _sizes(column("size", "int64")),
+            "stream": column("stream", "uint64").view("int64"),
+            "time_ns": _times(column("time_us", "int64")),
+            "stack": stacks.numbered(map(itemgetter("frames"), events)),
         }
     )
 
 
-def _sizes(told: Sequence[int]) -> np.ndarray:
+def _sizes(told: Sequence[int] | np.ndarray) -> np.ndarray:
     """Sizes as integers.
 
     Raises:
@@ -214,7 +217,7 @@ def _sizes(told: Sequence[int]) -> np.ndarray:
     return sizes
 
 
-def _times(told: Sequence[int]) -> np.ndarray:
+def _times(told: Sequence[int] | np.ndarray) -> np.ndarray:
     """Times in nanoseconds, of microseconds.
 
     Raises:
@@ -226,9 +229,9 @@ def _times(told: Sequence[int]) -> np.ndarray:
     return times * 1000
 
 
-def _fields(event: Mapping[str, Any]) -> tuple[Any, ...]:
+def _completed(event: Mapping[str, Any]) -> dict[str, Any]:
     absent = {"addr": event.get("device_free", 0), "frames": None}  # without frames: recorded with context=None
-    return tuple(event.get(name, absent.get(name, 0)) for name in _COLUMNS)
+    return dict.fromkeys(_NEEDED, 0) | absent | dict(event)
 
 
 def _state(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, pd.DataFrame]:

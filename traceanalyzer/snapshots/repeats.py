@@ -6,7 +6,9 @@ texts and references to earlier objects only, so that equal bytes mean equal fra
 
 import re
 import struct
-from typing import Final
+from typing import Final, TypeVar
+
+import numpy as np
 
 LOST: Final = "?"
 """Stands for what is in a list that was left out: who refers to it has to be read in another way."""
@@ -28,39 +30,53 @@ class Repeats:
     """The different lists of a file, numbered as they come."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}
-        self._short: list[bytes] = []
+        self._short: dict[bytes, bytes] = {}
+        """What stands for a list, by its bytes."""
 
     def shortened(self, piece: bytes) -> bytes:
-        """The piece with `(number, list)` in place of a list that is new, and `(number,)` of one that is known.
+        """The piece with `(number, list)` in place of a list that is new, and a `negative` of one that is known.
 
         As many objects are numbered in it as before, so that what refers to later ones finds them.
         """
         parts: list[bytes] = []
+        add, find, known = parts.append, piece.find, self._short.get
         done = at = 0
-        while (start := piece.find(_BEGIN, at)) >= 0:
-            end = piece.find(_END, start) + 1
-            number = self._known.get(piece[start:end])
-            if number is None:  # new, or the end was none: a number inside looks like it
-                found = _LIST.match(piece, start)
-                if found is None:
-                    at = start + 1
-                    continue
-                end = found.end()
-                number = self._known.get(found[0])
-            if number is not None:
-                parts += (piece[done:start], self._short[number])
-                done = end
-            elif len(self._short) < MOST_LISTS:
-                parts += (piece[done:start], self._new(piece[start:end]))
-                done = end
-            at = end
-        parts.append(piece[done:])
+        while (start := find(_BEGIN, at)) >= 0:
+            at = find(_END, start) + 1
+            short = known(piece[start:at])
+            if short is None:
+                short, at = self._looked_at(piece, start)
+            if short:
+                add(piece[done:start])
+                add(short)
+                done = at
+        add(piece[done:])
         return b"".join(parts)
 
-    def _new(self, content: bytes) -> bytes:
-        number = self._known[content] = len(self._short)
-        pushed = b"J" + struct.pack("<i", number)
+    def _looked_at(self, piece: bytes, start: int) -> tuple[bytes, int]:
+        """What stands for the list that starts there, or nothing, and where to go on."""
+        found = _LIST.match(piece, start)
+        if found is None:  # a number looks like the start of one
+            return b"", start + 1
+        content = found[0]
+        if content in self._short:  # a number inside looks like its end
+            return self._short[content], found.end()
+        if len(self._short) >= MOST_LISTS:
+            return b"", found.end()
+        number = len(self._short)
         inside = sum(opcode[0] in _NUMBERED for opcode in _OPCODES.findall(content)) - 1
-        self._short.append(pushed + b"\x85\x94X\x01\x00\x00\x00" + LOST.encode() + b"\x94" * inside + b"0")
-        return pushed + content + b"\x86"
+        lost = b"X\x01\x00\x00\x00" + LOST.encode() + b"\x94" * inside + b"0"
+        self._short[content] = _pushed(negative(number)) + b"\x94" + (lost if inside else b"")
+        return _pushed(number) + content + b"\x86", found.end()
+
+
+Numbers = TypeVar("Numbers", int, np.ndarray)
+
+
+def negative(number: Numbers) -> Numbers:
+    """What stands for a list that is known, by its number, and the other way round: at most -2."""
+    return -2 - number
+
+
+def _pushed(number: int) -> bytes:
+    return b"J" + struct.pack("<i", number)

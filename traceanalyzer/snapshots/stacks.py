@@ -1,10 +1,12 @@
 """The different stacks of a snapshot, numbered."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
-from traceanalyzer.snapshots.repeats import LOST
+import numpy as np
+
+from traceanalyzer.snapshots.repeats import LOST, MOST_LISTS, negative
 
 Stack = tuple[tuple[str, int, str], ...]
 """Frames of a call, innermost first: file, line, function."""
@@ -21,18 +23,33 @@ class Stacks:
     def __init__(self) -> None:
         self.numbers: dict[Stack, int] = {}
         self._frames: list[tuple[str, int, str]] = []
-        self._repeated: dict[int, int] = {}
+        self._repeated = np.full(MOST_LISTS, NO_FRAMES, "int32")
+
+    def numbered(self, many: Iterable[Any]) -> np.ndarray:
+        """The stacks' numbers; errors as `number`."""
+        told = list(many)
+        for at, frames in enumerate(told):
+            if type(frames) is not int:
+                told[at] = self.number(frames)
+        numbers = np.fromiter(told, "int32", len(told))
+        is_repeated = numbers < NO_FRAMES
+        numbers[is_repeated] = self._repeated[negative(numbers[is_repeated])]
+        if ((numbers < 0) | (numbers >= len(self.numbers))).any():
+            raise TypeError("no list of frames")
+        return numbers
 
     def number(self, frames: Any) -> int:
-        """The stack's number; a stand-in of an earlier piece is one already, and `Repeats` tells of lists by tuples."""
+        """The stack's number; a stand-in of an earlier piece is one already, and of lists `Repeats` tells.
+
+        Raises:
+            TypeError: it is nothing of these.
+        """
         if type(frames) is tuple:
-            if len(frames) == 2:
-                self._repeated[frames[0]] = self.number(frames[1])
-            return self._repeated[frames[0]]
+            repeated, content = frames
+            number = self._repeated[repeated] = self.number(content)
+            return number
         if type(frames) is int:
-            if frames < 0:
-                raise TypeError("no list of frames")
-            return frames
+            return int(self.numbered([frames])[0])
         try:
             stack = tuple(map(_FRAME, frames)) if frames else ()
         except TypeError:
@@ -45,7 +62,7 @@ class Stacks:
 
     def stand_in(self, value: Any) -> int:
         """A number for a list of frames, or for a frame; what is neither is nothing that an event refers to."""
-        if type(value) is tuple:
+        if type(value) in (int, tuple):
             return self.number(value)
         if isinstance(value, list) and all(isinstance(frame, int) or _is_frame(frame) for frame in value):
             return self.number(value)

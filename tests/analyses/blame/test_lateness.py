@@ -5,6 +5,7 @@ import pytest
 
 from traceanalyzer.analyses.blame.lateness import _is_late, with_excess
 from traceanalyzer.analyses.blame.step_needs import PARTS
+from traceanalyzer.analyses.blame.what_ran import with_shapes
 
 
 def needs(host_ns, needed_ns, wait_ns=0):
@@ -70,3 +71,18 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     table = needs(host, host, 20 * ms).assign(begin_ns=0, end_ns=100 * ms)
     found = with_excess(table)
     assert found[_is_late(found)].groupby("rank").size().to_dict() == late_steps
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "expected"),
+    [
+        ("aten::mm", "[[8,4],[4,2]]", "aten::mm of [8, 4] × [4, 2]"),
+        ("aten::addmm", "[[2],[8,4],[4,2],[],[]]", "aten::addmm of [8, 4] × [4, 2]"),
+        ("aten::_embedding_bag_dense_backward", "[[8,4],[99],[99],[8],[0],[],[]]",
+         "aten::_embedding_bag_dense_backward of [8, 4], [99], [8]"),
+        ("aten::native_layer_norm", "[[8,4],[],[4],[4],[]]", "aten::native_layer_norm of [8, 4], [4]"),
+        ("aten::mm", None, "aten::mm"),
+    ],
+)  # fmt: skip
+def test_only_products_multiply_their_inputs_sizes(name, shapes, expected):
+    assert with_shapes(name, shapes) == expected

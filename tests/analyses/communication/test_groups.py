@@ -4,14 +4,17 @@ import pandas as pd
 import pytest
 
 from tests import once
+from tests.builders import document, host, kernel, write
 from tests.simulator import meshes, scenarios
 from tests.simulator.analysed import analysed
+from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.group_members import parsed, ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description
 from traceanalyzer.analyses.communication.groups import Groups, across, labels
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.kinds import CUT_LIST
+from traceanalyzer.loading import load
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,8 @@ HASH = "3f786850e387550fdab836ed7e6dc881de23001b"
 
 USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "phase": "forward", "group_description": None,
        "group_size": 4, "world_size": 8, "calls": 40, "size_bytes": 40 << 20, "unknown_sizes": 0, "steps": 2, "step_calls": 40,
-       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "in_fsdp": 0, "in_experts": 0}  # fmt: skip
+       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "in_fsdp": 0, "in_experts": 0,
+       "of_tables": 0}  # fmt: skip
 
 
 def of(*rows, ranks=(0,)):
@@ -68,6 +72,7 @@ def of(*rows, ranks=(0,)):
     ).to_frame()
 
 
+GROUP = {"Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]"}
 LATER = {"phase": "backward"}
 MESSAGES = {"collective": "send_recv"}
 GATHER, SCATTER = {"collective": "all_gather"}, {"collective": "reduce_scatter"}
@@ -93,6 +98,8 @@ SMALL = {"size_bytes": 400, "step_bytes": 400}
         ([MESSAGES, MESSAGES | LATER], "pipeline (ranks 0–3)"),
         ([MESSAGES | {"by_attention": 30}], "context parallel (ranks 0–3)"),
         ([{"collective": "all_to_all", "uneven_calls": 3}], "expert parallel (ranks 0–3)"),
+        ([{"collective": "all_to_all", "uneven_calls": 3, "of_tables": 40}], "embedding tables (ranks 0–3)"),
+        ([{"group_description": "mesh_dp_shard"}], "sharded data parallel (ranks 0–3)"),
         ([{"collective": "all_to_all"}], "group of 4 ranks (0–3)"),
         ([{"collective": "all_to_all", "by_attention": 30}], "context parallel (ranks 0–3)"),
         ([{"collective": "all_to_all", "in_experts": 40}], "expert parallel (ranks 0–3)"),
@@ -116,6 +123,27 @@ def test_hybrid_sharding_is_two_axes_of_one_mesh():
     shards = [{**GATHER, "group": "s"}, {**SCATTER, **LATER, "group": "s"}]
     replica = {**LATER, "group": "r", "group_ranks": "0,4", "group_size": 2}
     assert of(*shards, replica)["group_label"].tolist() == ["HSDP replicate (ranks 0, 4)", "HSDP shard (ranks 0–3)"]
+
+
+@pytest.mark.parametrize(
+    ("around", "kernel_name", "role"),
+    [
+        ("## all2all_data:kjt splits ##", "gemm", "embedding tables"),
+        ("## wait ##", "void split_embedding_codegen_forward_unweighted_kernel<float>(float*)", "embedding tables"),
+        ("## wait ##", "gemm", "expert parallel"),
+    ],
+)
+def test_a_recommender_s_uneven_exchanges_are_of_its_tables(tmp_path, around, kernel_name, role):
+    splits = {"Collective name": "all_to_allv", "In msg nelems": 90_000, "Out msg nelems": 90_000, "Group size": 2,
+              "dtype": "Float", "In split size": "[30000, 60000]", "Out split size": "[30000, 60000]", **GROUP}  # fmt: skip
+    for rank in range(2):
+        events = [kernel(5, 2, name=kernel_name, correlation=1),
+                  kernel(15, 9, name="ncclDevKernel_SendRecv(args)", stream=9, correlation=2, **splits),
+                  host(0, 30, name=around, cat="user_annotation")]  # fmt: skip
+        events += [host(n, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=n) for n in (1, 2)]
+        write(tmp_path / f"rank{rank}.json", document(events, rank=rank))
+    groups = run(load(tmp_path).ranks, ["groups"])["groups"].to_frame()
+    assert groups["role"].tolist() == [role]
 
 
 def test_groups_of_one_make_are_named_together():

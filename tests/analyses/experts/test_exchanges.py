@@ -6,6 +6,7 @@ import pytest
 from tests import once
 from tests.samples import sample
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.experts import exchange_sends, exchanges, split_sizes
 from traceanalyzer.analyses.experts.split_sizes import COMBINE, DISPATCH, EXCHANGE
 from traceanalyzer.findings.experts import uneven_experts
@@ -105,7 +106,7 @@ def test_ranks_of_a_group_are_those_that_call_it_where_no_trace_names_them():
 def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
     parts = {each["rank"]: pd.DataFrame([each]).drop(columns="rank") for each in rows}
     ranks = sorted(parts)
-    members = Table(rank=ranks, call=0, instance=pd.array([7] * len(ranks), "Int64"))
+    members = Table(rank=ranks, call=0, instance=pd.array([7] * len(ranks), "Int64"), is_whole=True)
     if both is not None:
         members.table = members.table.merge(both, on="rank")
     clocks = Table(
@@ -135,10 +136,13 @@ def test_until_the_first_other_rank_comes_nothing_moves():
     assert bounded(rows, offsets=(0, 0, 0))["least_wait_ns"].tolist() == [270, 0, 0]
 
 
+_OF_RULE = ("expert_layers", "even_experts", "headline", "steps", "episodes", "groups")
+
+
 def test_a_capture_of_uneven_experts():
     results = run(
         sample("moe").ranks,
-        ["exchanges", "exchange_sends", "expert_layers", "even_experts", "headline", "steps", "episodes"],
+        ["exchanges", "exchange_sends", *_OF_RULE],
     )
     frame = results["exchange_sends"].to_frame().query("direction == 'dispatch'")
     # 6,144 and 2,048 rows of 2,048 bf16 from rank 0; 5,120 and 3,072 from rank 1; six dispatches in each of three steps.
@@ -150,9 +154,10 @@ def test_a_capture_of_uneven_experts():
     combines = layers.query("direction == 'combine'")
     assert (combines["wait_at_least_ns"] > 560_000).all()
     assert (combines["wait_at_most_ns"] < 625_000).all()
-    (found,) = uneven_experts(
-        **{name: results[name] for name in ("expert_layers", "even_experts", "headline", "steps", "episodes")}
-    )
+    own = {name: results[name] for name in _OF_RULE}
+    (found,) = uneven_experts(**own)
+    tables = Groups(results["groups"].table.assign(role="embedding tables and data parallel"))
+    assert not uneven_experts(**own | {"groups": tables})
     assert found.title.startswith(
         "Rank 0's experts get 1.38 times the mean rank's tokens in the 6 dispatches of a step"
     )

@@ -29,6 +29,10 @@ from traceanalyzer.analyses.host import host_names
         ("DistributedDataParallel", None),
         ("update_metadata", None),
         ("## micro ##", None),
+        ("forward-backward", None),
+        ("forward_backward_pipelining_with_interleaving", None),
+        ("DeepSpeedEngine.step", "optimizer"),
+        ("DeepSpeedZeroOptimizer_Stage3.step", "optimizer"),
     ],
 )
 def test_phase(name, phase):

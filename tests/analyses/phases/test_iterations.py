@@ -26,6 +26,9 @@ from traceanalyzer.findings.inference import launch_bound_iterations
         ("step[MIXED bs=2]", ("mixed", None, None, None, None)),
         ("forward_decode", ("decode", None, None, None, None)),
         ("forward_extend", ("prefill", None, None, None, None)),
+        ("execute_new_3_cached_0", ("prefill", 3, None, 0, 0)),
+        ("execute_new_0_cached_8", None),  # prompts may come in pieces
+        ("execute_new_1_cached_8", None),
         ("train_step", None),
     ],
 )

@@ -1,5 +1,7 @@
 """Who makes the others wait: only what is worth a row, and what nobody can measure."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests import once
@@ -25,6 +27,14 @@ def test_stragglers_that_cost_too_little_are_counted_only(name, ranks, rest):
     result = once.results(name, ["stragglers"])["stragglers"]
     assert waiting.costly(result)["rank"].tolist() == ranks
     assert waiting.too_cheap(result) == rest
+
+
+def test_ranks_whose_hosts_need_what_every_host_needs_are_acquitted():
+    result = once.results("ddp", ["stragglers"])["stragglers"]
+    assert waiting.acquitted(result) == ""
+    cleared = replace(result, table=result.table.assign(is_acquitted=True))
+    assert waiting.costly(cleared).empty
+    assert "wait for rank 0, whose host needs no longer for a step than the slowest of" in waiting.acquitted(cleared)
 
 
 def test_waits_that_cannot_be_measured_are_counted_and_weighed():

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
@@ -39,13 +40,15 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
 def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
     """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
 
-    A bound without replay. `changes` are those whose replay gives the gain, none without.
+    A bound without replay. `changes` are those whose replay gives the gain, none without. What no complete step has may
+    still begin in one: the GPU idles between two steps.
     """
     rows = table.to_dict("records")
-    changes = [_changes(row, found, rows, replay) if not pd.isna(row["bound_ns"]) else () for row in rows]
+    changes = [_changes(row, found, rows, replay) for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
+    known = {place: answer for place, answer in known.items() if _is_held(rows[place], answer)}
     alone = [place for place, answer in known.items() if _is_without_peers(rows[place], answer.gain_ns)]
     for place in [place for place in alone if _is_without_peers(rows[place], _last_ns(place, changes, replay))]:
         changes[place] = (_as_long_as_peers(rows[place]), *(own for own in changes[place] if own.part != "compute"))
@@ -61,6 +64,11 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
         "gain_is_bound": [is_bound for _, _, is_bound in each],
         "unprofiled_gain_ns": pd.array([_unprofiled(known.get(place)) for place in range(len(rows))], dtype="Int64"),
     }
+
+
+def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
+    """Whether complete steps have the episode, or at least the idle time before it."""
+    return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= LEAST_PCT * gain.before_ns
 
 
 def _without_data(rows: Sequence[Mapping[str, Any]], known: Mapping[int, Gain], place: int) -> Gain:
@@ -80,7 +88,7 @@ def _without_data(rows: Sequence[Mapping[str, Any]], known: Mapping[int, Gain], 
 
 def _is_without_peers(row: Mapping[str, Any], gain_ns: int) -> bool:
     """Whether next to nothing became of the change: peers that run kernels of other names have no times to give."""
-    return bool(row["part"] == "compute_ns" and 10 * gain_ns < row["bound_ns"])
+    return bool(row["part"] == "compute_ns" and not pd.isna(row["bound_ns"]) and 10 * gain_ns < row["bound_ns"])
 
 
 def _last_ns(place: int, changes: Sequence[tuple[Change, ...]], replay: Replay) -> int:

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import Place, set_of
+from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
 from traceanalyzer.analyses.blame.transfers import transfers
@@ -188,7 +189,7 @@ def _of_job(
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     late = with_excess(needs)
-    found = named(cells(late), late, work)
+    found = told_apart(named(cells(late), late, work), late, work)
     complete = _complete(late, steps)
     rows = [row_of(group, late, calls, complete) for group in _groups(found)]
     if not rows:

@@ -23,6 +23,12 @@ _DISTANCES_IN_A_DEVIATION = 2.7
 """Of n normal values the median distance to the next is about 2.7 deviations / n."""
 
 _LEAST_RANKS = 4
+_LEAST_LEVELLED = 4
+"""Steps of which two levels can be told."""
+
+_LEVELS_APART = 12.0
+"""Times the spread of the usual steps that lies between them and the others; four normal values do once in twenty."""
+
 _STEADY_SIGMAS = 3.0
 _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
@@ -49,7 +55,8 @@ _BESIDE = 0.05
 def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
 
-    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike.
+    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike; its
+    compute against its own steps, as far as the other stages' steps do not differ alike.
     Steps that a capture cuts are held against nothing. The excess is never longer than the step. A GPU may idle for
     its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
     step, or the one before, takes it more.
@@ -62,9 +69,11 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     values = table[[*PARTS, "exposed_transfer_ns", "needed_host_ns"]].astype("float64")
     beside = _median_of_others(values, keys)
     first = _beyond(table, values - beside, is_stage)
+    beside["compute_ns"] = beside["compute_ns"].mask(is_stage, _usual_ns(table, is_stage))
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
     in_time = values.mask(is_late).groupby(keys).transform("median")
+    in_time["compute_ns"] = in_time["compute_ns"].mask(is_stage, beside["compute_ns"])
     return _beyond(table, values - in_time.where(is_late, beside).fillna(beside), is_stage)
 
 
@@ -77,10 +86,22 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     more = excess["needed_host_ns"] - excess[DATA.column].clip(lower=0)
     host = excess[HOST.column].clip(upper=_more_by_host(more, table["rank"]))
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host})
-    by_design = [part for part in PARTS if part not in _HOST_PARTS]
+    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
     return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
+
+
+def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
+    """What stages without peers usually compute in such a step; of too few steps what they do compute.
+
+    That is the lower quartile of their own steps, times the stages' median of what the step holds of that.
+    """
+    own = table["compute_ns"].astype("float64")
+    usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
+    times = (own / usual.where(usual > 0)).where(is_stage)
+    known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
+    return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own)
 
 
 def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
@@ -159,11 +180,28 @@ def _jitter(late: pd.DataFrame) -> float:
         if len(ordered) < _LEAST_RANKS:
             return 0.0
         return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
-    left = wide.sub(wide.median(axis=0), axis=1)
+    left = wide.apply(_from_usual, raw=True)
     left = left.sub(left.median(axis=1), axis=0)
     # Few ranks and steps are near their own medians.
     free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
+
+
+def _from_usual(values: np.ndarray) -> np.ndarray:
+    """How far each of a rank's steps is from their median; where they stand on two levels, those on the usual one.
+
+    The usual level is the nearer to its peers' need. What comes in every second step is no jitter.
+    """
+    ordered = np.sort(values[~np.isnan(values)])
+    if len(ordered) < _LEAST_LEVELLED:
+        return values - np.nanmedian(values)
+    gaps = np.diff(ordered)
+    cut = int(np.argmax(gaps)) + 1
+    usual = min(ordered[:cut], ordered[cut:], key=lambda level: abs(float(np.median(level))))
+    if len(usual) < 2 or gaps[cut - 1] < _LEVELS_APART * np.ptp(usual):
+        return values - np.nanmedian(values)
+    is_usual = (values >= usual[0]) & (values <= usual[-1])
+    return np.where(is_usual, values - np.median(usual), np.nan)
 
 
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:

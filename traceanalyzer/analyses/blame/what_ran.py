@@ -1,6 +1,7 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -34,6 +35,9 @@ COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
 _SUMS = ("total_ns", "calls", "blocks")
 
 _MOST_NAMES = 30
+
+_PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
+_MOST_SHAPES = 3
 
 
 class WhatRan(Result[WhatRanColumn]):
@@ -142,7 +146,7 @@ def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> pd.Categorical:
     """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator; categories in the order of their letters."""
     keys = ["name", "shapes"]
     groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
-    texts = [_with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
+    texts = [with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
     return _as_names(texts, groups.of_row)
 
 
@@ -155,12 +159,18 @@ def _as_names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
 
 
 @lru_cache(16_384)
-def _with_shapes(name: str, shapes: object) -> str:
+def with_shapes(name: str, shapes: object) -> str:
+    """`aten::mm of [8, 4] × [4, 2]`; of what is no product its first inputs of unlike shapes, empty ones aside."""
     try:
-        known = [shape for shape in json.loads(shapes) if shape] if isinstance(shapes, str) else []
+        told = json.loads(shapes) if isinstance(shapes, str) else []
     except ValueError:
-        known = []
-    return f"{name} of {' × '.join(map(str, known))}" if known else str(name)
+        told = []
+    known = [shape for shape in told if shape and isinstance(shape, list)] if isinstance(told, list) else []
+    factors = [shape for shape in known if len(shape) > 1]
+    if factors and _PRODUCT.search(name):
+        return f"{name} of {' × '.join(map(str, factors))}"
+    shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:_MOST_SHAPES]
+    return f"{name} of {', '.join(shown)}" if shown else str(name)
 
 
 def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
@@ -177,12 +187,9 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
 
 
 def _of_program(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
-    """The threads; of JAX, whose runtime launches on threads of its own, the one that runs the program's steps."""
-    if trace.meta.format != "xplane":
-        return threads
-    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
-    program = trace.ranges.loc[is_step, "thread"].mode()
-    return np.where(threads == NONE, NONE, int(program.iloc[0])) if len(program) else threads
+    """The threads; of JAX the one that runs the program's steps."""
+    program = idle_causes.program_thread(trace)
+    return threads if program is None else np.where(threads == NONE, NONE, program)
 
 
 def _of_thread(

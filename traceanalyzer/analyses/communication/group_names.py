@@ -10,6 +10,8 @@ SHARDED = "sharded data parallel"
 TENSOR, PIPELINE, CONTEXT, EXPERT = "tensor parallel", "pipeline", "context parallel", "expert parallel"
 EXPERT_DATA, EXPERT_TENSOR = "expert data parallel", "expert tensor parallel"
 EMBEDDING = "tied embeddings"
+TABLES = "embedding tables"
+"""Of a recommender: each rank holds some, and the ranks exchange what was looked up."""
 MODEL = "tensor and pipeline parallel"
 
 _NOTHING_SAID = frozenset({"", WORLD, "undefined", "default", "none", "pg", "world"})

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.group_names import (
     EXPERT,
     PIPELINE,
     SHARDED,
+    TABLES,
     TENSOR,
     role_of_description,
 )
@@ -73,6 +74,10 @@ def _exchanges(uses: pd.DataFrame) -> Role | None:
     # Queries, keys and values go in, one result comes out: at least half of the calls are next to attention.
     if _share(own, "by_attention") >= MOSTLY:
         return Role(CONTEXT, "all-to-alls next to attention kernels")
+    if _share(own, "of_tables") >= MOSTLY:
+        return Role(
+            TABLES, "all-to-alls of what was looked up in tables (TorchRec's ranges, or table lookups' kernels)"
+        )
     return Role(EXPERT, "all-to-alls with uneven split sizes") if own["uneven_calls"].sum() else None
 
 

@@ -19,13 +19,18 @@ KEYS = ("group", "group_ranks", "collective", "phase")
 
 COLUMNS = (
     *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
-    "step_calls", "step_bytes", "uneven_calls", "by_attention", "in_fsdp", "in_experts",
+    "step_calls", "step_bytes", "uneven_calls", "by_attention", "in_fsdp", "in_experts", "of_tables",
 )  # fmt: skip
 
 _PHASES = np.array([*PHASES, UNATTRIBUTED], dtype=object)
 
 _FSDP = re.compile(r"FSDP|FullyShardedDataParallel", re.IGNORECASE)
 _EXPERTS = re.compile(r"moe|expert|router|dispatch|combine", re.IGNORECASE)
+_TABLES = re.compile(r"all2all_data:kjt|alltoall_(?:fwd|bwd)_single|sparse_data_dist", re.IGNORECASE)
+"""TorchRec's ranges around its all-to-alls."""
+
+_LOOKUPS = re.compile(r"split_embedding\w*_codegen|EmbeddingBag_updateOutput|bounds_check_indices", re.IGNORECASE)
+"""Kernels that look up several rows of a table and add them up, as recommenders do; language models look up one."""
 
 
 def uses(
@@ -35,7 +40,7 @@ def uses(
 
     `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
     launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
-    and after the call, the nearest one or the other is attention.
+    and after the call, the nearest one or the other is attention. `of_tables` counts those of a recommender's tables.
     """
     held = calls[calls["group"].notna()] if len(calls) else calls
     if not len(held):
@@ -60,6 +65,7 @@ def uses(
         "by_attention": _by_attention(trace, rows, category_of_op),
         "in_fsdp": _named(ranges, _FSDP),
         "in_experts": _named(ranges, _EXPERTS),
+        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
     }
     columns = {
         **groups.keys,
@@ -96,6 +102,10 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
     return found
+
+
+def _looks_up(trace: RankTrace) -> bool:
+    return any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].cat.categories)
 
 
 def _named(ranges: np.ndarray | pd.Series, pattern: re.Pattern[str]) -> np.ndarray:

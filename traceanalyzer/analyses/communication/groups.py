@@ -180,7 +180,12 @@ def _role(uses: pd.DataFrame) -> tuple[str | None, str]:
 
 
 def _hybrid(roles: dict[int, tuple[str | None, str]], table: pd.DataFrame) -> dict[int, tuple[str | None, str]]:
-    """Groups that reduce what others have sharded are the replicas of hybrid sharding, the others its shards."""
+    """Groups that reduce what others have sharded are the replicas of hybrid sharding, the others its shards.
+
+    Frameworks call the axis of shards alike with and without replicas: without, it is plain sharding.
+    """
+    if REPLICATE not in {role for role, _ in roles.values()}:
+        roles = {family: (SHARDED if role == SHARD else role, how) for family, (role, how) in roles.items()}
     sharded, reduced = ([family for family, (role, _) in roles.items() if role == name] for name in (SHARDED, DATA))
     if len(sharded) != 1 or len(reduced) != 1:
         return roles

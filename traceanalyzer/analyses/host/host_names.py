@@ -13,6 +13,10 @@ PHASES = ("forward", "backward", "optimizer", "data", "communication")
 
 UNATTRIBUTED = "unattributed"
 
+_FRAMEWORK_RANGE = re.compile(
+    r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled)"
+)
+
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Operators of this name run a node of the backward graph."""
 
@@ -40,9 +44,14 @@ _DATA = re.compile(
 _MOST_NAMES = 16_384
 """Of distinct ones are remembered what they say: the ranks of a job, and the analyses, ask the same."""
 
+_BOTH = re.compile(r"(?:forward|fwd)_?(?:and_?)?(?:backward|bwd)|run_?training_?batch")
+"""Ranges around a forward and a backward pass: `forward-backward` of Megatron's timers."""
+
 _PHASE_PATTERNS = (
     ("data", _DATA),
-    ("optimizer", re.compile(r"^optim|^optimizer\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update")),
+    ("optimizer", re.compile(
+        r"^optim|optimizer\w*\.(step|zero_grad)|^opt_step|^zero_grad|^weight_update|^deepspeedengine\.step"
+    )),
     ("communication", re.compile(
         r"grad(ient)?s?_(sync|synchronization|all_?reduce|reduce)|(sync|all_?reduce|reduce)_grad"
         r"|broadcast_param|init_process_group|^comm(unication)?(_setup|_init)?$"
@@ -106,6 +115,11 @@ def is_user_range(name: str) -> bool:
     return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
 
 
+def is_framework_range(name: str) -> bool:
+    """A range that PyTorch itself puts around a phase: what takes long in it is what the program runs there."""
+    return bool(_FRAMEWORK_RANGE.search(name))
+
+
 @lru_cache(_MOST_NAMES)
 def phase(name: str) -> str | None:
     """Phase that a range's name stands for; `None` when it names none.
@@ -116,6 +130,8 @@ def phase(name: str) -> str | None:
     if not is_user_range(name):
         return None
     plain = _plain(name)
+    if _BOTH.search(plain):
+        return None
     return next((known for known, pattern in _PHASE_PATTERNS if pattern.search(plain)), None)
 
 

@@ -55,17 +55,29 @@ class HostWork(Result[HostWorkColumn]):
             is_news_when_zero=True,
             better=Better.LESS,
         ),
+        "seen_ns": Column.time(
+            "The part of the time in it between the rank's first and last GPU operation: before and after, whether "
+            "the GPU idled is not known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
         "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
         "host_per_step_ns": Column.time("Time in it / steps.", adds=Adds.DERIVED),
-        "idle_per_step_ns": Column.time("GPU idle time in it / steps.", adds=Adds.DERIVED),
-        "idle_pct": Column.share("100 · GPU idle time in it / time in it.", better=Better.LESS),
+        "idle_per_step_ns": Column.time(
+            "Time in it / steps, times the part of it that the GPU was seen to idle; n/a where none of it was seen.",
+            adds=Adds.DERIVED,
+        ),
+        "idle_pct": Column.share(
+            "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        a_step = ratio(table["host_ns"], table["steps"])
         return table.assign(
-            host_per_step_ns=_whole(ratio(table["host_ns"], table["steps"])),
-            idle_per_step_ns=_whole(ratio(table["idle_ns"], table["steps"])),
-            idle_pct=percent(table["idle_ns"], table["host_ns"]),
+            host_per_step_ns=_whole(a_step),
+            idle_per_step_ns=_whole(a_step * ratio(table["idle_ns"], table["seen_ns"])),
+            idle_pct=percent(table["idle_ns"], table["seen_ns"]),
         )
 
 
@@ -85,7 +97,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
     sizes = events["size_bytes"].array
     size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
-    idle_ns = groups.sums(_idle_ns(trace, starts, ends))
+    idle_ns, seen_ns = (groups.sums(times) for times in _idle_ns(trace, starts, ends))
     host_ns = groups.sums(ends - starts)
     order = np.argsort(-host_ns, kind="stable")
     names = {name: pd.Series(groups.keys[name], dtype="str").array for name in ("role", "what", "name")}
@@ -96,6 +108,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "launches": groups.sums(_launches(trace, events)),
         "host_ns": host_ns,
         "idle_ns": pd.arrays.IntegerArray(idle_ns, np.full(len(groups), trace.gpu_ops.empty)),
+        "seen_ns": pd.arrays.IntegerArray(seen_ns, np.full(len(groups), trace.gpu_ops.empty)),
         "input_bytes": pd.arrays.IntegerArray(size_bytes, groups.any(np.asarray(sizes.isna()))),
         "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
     }
@@ -193,16 +206,16 @@ def _launches(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     return count
 
 
-def _idle_ns(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Time of each event in which nothing ran on the GPU, between its first and last operation."""
+def _idle_ns(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Time of each event in which nothing ran on the GPU, and all of it, between the GPU's first and last operation."""
     ops = trace.gpu_ops
     if ops.empty:
-        return np.zeros(len(starts), dtype=np.int64)
+        return np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
     first, last = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     begin = np.clip(starts, first, last)
     end = np.clip(ends, first, last)
-    idle: np.ndarray = (end - begin) - busy(trace).covered_ns(begin, end)
-    return idle
+    seen = end - begin
+    return seen - busy(trace).covered_ns(begin, end), seen
 
 
 def _whole(values: pd.Series) -> pd.Series:

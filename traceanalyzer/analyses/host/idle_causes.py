@@ -92,9 +92,9 @@ def parts(
     Before the launch (until the call that launched the operation that ends the gap had returned) the launching
     thread decides, in this order: `sync` inside a synchronising call, `data` inside a data range, else `host`. For
     the time in which that thread records neither call nor operator (autograd's thread waits for the main one) the
-    other threads that launch work on this GPU decide in the same order. After it, the first `launch_ns` are `launch`
-    and the rest is `unknown`; without a recorded launch all of it is `unknown`. A gap shorter than `short_ns` is
-    `between kernels`, whatever caused it.
+    other threads that launch work on this GPU, and the thread of JAX's program, decide in the same order. After it,
+    the first `launch_ns` are `launch` and the rest is `unknown`; without a recorded launch all of it is `unknown`. A
+    gap shorter than `short_ns` is `between kernels`, whatever caused it.
     """
     starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
     launched = np.clip(gaps.launched, starts, ends)
@@ -120,6 +120,16 @@ def launching_threads(trace: RankTrace) -> np.ndarray:
     """Host threads that launched at least one of the rank's GPU operations."""
     launch = trace.gpu_ops["launch"].to_numpy()
     return np.unique(trace.api_calls["thread"].to_numpy()[launch[launch != NONE]])
+
+
+@once_a_trace
+def program_thread(trace: RankTrace) -> int | None:
+    """Of JAX, whose runtime launches on threads of its own, the thread that runs the program's steps; else `None`."""
+    if trace.meta.format != "xplane" or trace.steps.empty:
+        return None
+    is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
+    threads = trace.ranges.loc[is_step, "thread"].mode()
+    return int(threads.iloc[0]) if len(threads) else None
 
 
 def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
@@ -198,7 +208,7 @@ class _Thread:
 
 
 def _threads(trace: RankTrace) -> dict[int, _Thread]:
-    """What the threads that launch work on the GPU record of synchronising calls and data."""
+    """What threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
     rows, since = blocking(trace)
     until = trace.api_calls["end_ns"].to_numpy()[rows]
     of_call, of_op, of_range = (frame["thread"].to_numpy() for frame in (trace.api_calls, trace.host_ops, trace.ranges))
@@ -206,7 +216,8 @@ def _threads(trace: RankTrace) -> dict[int, _Thread]:
         host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges)
     )
     threads = {}
-    for thread in launching_threads(trace).tolist():
+    program = program_thread(trace)
+    for thread in {*launching_threads(trace).tolist(), *(() if program is None else (program,))}:
         own = of_call[rows] == thread
         # The loader's own range is an operator in some versions.
         data = of_rows(trace.ranges, is_data_range & (of_range == thread)) | of_rows(

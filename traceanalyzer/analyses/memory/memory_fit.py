@@ -25,6 +25,10 @@ _SIZES = (
 )  # fmt: skip
 
 
+_MOST_BYTES = 1 << 62
+"""What is more fits into no table, and no run has it."""
+
+
 class MemoryFit(Result[MemoryFitColumn]):
     """One row for each strategy, with and without activation checkpointing, and for smaller micro-batches; an estimate.
 
@@ -109,6 +113,7 @@ def estimate(
     """
     model = placed(own, device_bytes, world)
     rows = [_row(one, needed, own) for one, needed in choices(model)]
+    rows = [{name: None if _is_absurd(value) else value for name, value in row.items()} for row in rows]
     table = typed(pd.DataFrame(rows), {"micro_batch": "Int64", **dict.fromkeys(_SIZES, "Int64")})
     is_own = table["is_own"]
     table.loc[is_own, "measured_peak_bytes"] = peak_bytes
@@ -116,6 +121,10 @@ def estimate(
     fits = table["fits"] == YES
     first = fits & ~fits.groupby(table["micro_batch"], dropna=False).cumsum().gt(1)
     return MemoryFit(table.assign(is_enough=first, assumptions=assumptions(model)))
+
+
+def _is_absurd(value: object) -> bool:
+    return isinstance(value, int) and abs(value) > _MOST_BYTES
 
 
 def placed(own: Model, device_bytes: int | None, world: int | None) -> Model:

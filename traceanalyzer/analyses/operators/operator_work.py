@@ -20,6 +20,8 @@ from traceanalyzer.model.tables import picked, table_of, with_columns
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
+_MOST = 1 << 56
+"""No call does or moves as much: shapes that ask for it are damage, and sums of it would not be exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def _row(name: str, shapes: str | None, dtypes: str | None, arguments: str | Non
     found = work(name, Call.parse(shapes, dtypes, arguments))
     if found is None:
         return (None,) * (len(_QUANTITIES) + 2)
-    return (found.family, *(getattr(found, name) for name in _QUANTITIES), found.dtype)
+    told = [getattr(found, name) for name in _QUANTITIES]
+    return (found.family, *(value if value is None or 0 <= value < _MOST else None for value in told), found.dtype)
 
 
 def _innermost(tree: OperatorTree, marked: np.ndarray) -> np.ndarray:

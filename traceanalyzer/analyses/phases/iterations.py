@@ -22,6 +22,9 @@ _VLLM = re.compile(
     r"(?:_generation_(?P<decodes>\d+)\((?:sq)?(?P<decode_tokens>\d+))?"
 )
 
+# vLLM until early 2026: a new request is in prefill; one that runs already may be, too, where prompts come in pieces.
+_VLLM_NEW = re.compile(r"^execute_new_(?P<prefills>\d+)_cached_(?P<running>\d+)")
+
 # SGLang: the batch's requests; tokens where they are not one a request.
 _SGLANG = re.compile(r"^step\[(?P<mode>[A-Z_]+) bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?")
 
@@ -113,12 +116,19 @@ def told_by(name: str) -> dict[str, object] | None:
     match = _TENSORRT.match(name)
     if match:
         return _of_tensorrt(match)
+    match = _VLLM_NEW.match(name)
+    if match:
+        return None if int(match["running"]) or not int(match["prefills"]) else _of_new(int(match["prefills"]))
     phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
     return {"phase": phase, **dict.fromkeys(_COUNTS), **_of_sglang(name, phase)} if phase else None
 
 
 def _phase(prefills: int, decodes: int) -> str:
     return MIXED if prefills and decodes else PREFILL if prefills else DECODE
+
+
+def _of_new(prefills: int) -> dict[str, object]:
+    return {"phase": PREFILL, "prefills": prefills, "prefill_tokens": None, "decodes": 0, "decode_tokens": 0}
 
 
 def _of_tensorrt(match: re.Match[str]) -> dict[str, object]:

@@ -1,11 +1,13 @@
 """The answer to one what-if: the step before and after, how sure that is, and what the critical path consists of."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.other_schedule import NEEDED, Rescheduled, rescheduled
 from traceanalyzer.analyses.replay.path import composition, path_of
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
@@ -21,6 +23,7 @@ class Answer:
         path_pct_before: percent of the critical path by category, as recorded.
         path_pct_after: the same after the changes.
         is_of_steps: the figures are of a mean complete step, else of the whole capture.
+        schedule: where another order of passes was asked for; then there is no path after the changes.
     """
 
     changes: tuple[Change, ...]
@@ -28,6 +31,7 @@ class Answer:
     path_pct_before: dict[str, float]
     path_pct_after: dict[str, float]
     is_of_steps: bool
+    schedule: Rescheduled | None = None
 
     @property
     def error_pct(self) -> float | None:
@@ -48,6 +52,7 @@ class Answer:
             "is_bound": self.gain.is_bound,
             "path_pct_before": self.path_pct_before,
             "path_pct_after": self.path_pct_after,
+            **({"schedule": self.schedule.to_dict()} if self.schedule else {}),
         }
 
     def lines(self) -> list[str]:
@@ -57,11 +62,20 @@ class Answer:
         said = f"gain {gain.gain_ns / 1e6:,.2f} ms" if change_ns >= 0 else f"{-change_ns / 1e6:,.2f} ms longer"
         error = f"{gain.error_ns / 1e6:,.2f} ms"
         bound = f" (a bound: {self._why_bound()})" if gain.is_bound else ""
+        step = f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {said} ± {error}{bound}"
+        if self.schedule:
+            return [step, *self.schedule.lines(), *self._unprofiled()]
         return [
-            f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {said} ± {error}{bound}",
+            step,
             f"critical path before: {_listed(self.path_pct_before)}",
             f"critical path after:  {_listed(self.path_pct_after)}",
         ]
+
+    def _unprofiled(self) -> list[str]:
+        if self.gain.unprofiled_ns is None:
+            return []
+        before, after = (ns / 1e6 for ns in self.gain.unprofiled_ns)
+        return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms"]
 
     def _why_bound(self) -> str:
         gain = self.gain
@@ -73,31 +87,46 @@ class Answer:
         return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])
 
 
-def answer(replay: Replay, changes: Sequence[Change]) -> Answer:
-    """Run the job with the changes.
+def needed(changes: Sequence[Change]) -> tuple[str, ...]:
+    """Names of the Results that an answer stands on."""
+    return ("replay", *(NEEDED if any(change.part == "schedule" for change in changes) else ()))
+
+
+def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
+    """Run the job with the changes; `results` holds those that are `needed`.
 
     Raises:
         UsageError: nothing is changed, or ranks that the job does not have.
-        InputError: there is no graph.
+        InputError: there is no graph, or no pipeline that could take another schedule.
     """
+    replay = results["replay"]
+    assert isinstance(replay, Replay)
     engine = replay.engine
     if engine is None:
         raise InputError(f"the job cannot be replayed: {replay.why_not}")
     if not changes:
         raise UsageError("say what is to be different, such as --host none or --rank 7=peers")
+    _check(engine, changes)
+    before = composition(path_of(replay, engine.job.recorded))
+    is_of_steps = engine.windows.has_steps
+    schedules = [change for change in changes if change.part == "schedule"]
+    if len(schedules) > 1:
+        raise UsageError("a job runs one schedule: ask for one at a time")
+    if schedules:
+        others = [change for change in changes if change.part != "schedule"]
+        found = rescheduled(engine, results, str(schedules[0].to), others)
+        return Answer(tuple(changes), found.gain, before, {}, is_of_steps, found)
+    after = composition(path_of(replay, engine.lengths(*changes)))
+    return Answer(tuple(changes), engine.gains([tuple(changes)])[0], before, after, is_of_steps)
+
+
+def _check(engine: Engine, changes: Sequence[Change]) -> None:
     for change in changes:
         missing = [] if change.part == "stage" else sorted(set(change.ranks or ()) - set(engine.job.nodes))
         if missing:
             raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_ranks(list(engine.job.nodes))}")
         if change.part in OF_HOSTS and not engine.has_hosts:
             raise InputError(f"{change}: the captures have no launches, so nothing can be said about hosts")
-    return Answer(
-        tuple(changes),
-        engine.gains([tuple(changes)])[0],
-        composition(path_of(replay, engine.job.recorded)),
-        composition(path_of(replay, engine.lengths(*changes))),
-        engine.windows.has_steps,
-    )
 
 
 def _listed(percents: dict[str, float]) -> str:

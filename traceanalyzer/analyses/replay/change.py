@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
+from traceanalyzer.analyses.replay.schedule_orders import ORDERS, read_schedule
 from traceanalyzer.errors import UsageError
 
 PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE = "peers", "even", "ideal", "fastest", "hidden", "alone"
@@ -25,6 +26,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "operator": "GPU operations that an operator of this name launched",
         "kernel": "GPU operations whose name contains this text",
         "collective": "transfers of this collective",
+        "schedule": "the order in which pipelines run their passes",
     }
 )
 """What can be changed, and what it is."""
@@ -52,6 +54,7 @@ WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
         "waits": {"none": 0.0},
         "sync": {"none": 0.0},
         **{part: {"free": 0.0} for part in NAMED},
+        "schedule": {name: name for name in ORDERS},
     }
 )
 """For each part the words that say what becomes of it; but for waits, syncs, profiler there are factors, too: `2x`."""
@@ -71,7 +74,8 @@ class Change:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
             `hidden` (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the
             same kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler): the hosts'
-            time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s.
+            time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of `schedule` its
+            name (`schedule_orders`), with stages a rank such as `interleaved:2`.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
         name: of the operator, kernel, collective or blocking call.
@@ -88,6 +92,9 @@ class Change:
             raise UsageError(f"no part of a job is called {self.part!r}; there are {', '.join(PARTS)}")
         if (not self.name and self.part in NAMED) or (self.name and self.part not in MAY_BE_NAMED):
             raise UsageError(f"{self.part}: " + ("say which, by name" if not self.name else "takes no name"))
+        if self.part == "schedule":
+            self._check_schedule()
+            return
         words = WORDS[self.part]
         if isinstance(self.to, str) and self.to not in words.values():
             raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
@@ -98,7 +105,14 @@ class Change:
         if not isinstance(self.to, str) and self.to < 0:
             raise UsageError(f"{self.part} cannot take {self.to} times as long")
 
+    def _check_schedule(self) -> None:
+        read_schedule(str(self.to))
+        if self.ranks is not None or self.steps is not None:
+            raise UsageError("schedule: all ranks and steps take it; write schedule 1f1b, without ranks or --in-steps")
+
     def __str__(self) -> str:
+        if self.part == "schedule":
+            return f"schedule {self.to}"
         word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
         if self.part == "links":
             word = f"{self.to:g}"

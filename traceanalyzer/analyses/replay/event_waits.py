@@ -186,6 +186,7 @@ def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:
     source, target = table["source"].to_numpy(), table["target"].to_numpy()
     order = np.lexsort((-source, target, stream[source], stream[target]))
     table, source, target = table.iloc[order], source[order], target[order]
-    pair = pd.factorize(stream[target] * (int(stream.max(initial=0)) + 1) + stream[source])[0]
+    number = pd.factorize(stream)[0].astype(np.int64)
+    pair = number[target] * len(stream) + number[source]
     reach = pd.Series(source).groupby(pair).cummax().groupby(pair).shift(fill_value=NONE).to_numpy()
     return table[source > reach].reset_index(drop=True)

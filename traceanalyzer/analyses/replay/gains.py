@@ -123,7 +123,13 @@ class Engine:
         return round(total / max(len(self.windows.table), 1))
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """The changes with those to stages as changes to their ranks."""
+        """The changes with those to stages as changes to their ranks.
+
+        Raises:
+            UsageError: there is no such stage; or another schedule is asked for, which is no replay of this graph.
+        """
+        if any(change.part == "schedule" for change in changes):
+            raise UsageError("another schedule is played, not replayed: ask what_if for it")
         return tuple(each for change in changes for each in self._of_stage(change))
 
     def _of_stage(self, change: Change) -> tuple[Change, ...]:

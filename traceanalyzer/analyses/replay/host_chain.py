@@ -127,7 +127,8 @@ def _one_chain(
             "ns": np.maximum(times - since, 0),
             DATA.column: _data(trace, threads).covered_ns(since, np.maximum(times, since)),
             "recorded": recorded_calls(trace, threads, since, np.maximum(times, since)),
-            "step": _steps(trace, times),
+            # A stretch over the end of a step is of the one that holds most of it.
+            "step": _steps(trace, since + np.maximum(times - since, 0) // 2),
             "is_launch": ~is_cut,
         }
     )

@@ -39,6 +39,8 @@ def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Chan
     """
     if part not in PARTS:
         raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
+    if part == "schedule":
+        return Change(part, text.strip(), steps=steps)
     where, equals, what = text.rpartition("=")
     if part == "stage" and what.strip() in (EVEN, IDEAL) and not equals:
         return Change(part, what.strip(), steps=steps)

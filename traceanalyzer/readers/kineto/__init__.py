@@ -25,14 +25,14 @@ from traceanalyzer.readers.kineto.flows import linked
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
-from traceanalyzer.readers.kineto.tables import FOREIGN, TableBuilder
+from traceanalyzer.readers.kineto.tables import DEVICES, FOREIGN, OUT_OF_TREE, TableBuilder
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
 _OF_NPUS = re.compile(r"^(?:trace_view|msprof\w*)\.json")
 """Names under which Ascend's profilers write."""
 
-_OF_ANY_OTHER = "a capture of PrivateUse1 devices, such as NPUs"
+_OF_ANY_OTHER = f"a capture of {DEVICES[OUT_OF_TREE]}"
 
 _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
 
@@ -79,13 +79,15 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     builder = TableBuilder()
     processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     with _paused_collector():
-        decode_all(text.chunks(), decoder, builder, processes)
+        decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops = builder.frame("gpu_ops")
     without_category = builder.foreign.pop("", 0)
     if ops.empty and builder.foreign:
         raise NotATraceError(f"{path}: {_of_another_device(builder)}")
+    if ops.empty and builder.called:
+        raise NotATraceError(f"{path}: {_calls_alone(builder)}")
     if ops.empty and without_category and _OF_NPUS.match(path.name):
         raise NotATraceError(f"{path}: a capture of NPU devices, whose events ({without_category:,}) are not read")
     is_host_only = ops.empty and not text.is_truncated and not builder.frame("host_ops").empty
@@ -120,6 +122,16 @@ def _of_another_device(builder: TableBuilder) -> str:
     return (
         f"{what}: its events ({count:,} of category {category}) are not read, only kernels and copies "
         "that are recorded as kernel, gpu_memcpy and gpu_memset"
+    )
+
+
+def _calls_alone(builder: TableBuilder) -> str:
+    category, count = builder.called.most_common(1)[0]
+    device = category.rpartition("_")[0]
+    what = DEVICES.get(device, f"{device.upper()} devices")
+    return (
+        f"a capture of {what}: it holds calls of their runtime ({count:,} of category {category}) and none of their "
+        "operations as kernel, gpu_memcpy and gpu_memset, which alone are read"
     )
 
 
@@ -206,7 +218,7 @@ def _one_per_device(
     comm_args = _with_all_ranks(builder.frame("comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
-    if known.rank is not None and known.world_size != 1 and len(devices) > 1:
+    if known.rank is not None and known.world_size != 1 and len(devices) > 1 and not _drives_the_world(known, ops):
         others = int((ops["device"] != devices[0]).sum())
         meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
         devices = devices[:1]
@@ -229,6 +241,15 @@ def _one_per_device(
             **host,
         )
         yield with_annotations(trace, notes) if len(notes) else trace
+
+
+def _drives_the_world(known: Properties, ops: pd.DataFrame) -> bool:
+    """Whether the job's first process runs kernels on as many GPUs as the job has ranks, on all of them about as many.
+
+    `nn.DataParallel` in a script that torchrun started with a process for each GPU: the others do nothing.
+    """
+    kernels = ops.loc[(ops["activity"] == "kernel").to_numpy(dtype=bool), "device"].value_counts()
+    return known.rank == 0 and len(kernels) == known.world_size and 2 * kernels.min() >= kernels.max()
 
 
 def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -> pd.DataFrame:

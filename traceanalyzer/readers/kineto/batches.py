@@ -1,7 +1,8 @@
 """A large file's chunks, decoded in several processes; the tables are those of one process, bit for bit.
 
-The file is read (and unpacked) ahead in a thread. This process decodes too: it takes each batch that no worker has
-room for, among them those that come while the workers start. Batches are merged in the file's order.
+A packed file is read and unpacked ahead in a thread; of a plain one the thread looks where it can be cut, and whoever
+decodes a piece reads it. This process decodes too: it takes each batch that no worker has room for, among them those
+that come while the workers start. Batches are merged in the file's order.
 """
 
 from collections import deque
@@ -15,7 +16,10 @@ from threading import Event, Thread
 
 from traceanalyzer.processes import Pool, quiet_pool
 from traceanalyzer.readers.kineto.decoder import EventDecoder
+from traceanalyzer.readers.kineto.stream import Stretch, text_of
 from traceanalyzer.readers.kineto.tables import TableBuilder
+
+Chunk = bytes | Stretch
 
 CHUNKS_A_BATCH = 4
 
@@ -32,16 +36,16 @@ Decoded = tuple[TableBuilder, int, int]
 """The tables of a batch, how many of its events could be decoded, and how many not."""
 
 
-def decode_all(chunks: Iterable[bytes], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
+def decode_all(chunks: Iterable[Chunk], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
     """Decode all chunks into `builder`; what could not be decoded is counted in `decoder`."""
     if processes == 1:
         for chunk in chunks:
-            builder.add(decoder.decode(chunk))
+            builder.add(decoder.decode(text_of(chunk)))
         return
     with _read_ahead(chunks) as ahead, quiet_pool(processes - 1) as pool:
         # The first chunk with events tells for the whole file how its times are written.
         for chunk in ahead:
-            builder.add(decoder.decode(chunk))
+            builder.add(decoder.decode(text_of(chunk)))
             if decoder.needs_exact is not None:
                 break
         if decoder.needs_exact is not None:
@@ -57,8 +61,8 @@ class _Merger:
     decoder: EventDecoder
     builder: TableBuilder
 
-    def run(self, chunks: Iterable[bytes]) -> None:
-        waiting: deque[tuple[tuple[bytes, ...], Future[Decoded]]] = deque()
+    def run(self, chunks: Iterable[Chunk]) -> None:
+        waiting: deque[tuple[tuple[Chunk, ...], Future[Decoded]]] = deque()
         rest = iter(chunks)
         while batch := tuple(islice(rest, CHUNKS_A_BATCH)):
             has_room = sum(not future.done() for _, future in waiting) < self.room
@@ -73,17 +77,17 @@ class _Merger:
         while waiting:
             self._merge(*waiting.popleft())
 
-    def _submitted(self, batch: tuple[bytes, ...]) -> Future[Decoded]:
+    def _submitted(self, batch: tuple[Chunk, ...]) -> Future[Decoded]:
         with suppress(BrokenExecutor):
             return self.pool.submit(_decoded, batch, needs_exact=bool(self.decoder.needs_exact))
         return self._here(batch)
 
-    def _here(self, batch: tuple[bytes, ...]) -> Future[Decoded]:
+    def _here(self, batch: tuple[Chunk, ...]) -> Future[Decoded]:
         done: Future[Decoded] = Future()
         done.set_result(_decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
         return done
 
-    def _merge(self, batch: tuple[bytes, ...], future: Future[Decoded]) -> None:
+    def _merge(self, batch: tuple[Chunk, ...], future: Future[Decoded]) -> None:
         try:
             tables, read, skipped = future.result()
         except BrokenExecutor:  # the system ended a worker: what it had is done here
@@ -93,20 +97,20 @@ class _Merger:
         self.decoder.skipped += skipped
 
 
-def _decoded(batch: tuple[bytes, ...], *, needs_exact: bool) -> Decoded:
+def _decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
     decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
     for chunk in batch:
-        builder.add(decoder.decode(chunk))
+        builder.add(decoder.decode(text_of(chunk)))
     return builder, decoder.read, decoder.skipped
 
 
 @contextmanager
-def _read_ahead(chunks: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+def _read_ahead(chunks: Iterable[Chunk]) -> Iterator[Iterator[Chunk]]:
     """The chunks, read in a thread of its own, which ends with the context."""
-    queue: Queue[bytes | BaseException | None] = Queue(_AHEAD)
+    queue: Queue[Chunk | BaseException | None] = Queue(_AHEAD)
     is_over = Event()
 
-    def put(what: bytes | BaseException | None) -> bool:
+    def put(what: Chunk | BaseException | None) -> bool:
         while not is_over.is_set():
             with suppress(Full):
                 queue.put(what, timeout=0.1)
@@ -122,7 +126,7 @@ def _read_ahead(chunks: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
         except BaseException as error:  # noqa: BLE001 - raised again where the chunks are used
             put(error)
 
-    def taken() -> Iterator[bytes]:
+    def taken() -> Iterator[Chunk]:
         while (what := queue.get()) is not None:
             if isinstance(what, BaseException):
                 raise what

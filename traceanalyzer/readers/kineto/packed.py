@@ -86,7 +86,12 @@ class PackedFile:
             size = self._path.stat().st_size
         except OSError:
             return 0
-        return size if self._stream is None and self._unpacker is None else size * _USUAL_RATIO
+        return size if self.is_plain else size * _USUAL_RATIO
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its bytes are the text itself: any part of it can be read alone."""
+        return self._stream is None and self._unpacker is None
 
     def close(self) -> None:
         """Close it; reading is over."""

@@ -4,10 +4,12 @@ The file is never in memory whole. Events are not parsed here; a chunk ends wher
 """
 
 import codecs
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.readers.kineto.boundaries import end_of_object, last_cut
@@ -15,6 +17,9 @@ from traceanalyzer.readers.kineto.packed import PackedFile
 
 CHUNK_BYTES = 2 << 20
 """Small enough that a chunk's text and events stay in the processor's cache."""
+
+_CUT_REACH = 1 << 13
+"""From the end of a block there mostly is a cut within so many bytes."""
 
 HEAD_BYTES = 1 << 20
 """Read at once to find the events; where they begin later, as much again, up to `HEAD_BYTES_MOST`."""
@@ -30,6 +35,7 @@ _BARE_ARRAY = re.compile(rb"\s*\[(?=\s*\{[^\0]*?\"ph\"|\s*\])")
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _WINDOW_END = re.compile(rb'"Record Window End"[^{}]*"ts"\s*:\s*(\d+(?:\.\d+)?)')
 _END_REACH = 64 << 10
+_MOST_US = 1e18
 
 # What is no object may end the array (a null), and is no event.
 _END = re.compile(rb"[^{}\]]*\]")
@@ -82,7 +88,7 @@ class EventText:
             match = _EVENTS_KEY.search(start, begin)
         if match is None:
             text.file.close()
-            raise NotATraceError(f"{path}: {_why_no_events(start)}")
+            raise NotATraceError(f"{path}: {_why_no_events(start, is_plain=packed.is_plain)}")
         text.head, text._rest = start[: match.end() - 1], start[match.end() :]
         return text
 
@@ -95,7 +101,7 @@ class EventText:
         """`ts` of the first event that has one; `None` without events near the beginning."""
         match = _FIRST_TIME.search(self._rest)
         self.file.close()
-        return float(match[1]) if match else None
+        return _time_us(match)
 
     def window_end_us(self) -> float | None:
         """`ts` of the profiler's mark near the file's end that its window ended; `None` without it."""
@@ -104,7 +110,7 @@ class EventText:
             end = (end + block)[-_END_REACH:]
         self.file.close()
         match = _WINDOW_END.search(end)
-        return float(match[1]) if match else None
+        return _time_us(match)
 
     def chunks(self, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Texts of whole events separated by commas, without brackets."""
@@ -126,6 +132,40 @@ class EventText:
             self.file.close()
         yield from self._last_chunk()
 
+    def stretches(self, size_bytes: int = CHUNK_BYTES) -> Iterator["bytes | Stretch"]:
+        """The same chunks; of a plain file where they lie, so that whoever decodes one reads it, and its last as text.
+
+        Of each block no more is read than its end, where it is cut.
+        """
+        if not isinstance(self.file, PackedFile) or not self.file.is_plain:
+            yield from self.chunks(size_bytes)
+            return
+        file = self.file.file
+        block = file.tell()
+        begin, end = block - len(self._rest), os.fstat(file.fileno()).st_size
+        try:
+            while block < end:
+                after = min(block + size_bytes, end)
+                # As in `chunks`: where nothing cuts the block, all that is left before it counts too.
+                for start in (max(block, after - _CUT_REACH), block, begin):
+                    text = _read_at(file, start, after)
+                    if cut := last_cut(text):
+                        yield Stretch(self.path, begin, start + cut[0])
+                        begin = start + cut[1]
+                        break
+                else:
+                    if after - begin > EVENT_BYTES_MOST:
+                        self.oversized += 1
+                        begin = after
+                block = after
+            self._rest = _read_at(file, begin, end)
+        except OSError:  # the disk's, or the network's
+            self.file.is_damaged = True
+            self._rest = b""
+        finally:
+            self.file.close()
+        yield from self._last_chunk()
+
     def _last_chunk(self) -> Iterator[bytes]:
         """What is left holds the last events, and the array's end unless the file was cut."""
         cut = last_cut(self._rest)
@@ -140,6 +180,37 @@ class EventText:
         self.tail = self._rest[closing.end() :]
         self.beyond = len(_COMPLETE.findall(self.tail))
         yield self._rest[:end]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Whole events of a plain file, as far as they are from its begin."""
+
+    path: Path
+    begin: int
+    end: int
+
+    def text(self) -> bytes:
+        """The events' text.
+
+        Raises:
+            NotATraceError: it cannot be read any more.
+        """
+        try:
+            with self.path.open("rb") as file:
+                return _read_at(file, self.begin, self.end)
+        except OSError as error:
+            raise NotATraceError(f"{self.path}: cannot be read ({error.strerror or error})") from error
+
+
+def _read_at(file: BinaryIO, begin: int, end: int) -> bytes:
+    file.seek(begin)
+    return file.read(end - begin)
+
+
+def text_of(chunk: bytes | Stretch) -> bytes:
+    """A chunk's text, wherever it is."""
+    return chunk if isinstance(chunk, bytes) else chunk.text()
 
 
 class WideText:
@@ -183,9 +254,15 @@ def _wide_encoding(start: bytes) -> str | None:
     return {b"{\0": "utf-16-le", b"[\0": "utf-16-le", b"\0{": "utf-16-be", b"\0[": "utf-16-be"}.get(first)
 
 
-def _why_no_events(start: bytes) -> str:
+def _why_no_events(start: bytes, *, is_plain: bool) -> str:
     if not start:
-        return "the file is empty"
+        return "the file is empty" if is_plain else "nothing can be unpacked from it: it is empty, cut off or damaged"
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"
     return "not a PyTorch-profiler trace: it has no traceEvents"
+
+
+def _time_us(match: re.Match[bytes] | None) -> float | None:
+    """The time that was found; none that is longer than there are years."""
+    time = float(match[1]) if match else _MOST_US
+    return time if time < _MOST_US else None

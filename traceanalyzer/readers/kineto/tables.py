@@ -21,11 +21,11 @@ _COMPLETE = (Complete, ExactComplete)
 
 _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 
-_API_CALLS = (
-    "cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "xpu_runtime", "xpu_driver", "mtia_runtime",
-    "privateuse1_runtime", "privateuse1_driver",
-)  # fmt: skip
-"""Calls of a device's runtime and driver: ROCm writes CUDA's category, XPUs and devices of plug-ins their own."""
+_API_CALLS = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
+"""Calls of the GPU's runtime and driver; ROCm writes CUDA's category."""
+
+_API_CALLS_OF_OTHERS = re.compile(r"^(\w+)_(?:runtime|driver)$")
+"""Categories of the calls of other devices: `xpu_runtime`, `mtia_runtime`, `privateuse1_runtime`, `npu_runtime`."""
 
 FOREIGN = {
     "hpu_op": "a capture of HPU devices",
@@ -37,12 +37,20 @@ FOREIGN = {
 }
 """Categories of device events whose meaning is not Kineto's usual one: what such a capture is, by category."""
 
+DEVICES = {"privateuse1": "PrivateUse1 devices, such as NPUs"}
+"""What devices are called whose categories begin with something else; others are called by that, in capitals."""
+
 OUT_OF_TREE = "privateuse1"
 """Begin of the categories of devices that PyTorch itself does not know, such as NPUs."""
 
 _COMM_HOST_OP = "record_param_comms"
 
 _STEP = "ProfilerStep"
+
+_COLLECT = "<built-in function collect>"
+
+GARBAGE = "gc.collect"
+"""Frame of Python's garbage collection; its own name tells nobody of what."""
 
 _STREAM_WAIT = "Stream Wait Event"
 
@@ -56,10 +64,12 @@ class TableBuilder:
     Attributes:
         base_ns: added to every time of a frame; a file may say it after its events.
         foreign: how many events there are of each category of `FOREIGN` or `OUT_OF_TREE`, and of none, "".
+        called: how many calls of other devices' runtimes there are, by category.
     """
 
     base_ns: int = 0
     foreign: Counter[str] = field(default_factory=Counter)
+    called: Counter[str] = field(default_factory=Counter)
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -74,15 +84,21 @@ class TableBuilder:
             elif type(event) is Instant and event.name == MEMORY:
                 memory.append(event)
         for category, group in by_category.items():
-            add = _ADD.get(category.lower())
-            if add:
-                add(self, category.lower(), group)
-            elif category.lower() in FOREIGN or not category or category.lower().startswith(OUT_OF_TREE):
-                self.foreign[category.lower()] += len(group)
+            self._take(category.lower(), group)
         if memory:
             add_memory(self.table("counters"), memory, _threads(memory))
         if samples:
             add_samples(self.table("counters"), samples)
+
+    def _take(self, category: str, events: list[Any]) -> None:
+        is_of_others = bool(_API_CALLS_OF_OTHERS.match(category)) and category not in _ADD
+        add = _add_api_calls if is_of_others else _ADD.get(category)
+        if is_of_others:
+            self.called[category] += len(events)
+        if add:
+            add(self, category, events)
+        elif category in FOREIGN or not category or category.startswith(OUT_OF_TREE):
+            self.foreign[category] += len(events)
 
     def merge(self, later: "TableBuilder") -> None:
         """Take what was collected from the events that follow."""
@@ -90,6 +106,7 @@ class TableBuilder:
         for name, columns in later._columns.items():  # noqa: SLF001 - of its own class
             self.table(name).merge(columns, rows_before)
         self.foreign.update(later.foreign)
+        self.called.update(later.called)
 
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
@@ -167,13 +184,12 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
         _add_comm_args(builder, comms, [-1] * len(comms))
 
 
-def _add_ranges(builder: TableBuilder, category: str, events: list[Any]) -> None:
-    table = builder.table("frames" if category == "python_function" else "ranges")
+def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    table = builder.table("ranges")
     table.times(events)
     table.texts("name", [event.name for event in events])
     table.integers("thread", _threads(events))
-    if category != "python_function":
-        table.integers("size_bytes", [_cpu_collective_bytes(event) for event in events])
+    table.integers("size_bytes", [_cpu_collective_bytes(event) for event in events])
 
 
 def _cpu_collective_bytes(event: Any) -> int | None:
@@ -184,10 +200,13 @@ def _cpu_collective_bytes(event: Any) -> int | None:
     return kinds.inputs_bytes(shapes, dtypes)
 
 
-def _add_frames(builder: TableBuilder, category: str, events: list[Any]) -> None:
-    # Built-in functions are half of all frames and never a module or a source line.
-    kept = [event for event in events if not event.name.startswith("<built-in ")]
-    _add_ranges(builder, category, kept)
+def _add_frames(builder: TableBuilder, _category: str, events: list[Any]) -> None:
+    # Built-in functions are half of all frames and never a module or a source line; collecting garbage is a cause.
+    kept = [event for event in events if not event.name.startswith("<built-in ") or event.name == _COLLECT]
+    table = builder.table("frames")
+    table.times(kept)
+    table.texts("name", [GARBAGE if event.name == _COLLECT else event.name for event in kept])
+    table.integers("thread", _threads(kept))
 
 
 def _add_stream_waits(builder: TableBuilder, _category: str, events: list[Any]) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.kinds import collective
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.events import integers
-from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation
+from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation, phases
 
 Known = dict[tuple[str, str], Collective]
 
@@ -38,9 +38,14 @@ def _parsed(raw: bytes) -> Any:
     return proto
 
 
-def collectives_of(space: Any) -> Known:
-    """Collectives by module and instruction."""
-    return {(module, name): one for module, proto in modules(space) for name, one in collectives(proto)}
+def described(space: Any) -> tuple[Known, dict[tuple[str, str], str]]:
+    """Collectives, and phases of training, by module and instruction."""
+    known: Known = {}
+    phase_of: dict[tuple[str, str], str] = {}
+    for module, proto in modules(space):
+        known |= {(module, name): one for name, one in collectives(proto)}
+        phase_of |= {(module, name): phase for name, phase in phases(proto)}
+    return known, phase_of
 
 
 def comm_args(ops: pd.DataFrame, known: Known, ranks: Sequence[int], index: int, *, is_whole_job: bool) -> pd.DataFrame:

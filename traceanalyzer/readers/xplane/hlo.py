@@ -1,4 +1,4 @@
-"""Which collectives a compiled module holds, by the HLO that the profiler keeps: operation, members, size."""
+"""What a compiled module holds, by the HLO that the profiler keeps: collectives with members and sizes, and phases."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,6 +54,26 @@ def collectives(proto: Any) -> Iterator[tuple[str, Collective]]:
             name = operation(opcode) if opcode.startswith(_BETWEEN_DEVICES) else None
             if name is not None and not opcode.endswith("-done"):
                 yield instruction.name.decode(errors="replace"), _described(name, opcode, instruction, devices)
+
+
+def phases(proto: Any) -> Iterator[tuple[str, str]]:
+    """`forward` or `backward` of each of a module's instructions that is of one, by its name."""
+    for computation in proto.module.computations:
+        for instruction in computation.instructions:
+            phase = phase_of_path(instruction.metadata.op_name)
+            if phase is not None:
+                yield instruction.name.decode(errors="replace"), phase
+
+
+def phase_of_path(path: bytes) -> str | None:
+    """`forward` or `backward`, by where JAX traced an instruction: `jit(step)/transpose(jvp(Block))/dot_general`.
+
+    The transposed part of a differentiated function is its backward pass, with what is recomputed there; the rest of it
+    the forward pass. What lies outside of it, such as the optimizer, is neither.
+    """
+    if b"jvp(" not in path:
+        return None
+    return "backward" if b"transpose(" in path else "forward"
 
 
 def devices_of(proto: Any) -> tuple[int, ...]:

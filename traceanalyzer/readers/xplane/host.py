@@ -1,6 +1,7 @@
 """What the host plane holds: API calls, the HLO operations and modules that they launch, steps, ranges, frames."""
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,17 @@ import pandas as pd
 from traceanalyzer.model.schema import XLA_MODULES
 from traceanalyzer.readers.xplane.events import events, integers
 
-STEP_DOMAIN, MODULE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "host"
+STEP_DOMAIN, MODULE_DOMAIN, PHASE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "JAX autodiff", "host"
 
 _API = re.compile(r"^(?:cuda[A-Z]|cu[A-Z]|hip[A-Z])")
 
 _FRAME = re.compile(r"^\$(?P<file>.+?):(?P<line>\d+) (?P<function>.+)$")
+
+_BUILT_IN = re.compile(r"^\$(?!.+?:\d+ .)")
+"""Functions of Python without a source line, such as `$time sleep`: the frame or range around them says where."""
+
+LAUNCH = "Launch"
+"""An API call that the profiler names after what it launches (`nvjet_…`, `Memset`): it tells no name of its own."""
 
 
 def read_host(planes: list[tuple[Any, int]]) -> pd.DataFrame:
@@ -31,9 +38,17 @@ def events_of_none() -> pd.DataFrame:
     return pd.DataFrame({name: [] for name in ("name", "line", "start_ns", "end_ns", "correlation_id", "step_num")})
 
 
-def api_calls(host: pd.DataFrame) -> pd.DataFrame:
-    """CUDA's and HIP's calls."""
-    return host[_named(host, _API)][["start_ns", "end_ns", "name", "thread", "correlation"]]
+def api_calls(host: pd.DataFrame, launched: Collection[int]) -> pd.DataFrame:
+    """CUDA's and HIP's calls: events of their names, and those with the correlation id of a GPU operation.
+
+    Args:
+        host: events as of `read_host`.
+        launched: correlation ids of the file's GPU operations.
+    """
+    is_named = _named(host, _API)
+    calls = host[is_named | host["correlation"].isin(launched).to_numpy(dtype=bool)]
+    names = calls["name"].where(is_named[calls.index], LAUNCH)
+    return calls[["start_ns", "end_ns", "thread", "correlation"]].assign(name=names)
 
 
 def frames(host: pd.DataFrame) -> pd.DataFrame:
@@ -43,22 +58,39 @@ def frames(host: pd.DataFrame) -> pd.DataFrame:
     return own[["start_ns", "end_ns", "thread"]].assign(name=names)
 
 
-def ranges(host: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
-    """Annotated steps (`StepTraceAnnotation`, by their number), else runs of modules; and all else that has a name."""
-    other = host[~_named(host, _API) & ~_named(host, _FRAME) & (host["name"] != "").to_numpy()]
+def ranges(host: pd.DataFrame, calls: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """Annotated steps (`StepTraceAnnotation`, by their number), runs of modules, phases of training, all other names.
+
+    Args:
+        host: events as of `read_host`.
+        calls: those of them that are API calls.
+        launches: those that launched an HLO instruction, as of `launches`.
+    """
+    rest_of_host = host.drop(index=calls.index, errors="ignore")
+    is_other = (
+        ~_named(rest_of_host, _FRAME) & ~_named(rest_of_host, _BUILT_IN) & (rest_of_host["name"] != "").to_numpy()
+    )
+    other = rest_of_host[is_other]
     number = integers(other["step_num"])
     steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN)
     modules = _modules(launches).assign(domain=MODULE_DOMAIN)
+    phases = _phases(launches).assign(domain=PHASE_DOMAIN)
     rest = other[number.isna()].assign(domain=HOST_DOMAIN)
-    parts = [part for part in (steps, modules, rest) if len(part)]
+    parts = [part for part in (steps, modules, phases, rest) if len(part)]
     columns = ["start_ns", "end_ns", "name", "thread", "domain"]
     return pd.concat([part[columns] for part in parts]) if parts else pd.DataFrame(columns=columns)
 
 
-def launches(calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
-    """API calls that launched an operation with an HLO instruction, in order of thread and time, with that."""
+def launches(calls: pd.DataFrame, ops: pd.DataFrame, phases: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """API calls that launched an operation with an HLO instruction, in order of thread and time, with that.
+
+    `phases` are those of instructions, by module and name.
+    """
     known = ops[ops["hlo_op"].notna() & (ops["correlation"] > 0)].drop_duplicates("correlation")
     joined = calls.merge(known[["correlation", "hlo_op", "hlo_module", "program_id"]], on="correlation")
+    rows = joined[["hlo_module", "program_id", "hlo_op"]].to_numpy()
+    found = [phases.get((f"{module}({program})", op), phases.get((module, op))) for module, program, op in rows]
+    joined = joined.assign(phase=pd.Series(found, index=joined.index, dtype="object"))
     return joined.sort_values(["thread", "start_ns"], ignore_index=True)
 
 
@@ -85,6 +117,17 @@ def _modules(launched: pd.DataFrame) -> pd.DataFrame:
     groups = held.groupby((is_other | is_again).cumsum(), sort=False)
     spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
     return spans.assign(name=groups["hlo_module"].first()).reset_index(drop=True)
+
+
+def _phases(launched: pd.DataFrame) -> pd.DataFrame:
+    """Neighbouring launches on a thread of what one phase of training was traced as: ranges `forward`, `backward`."""
+    if launched["phase"].isna().all():
+        return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
+    keys = launched[["thread", "phase"]].fillna("")
+    run = (keys != keys.shift()).any(axis=1).cumsum()
+    groups = launched[launched["phase"].notna()].groupby(run, sort=False)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    return spans.assign(name=groups["phase"].first()).reset_index(drop=True)
 
 
 def _named(host: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:

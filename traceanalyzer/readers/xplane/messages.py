@@ -40,9 +40,10 @@ _FILE: dict[str, Sequence[_Field]] = {
     "ComputationDevices": (("devices", 1, "*int64"),),
     "HloComputation": (("instructions", 2, "*HloInstruction"),),
     "HloInstruction": (
-        ("name", 1, "bytes"), ("opcode", 2, "bytes"), ("shape", 3, "HloShape"), ("replica_groups", 49, "*ReplicaGroup"),
-        ("device_list", 87, "DeviceList"), ("mesh_axes", 93, "MeshAxesGroups"),
+        ("name", 1, "bytes"), ("opcode", 2, "bytes"), ("shape", 3, "HloShape"), ("metadata", 7, "HloMetadata"),
+        ("replica_groups", 49, "*ReplicaGroup"), ("device_list", 87, "DeviceList"), ("mesh_axes", 93, "MeshAxesGroups"),
     ),
+    "HloMetadata": (("op_name", 2, "bytes"),),
     "HloShape": (("element_type", 2, "int32"), ("dimensions", 3, "*int64"), ("tuple_shapes", 4, "*HloShape")),
     "ReplicaGroup": (("replica_ids", 1, "*int64"),),
     "DeviceList": (("replica_groups", 1, "*ReplicaGroup"), ("iota", 2, "IotaGroups")),

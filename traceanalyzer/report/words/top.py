@@ -3,7 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.base import percent
+from traceanalyzer.analyses.base import percent, ratio
 
 
 def kernels(result: Result, count: int) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def _longest(result: Result, keys: list[str], time: str, count: int) -> pd.DataF
     whole = pd.Series(int(sums[time].sum()), index=sums.index)
     made = sums.assign(
         total_ns=sums[time] / ranks,
-        mean_ns=sums[time] / sums["calls"],
+        mean_ns=ratio(sums[time], sums["calls"]),
         share_pct=percent(sums[time], whole),
         calls=sums["calls"] / ranks,
     )

@@ -14,14 +14,22 @@ from traceanalyzer.report.words import top
 
 def show(report: Report, count: int, console: Console) -> None:
     """Print the kernels and the operators that take most GPU time."""
+    of = _window(report)
     held = top.kernels(report.results["kernels"], count)
     if not held.empty:
-        console.print(_top("Kernels and copies, a mean rank", held, "name", "kind", console.width))
+        console.print(_top(f"Kernels and copies of a mean rank, {of}", held, "name", "kind", console.width))
     held = top.operators(report.results["operators"], count)
     if not held.empty:
-        console.print(_top("Operators, by what they launch themselves", held, "operator", "autograd", console.width))
+        title = f"Operators by the GPU time of what they launch themselves, of a mean rank, {of}"
+        console.print(_top(title, held, "operator", "autograd", console.width))
     else:
         console.print("No operators were recorded (Nsight Systems needs --pytorch=autograd-nvtx).", highlight=False)
+
+
+def _window(report: Report) -> str:
+    """What the tables are of: other than the breakdown above, all that is looked at, incomplete steps included."""
+    windows = report.results["ranks"].table["window"].unique()
+    return str(windows[0]) if len(windows) == 1 else "all that is looked at"
 
 
 def _top(title: str, rows: pd.DataFrame, name: str, beside: str, width: int) -> Table:
@@ -31,7 +39,8 @@ def _top(title: str, rows: pd.DataFrame, name: str, beside: str, width: int) -> 
     for heading in ("Calls", "Total ms", "Mean µs", "Share %"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows.to_dict("records"):
-        figures = (f"{row['calls']:,.0f}", f"{row['total_ns'] / 1e6:,.2f}", f"{row['mean_ns'] / 1e3:,.1f}")
+        calls, mean = ("", "") if not row["calls"] else (f"{row['calls']:,.0f}", f"{row['mean_ns'] / 1e3:,.1f}")
+        figures = (calls, f"{row['total_ns'] / 1e6:,.2f}", mean)
         told = "" if not is_known(row[beside]) else str(row[beside])
         table.add_row(escape(short_name(str(row[name]))), escape(told), *figures, f"{row['share_pct']:.1f}")
     return table

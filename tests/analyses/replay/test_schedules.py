@@ -1,0 +1,124 @@
+"""Other orders of a pipeline's passes: the orders themselves, what they take, and forecasts of simulated jobs."""
+
+import pytest
+
+from tests.simulator.analysed import analysed
+from tests.simulator.torch_schedules import actions, job
+from traceanalyzer.analyses.replay.answer import answer, needed
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.schedule_orders import order_of, read_schedule
+from traceanalyzer.analyses.replay.schedule_play import Cost, Lengths, Outside, step_ns, with_messages
+from traceanalyzer.errors import InputError, UsageError
+
+NOTHING = Cost(0, 0, 0)
+
+
+def even(ranks, chunks, *, forward=10, backward=20, outside=NOTHING, message_ns=0, host=0):
+    kinds = {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}
+    of_pass = {(kind, stage): Cost(ns, host, 0) for kind, ns in kinds.items() for stage in range(ranks * chunks)}
+    return Lengths(of_pass, dict.fromkeys(range(ranks), Outside(outside, False)), message_ns, has_one_channel=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "microbatches", "chunks", "length"),
+    [
+        ("gpipe", 4, 8, 1, (8 + 3) * 30),
+        ("1f1b", 4, 8, 1, (8 + 3) * 30),
+        ("1f1b", 1, 3, 1, 3 * 30),
+        ("interleaved", 4, 8, 2, (2 * 8 + 3) * 30),
+        ("interleaved", 2, 4, 3, (3 * 4 + 1) * 30),
+        # Its bubble is (S − 1)(F + I − W), here a third of 1F1B's.
+        ("zero-bubble", 4, 8, 1, 8 * 30 + 3 * 10),
+    ],
+)
+def test_even_passes_and_free_messages_give_the_known_bubbles(name, ranks, microbatches, chunks, length):
+    assert step_ns(order_of(name, ranks, microbatches, chunks), even(ranks, chunks)) == length
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_hosts_that_take_longer_than_the_gpus_set_the_pace(name):
+    lengths = even(2, 1, host=50, outside=Cost(0, 0, 7))
+    assert step_ns(order_of(name, 2, 4, 1), lengths) == 8 * 50 + 7
+
+
+def test_a_message_that_waits_for_its_partner_holds_up_those_behind_it_on_one_channel():
+    order = order_of("interleaved", 4, 8, 2)
+    apart, shared = (Lengths(own.of_pass, own.outside, 2, has_one_channel=one)
+                     for own in [even(4, 2)] for one in (False, True))  # fmt: skip
+    assert step_ns(order, apart) < step_ns(order, shared)
+
+
+def test_passes_that_wait_for_each_other_are_no_schedule():
+    order = {0: [("B", 0, 0), ("F", 0, 0)], 1: [("F", 1, 0), ("B", 1, 0)]}
+    assert with_messages(order) is None
+    assert step_ns(order, even(2, 1)) is None
+
+
+@pytest.mark.parametrize(("text", "meant"), [("1f1b", ("1f1b", None)), ("interleaved:4", ("interleaved", 4))])
+def test_schedules_are_read(text, meant):
+    assert read_schedule(text) == meant
+
+
+@pytest.mark.parametrize("text", ["", "dualpipe", "1f1b:2", "interleaved:1", "interleaved:x", "gpipe:0", "gpipe:999"])
+def test_what_is_no_schedule_is_refused(text):
+    with pytest.raises(UsageError, match="schedule"):
+        Change("schedule", text)
+
+
+def test_interleaving_takes_whole_groups_of_microbatches():
+    with pytest.raises(UsageError, match="multiple"):
+        order_of("interleaved", 4, 6, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("ScheduleInterleaved1F1B", "interleaved"), ("ScheduleInterleavedZeroBubble", "zero-bubble")]
+)
+def test_the_orders_are_pytorchs(kind, name):
+    pytest.importorskip("torch")
+    for ranks, microbatches, chunks in ((4, 8, 2), (3, 6, 2), (2, 4, 3)):
+        own = order_of(name, ranks, microbatches, chunks)
+        said = {rank: [f"{stage}{what}{number}" for what, stage, number in passes] for rank, passes in own.items()}
+        assert said == actions(kind, ranks, chunks, microbatches)
+
+
+LENGTHS = {"F": 1_000_000, "B": 2_000_000, "I": 1_000_000, "W": 1_000_000}
+NAMES = {"ScheduleInterleaved1F1B": "interleaved", "ScheduleInterleavedZeroBubble": "zero-bubble"}
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    pytest.importorskip("torch")
+    names = ("replay", "pipeline", "pipeline_schedule")
+    return {name: analysed(job(name, 4, 8, LENGTHS), *names)[1] for name in (*NAMES, "ScheduleZBVZeroBubble")}
+
+
+@pytest.mark.parametrize("before", [*NAMES, "ScheduleZBVZeroBubble"])
+@pytest.mark.parametrize("after", NAMES)
+def test_one_schedule_is_forecast_from_another(recorded, before, after):
+    asked = [Change("schedule", NAMES[after])]
+    found = answer(recorded[before], asked)
+    happened = recorded[after]["replay"].engine.before_ns
+    assert found.gain.after_ns == pytest.approx(happened, rel=0.03)
+    assert found.gain.error_ns < 0.02 * found.gain.before_ns
+    assert needed(asked) == ("replay", "pipeline", "pipeline_schedule")
+    assert f"asked:    {NAMES[after]}, 4 ranks, 2 stages a rank, 8 microbatches" in found.lines()[2]
+
+
+def test_other_changes_are_made_with_it(recorded):
+    results = recorded["ScheduleInterleaved1F1B"]
+    once, twice = (
+        answer(results, [Change("schedule", "interleaved"), *more]).gain.after_ns
+        for more in ([], [Change("compute", 0.5)])
+    )
+    assert twice == pytest.approx(once / 2, rel=0.1)
+
+
+def test_what_it_cannot_be_asked_of(recorded):
+    results = recorded["ScheduleInterleaved1F1B"]
+    with pytest.raises(UsageError, match="one at a time"):
+        answer(results, [Change("schedule", "1f1b"), Change("schedule", "gpipe")])
+    with pytest.raises(UsageError, match="played"):
+        results["replay"].engine.gains([(Change("schedule", "1f1b"),)])
+    empty = results["pipeline"].without_rows()
+    with pytest.raises(InputError, match="no ranks"):
+        answer({**results, "pipeline": empty}, [Change("schedule", "1f1b")])

@@ -1,0 +1,235 @@
+"""One run of those that a command found: analysed, judged, shown and written."""
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer import __version__
+from traceanalyzer.cli import debug, surroundings
+from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
+from traceanalyzer.cli.progress import progress
+from traceanalyzer.cli.snapshots import memory_beside, say
+from traceanalyzer.cli.snapshots import write as write_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from traceanalyzer.cli.snapshots import Memory
+    from traceanalyzer.discovery import Found
+    from traceanalyzer.discovery.clustering import Run
+    from traceanalyzer.doctor import Examination
+    from traceanalyzer.errors import TraceAnalyzerError
+    from traceanalyzer.failures import Failure
+    from traceanalyzer.gate import Outcome
+    from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.report.contents import Report
+    from traceanalyzer.scale import Summary
+
+_CHANGED = "Files changed while they were read: figures may be of two states of them; run it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What all runs of one command share.
+
+    Attributes:
+        found: all that was found where the user pointed.
+        load: what of it is read.
+        options: the command line.
+        console: where is printed.
+        errors: the runs, newest first, that could not be analysed, by name; grows while runs are tried.
+    """
+
+    found: "Found"
+    load: "LoadOptions"
+    options: dict[str, Any]
+    console: "Console"
+    errors: "list[tuple[str, TraceAnalyzerError]]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What became of a run: its files, its gates, what could not be computed, the doctor's and the snapshots' part."""
+
+    files: list[Path]
+    outcomes: "list[Outcome]"
+    failures: "list[Failure]"
+    examination: "Examination | None"
+    memory: "Memory"
+
+
+def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[Path, int]:
+    """Analyse one run, write it, print its summary; returns the page (or the folder) and the exit code.
+
+    Raises:
+        InputError: nothing of it can be analysed.
+    """
+    from traceanalyzer.report.writers import folder
+
+    content = _content(command, run, label)
+    with folder.whole(target, _source(run), content, force=command.options["force"]) as draft:
+        made = _write(command, run, label, draft.path, target.resolve().parent)
+        files = draft.final([*made.files, *surroundings.write(made.examination, draft.path)])
+    changed = content != _content(command, run, label)
+    page = next((path for path in files if path.suffix == ".html"), target)
+    _say_where(command, files, (*draft.notes, *([_CHANGED] if changed else [])), page, target)
+    say(*made.memory, target, command.console)
+    surroundings.say(made.examination, target, command.console)
+    _show_failures(made.failures, is_verbose=command.options["verbose"])
+    if made.outcomes:
+        from traceanalyzer import gate
+
+        if gate.has_failed(made.outcomes):
+            return page, GATE_FAILED
+    return page, PARTIAL if made.failures else DONE
+
+
+def _say_where(command: Command, files: "Sequence[Path]", notes: "Sequence[str]", page: Path, target: Path) -> None:
+    from rich.markup import escape
+
+    show = partial(command.console.print, highlight=False)
+    for note in notes:
+        show(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)
+    if command.options["verbose"]:
+        show(*(f"wrote {escape(str(path))}" for path in files), sep="\n")
+    show(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", soft_wrap=True)
+
+
+def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
+    """On standard error: which parts a bug of ours keeps from the report."""
+    from traceanalyzer.failures import sentences
+
+    for sentence in sentences(failures):
+        click.echo(f"Partial report: {sentence}", err=True)
+    for failure in failures if is_verbose else ():
+        click.echo(failure.traceback, err=True)
+    if failures and not is_verbose:
+        click.echo("Run again with --verbose for the details to report.", err=True)
+
+
+def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path) -> _Written:
+    """Analyse the run, show it and write it into the folder; `beside` is where folders of reports stand."""
+    from traceanalyzer.failures import warn
+    from traceanalyzer.report.writers.write import write
+
+    options, clock = command.options, debug.Clock()
+    formats = options["formats"] or ("html", "csv", "json")
+    summary, made, examination, memory = _analysed(command, run, label, clock)
+    outcomes = _judged(command, made, label)
+    clock.mark("findings and gates")
+    # Before the page is drawn, which takes as long as the analyses of a small trace.
+    failures = [*made.failures, *_shown(command, made, outcomes)]
+    files = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
+    clock.mark("write")
+    warn(failures[len(made.failures) :])
+    if outcomes:
+        from traceanalyzer.report.writers import gates
+
+        files += gates.write(outcomes, folder)
+    if options["debug"]:
+        debug.write(options["debug"], clock, failures, made.results)
+    if "parquet" in formats:
+        from traceanalyzer.export.events import write_rank
+        from traceanalyzer.scale import visit
+
+        events = partial(write_rank, folder=folder / "events")
+        visit(run, command.load, summary.claims, events, jobs=options["jobs"])
+    files += write_memory(memory[0], folder, label) if memory[0] else []
+    return _Written(files, outcomes, failures, examination, memory)
+
+
+def _analysed(
+    command: Command, run: "Run", label: str, clock: debug.Clock
+) -> "tuple[Summary, Report, Examination | None, Memory]":
+    from traceanalyzer.findings import named_ranks
+    from traceanalyzer.job import run_info
+    from traceanalyzer.report.build import build
+    from traceanalyzer.scale import summarise, with_timelines
+
+    found, load, options = command.found, command.load, command.options
+    info, info_notes = run_info.read_or_note(run.info)
+    place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
+    examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
+    known = surroundings.with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
+    with progress(command.console, len(run.captures)) as advance:
+        summary = summarise(
+            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring, **known
+        )
+    clock.mark("read and analyse")
+    notes = (*_of_other_runs(command, run), *info_notes, *examination_notes)
+    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
+    memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
+    whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
+    drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
+    return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
+
+
+def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":
+    """What becomes of the gates, if there are any."""
+    if not command.options["gates"]:
+        return []
+    from traceanalyzer import gate
+    from traceanalyzer.report.words import care
+
+    lack = gate.lack_of_ranks(made.results["ranks"].to_frame(), command.load.ranks, made.skipped)
+    return gate.check_run(
+        command.options["gates"], made.results, label,
+        lack=lack or _of_newer(command), doubts=care.doubted(made.results),
+    )  # fmt: skip
+
+
+def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> "list[Failure]":
+    """Print the summary, what the user asked for beside it, and the gates; returns what could not be printed."""
+    from traceanalyzer.report.writers import terminal
+
+    failures = list(terminal.show_guarded(made, command.console))
+    if command.options["top"]:
+        from traceanalyzer.report.writers import top
+
+        top.show(made, command.options["top"], command.console)
+    if outcomes:
+        from traceanalyzer.report.writers import gates
+
+        gates.show(outcomes, command.console)
+    return failures
+
+
+def _of_other_runs(command: Command, run: "Run") -> tuple[str, ...]:
+    """Of the latest run: which others there are, and which newer ones hold nothing that can be analysed."""
+    if command.options["select"] != "latest":
+        return ()
+    from traceanalyzer.loading import name_of, other_runs
+
+    runs = command.found.runs
+    newer = [name_of(one) for one in runs[runs.index(run) + 1 :]]
+    said = [
+        f"{name}, which is newer, cannot be analysed: {error}"
+        for name, (_, error) in zip(reversed(newer), command.errors, strict=False)
+    ]
+    return (*said, *other_runs(command.found, run))
+
+
+def _of_newer(command: Command) -> str | None:
+    """Why gates on this run would pass for another: the newest one is not it."""
+    return f"a newer run cannot be analysed ({command.errors[0][1]})" if command.errors else None
+
+
+def _source(run: "Run") -> str:
+    """The folder of the run's files, or its only file."""
+    return os.path.commonpath([str(capture.place.resolve()) for capture in run.captures])
+
+
+def _content(command: Command, run: "Run", label: str) -> str:
+    """What tells this report from others: of these files as they are, read so."""
+    from traceanalyzer.report.writers.folder import fingerprint
+
+    beside = [path for path in (run.info, command.options["hosts_file"]) if path]
+    return fingerprint(__version__, label, command.load, files=[*(one.path for one in run.captures), *beside])
