@@ -32,7 +32,7 @@ from traceanalyzer.report.writers.notebook import report as report
 from traceanalyzer.samples import sample as sample
 """
 
-_NAMES = '''"""The names of every Result's columns. Made by `python -m tests.typed_names`."""
+_NAMES = '''"""The names of every Result's columns, one a line so that two changes merge. Made by `python -m tests.typed_names`."""
 
 from typing import Literal
 '''

@@ -114,12 +114,23 @@ def test_copies_on_streams_of_their_own():
     assert found[0].startswith("Different: streams of copies that of compute | of their own.")
 
 
-def test_a_difference_as_large_as_steps_differ_is_said_to_be():
+@pytest.mark.parametrize(
+    ("compute", "expected"),
+    [
+        (12, "cannot tell a difference from noise, and steps inside a capture vary by ± 3 ns, which is as much."),
+        (20, "One capture of each cannot tell a difference from noise (steps inside a capture vary by ± 3 ns)."),
+        (
+            25,
+            "far beyond what steps inside a capture vary by (± 3 ns). One capture of each does not tell how runs vary.",
+        ),
+    ],
+)
+def test_a_difference_is_held_against_what_steps_differ_by(compute, expected):
     def varying(label, compute):
         made = run(label, compute)
         return dataclasses.replace(
             made, tables={**made.tables, "headline": made.tables["headline"].assign(step_std_ns=3)}
         )
 
-    said = " ".join(lines(varying("base", 10), varying("other", 12)))
-    assert "cannot tell a difference from noise, and steps inside a capture vary by ± 3 ns, which is as much." in said
+    said = " ".join(lines(varying("base", 10), varying("other", compute)))
+    assert expected in said

@@ -10,7 +10,7 @@ from traceanalyzer.findings import late_words
 from traceanalyzer.findings.lateness import is_said, late_ranks
 
 MS = 1_000_000
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators")
+NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
 
 
 def said(job):

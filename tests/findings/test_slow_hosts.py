@@ -79,6 +79,28 @@ def test_own_work_is_what_no_other_runs():
     assert named(work.iloc[0].replace("[[3, 4]]", "no list")) == "mm"
 
 
+WORK = SimpleNamespace(
+    table=pd.DataFrame(
+        [(0, "main", "generate", 200), (1, "main", "generate", 100), (0, "main", "save", 50)],
+        columns=["rank", "role", "name", "host_ns"],
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("generate", "All ranks run generate: find why it takes rank 0 longer (it makes 2 times as many operator calls as "),
+        ("save", "Take save out of the step on rank 0"),
+        ("DistributedDataParallel.forward", "Find why rank 0 launches more (most of it mm: "),
+    ],
+)  # fmt: skip
+def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
+    row = {"ranks": "0", "cause": "host", "name": name, "what": "range", "same_work_ratio": None, "place": None}
+    rows = [(0, "mm", 20, 200), (1, "mm", 10, 100)]
+    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -91,7 +113,7 @@ def test_own_work_is_what_no_other_runs():
 )  # fmt: skip
 def test_what_to_do_about_a_late_host_is_what_its_operators_tell(rows, said):
     row = {"ranks": "0", "cause": "host", "name": None, "same_work_ratio": None, "is_in_every_step": True}
-    assert advice(with_advice(row, operators(*rows))).startswith(said)
+    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
 
 
 def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
@@ -104,4 +126,4 @@ def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
         "is_in_every_step": True,
         "place": None,
     }
-    assert "hooks of gradients" in advice(with_advice(row, operators()))
+    assert "hooks of gradients" in advice(with_advice(row, operators(), WORK))

@@ -98,6 +98,15 @@ def test_a_time_base_out_of_range_is_none(tmp_path, base_ns):
     assert trace.gpu_ops["start_ns"].iloc[0] == 10_001
 
 
+def test_names_without_an_end_are_cut_and_say_how_long_they_were(tmp_path):
+    """Patterns that look for words in them would take minutes."""
+    endless = host(5, 1, name="x" * 200_000, cat="user_annotation")
+    trace = only(write(tmp_path / "a.json", document([*EVENTS, endless])))
+    (name,) = (name for name in trace.ranges["name"].tolist() if name.startswith("xxx"))
+    assert len(name) < 17_000
+    assert name.endswith("x… (200,000 characters)")
+
+
 def test_a_first_time_beyond_all_years_is_none(tmp_path):
     path = tmp_path / "rank0.json"
     path.write_text('{"traceEvents": [{"ph": "X", "ts": ' + "9" * 400 + ', "dur": 1, "name": "k", "cat": "kernel"}]}')

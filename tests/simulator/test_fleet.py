@@ -7,7 +7,7 @@ from tests.simulator import fleet
 from traceanalyzer.findings.lateness import late_ranks
 from traceanalyzer.job.hosts import read_hosts
 
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators")
+NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
 
 ALWAYS = [(24, "node"), (24, "nvlink")]
 THOROUGH = [

@@ -1,4 +1,4 @@
-"""The names of every Result's columns. Made by `python -m tests.typed_names`."""
+"""The names of every Result's columns, one a line so that two changes merge. Made by `python -m tests.typed_names`."""
 
 from typing import Literal
 

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
@@ -238,6 +239,8 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
 def _advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
     """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
     launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
+    if name is not None and is_framework_range(name):
+        name = None
     if name is None and not is_sure:
         return (
             "Time some steps without the profiler first. If they are hardly shorter than these, launch less or "

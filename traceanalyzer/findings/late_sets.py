@@ -1,5 +1,6 @@
 """Episodes that hide each other: who leads, and what is said of them together."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ Row = Mapping[str, Any]
 
 _MAIN = 0.5
 """Of what all gain together: an episode that gains this much alone is told alone, the others behind it."""
+
+_END_OF_FIRST = re.compile(r"[:;.] |, (?=or )|\.$")
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
@@ -79,9 +82,12 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
 
 
 def _advice(rows: Sequence[Row]) -> str:
-    """What to do about each: nothing of it is enough."""
-    whole = list(dict.fromkeys(advice(row) for row in rows))
-    return f"Mend {'both' if len(rows) == 2 else 'all of them'}: one alone gains little. {' '.join(whole)}"
+    """What to do about each in one sentence, which is what stands on top of a page; then what that leaves out."""
+    parts = [_END_OF_FIRST.split(text, maxsplit=1) for text in dict.fromkeys(advice(row) for row in rows)]
+    first, *others = (head for head, *_ in parts)
+    short = _and([first, *(head[0].lower() + head[1:] for head in others)])
+    rest = [_first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
+    return " ".join([f"{short}: one alone gains less than half of it.", *rest])
 
 
 def _first_upper(words: str) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
-from traceanalyzer.analyses.host.host_names import is_autograd_node
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.names import short_name
@@ -24,14 +23,9 @@ _SURE = 0.01
 OF_HOST = "advice_of_host"
 """What is added to an episode whose late host operators tell about: what to do then."""
 
-_CPU = (
+CPU = (
     "its cores' clock, other processes on them, other threads of the process (one at a time runs Python), binding to "
     "cores and to the GPU's NUMA node"
-)
-
-_HELD_UP = (
-    "Look at what holds {who} up between autograd's nodes: hooks of gradients, Python in other threads of the process "
-    f"(one at a time runs), else its CPU: {_CPU}."
 )
 
 ADVICE = {
@@ -40,7 +34,7 @@ ADVICE = {
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
     "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     "host": f"Compare what these hosts launch with the others (table operators). If that is the same, look at their "
-    f"CPU: {_CPU}.",
+    f"CPU: {CPU}.",
     DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
     SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
     "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
@@ -99,21 +93,9 @@ def advice(row: Mapping[str, Any]) -> str:
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
-    if row["cause"] == HOST.key and row["name"] is not None and is_autograd_node(row["name"]):
-        return _HELD_UP.format(who=who(row))
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
     return _first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row)))
-
-
-def of_slow_host(rank: int) -> str:
-    """What to do about a host that takes longer for the calls that all make."""
-    return f"Rank {rank} makes the same calls as the others, so look at its CPU: {_CPU}."
-
-
-def of_busy_host(rank: int, calls: str) -> str:
-    """What to do about a host that makes more calls than others, `aten::mm 960 times, 480 on rank 0`."""
-    return f"Find why rank {rank} launches more ({calls}): give the ranks equal work, or launch less on this one."
 
 
 def _first_upper(words: str) -> str:

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
+from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
@@ -36,6 +37,7 @@ def late_ranks(
     even_experts: EvenExperts,
     replay: Replay,
     operators: Operators,
+    host_work: HostWork,
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
@@ -49,7 +51,7 @@ def late_ranks(
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
-    rows = [with_advice(_evened(row, saved), operators) for row in episodes.rows() if is_said(row)]
+    rows = [with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row)]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
     return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]

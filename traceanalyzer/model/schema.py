@@ -187,14 +187,23 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else " " if one.isspace() else mark for one in text)
 
 
+LONGEST_NAME = 16_384
+"""Characters of a name that are kept: templates of kernels have some thousand, and patterns take long on more."""
+
+
+def _kept(name: str) -> str:
+    return f"{name[:LONGEST_NAME]}… ({len(name):,} characters)" if len(name) > LONGEST_NAME else name
+
+
 def legible(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with printable texts; almost always the table itself."""
+    """The table with printable texts, and names that are not too long; almost always the table itself."""
     found = {}
     for name, column in frame.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
             texts = column.cat.categories
-            if not all(map(str.isprintable, texts)):
-                plain = {text: printable(text) for text in texts}
+            is_cut = name == "name" and max(map(len, texts), default=0) > LONGEST_NAME
+            if is_cut or not all(map(str.isprintable, texts)):
+                plain = {text: printable(_kept(text) if is_cut else text) for text in texts}
                 found[name] = column.astype("object").map(plain).astype("category")
     return frame.assign(**found) if found else frame
 

@@ -110,6 +110,10 @@ def _not_failed(one: Examined) -> str:
         told += (
             ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
         )
+    told += (
+        ". If the run failed later, which request it was and what it asked for cannot be told: a snapshot that is "
+        "written at that moment (torch._C._cuda_attach_out_of_memory_observer) has it"
+    )
     if not one.taken:
         return f"{told}."
     first = one.taken[0]

@@ -13,6 +13,10 @@ PHASES = ("forward", "backward", "optimizer", "data", "communication")
 
 UNATTRIBUTED = "unattributed"
 
+_FRAMEWORK_RANGE = re.compile(
+    r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled)"
+)
+
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Operators of this name run a node of the backward graph."""
 
@@ -109,6 +113,11 @@ def is_cpu_collective(name: str) -> bool:
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
     return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
+
+
+def is_framework_range(name: str) -> bool:
+    """A range that PyTorch itself puts around a phase: what takes long in it is what the program runs there."""
+    return bool(_FRAMEWORK_RANGE.search(name))
 
 
 @lru_cache(_MOST_NAMES)

@@ -15,6 +15,9 @@ _MOSTLY = 0.7
 _NAMED = 0.3
 """Of the same: so is an operator."""
 
+_UNNAMED = ("data", "host")
+"""Categories of which the path names the operator that was launched at last, not what took the host so long."""
+
 _PROFILED = "Hosts are slower under a profiler: time it without one."
 
 WORDS: Mapping[str, str] = MappingProxyType(
@@ -76,6 +79,6 @@ def bound_of(capture: Capture) -> Bound | None:
     if table["rank"].nunique() > 1 and by_rank.max() >= _MOSTLY * total:
         words = f"rank {int(by_rank.idxmax())}'s {_of_one(words)}"
     by_name = own.groupby("name")["path_ns"].sum()
-    if category != "data" and len(by_name) and by_name.max() >= _NAMED * total:
+    if category not in _UNNAMED and len(by_name) and by_name.max() >= _NAMED * total:
         words = f"{words}, most of it {short_name(str(by_name.idxmax()))}"
     return Bound(words, 100 * float(by_category.max()) / float(by_category.sum()))

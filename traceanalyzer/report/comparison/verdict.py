@@ -128,12 +128,20 @@ def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
     return f"{times}: {how}. {_noise(comparison, run, row)}"
 
 
+_FAR = 5
+"""Times by which steps vary inside a capture: a change of this much is not theirs."""
+
+
 def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
     says = row["significance"]
     numbers = [len(side.captures) for side in comparison.sides if side.label in (comparison.base.label, run)]
     counts = " and ".join(map(str, numbers))
     if says == welch.CANNOT_TELL:
         who = "One capture of each" if max(numbers) == 1 else f"n = {counts}: one capture"
+        spread = _spread_ns(comparison, run)
+        if spread and abs(float(row["change"])) >= _FAR * spread:
+            far = f"That is far beyond what steps inside a capture vary by (± {text(spread, Unit.NS)})"
+            return f"{far}. {who} does not tell how runs vary."
         return f"{who} cannot tell a difference from noise{_inside(comparison, run, float(row['change']))}."
     p = row["p_value"]
     tested = f"Welch's t test, n = {counts}" + ("" if pd.isna(p) else f", p = {digits(float(p))}")
@@ -146,12 +154,17 @@ def _noise(comparison: Comparison, run: str, row: pd.Series) -> str:
 
 def _inside(comparison: Comparison, run: str, change: float) -> str:
     """How much steps vary inside the captures, of the two the one where they vary more; and whether that is as much."""
-    known = [_value(comparison, "step_std_ns", one) for one in (comparison.base.label, run)]
-    spreads = [float(spread) for spread in known if spread is not None]  # type: ignore[arg-type]  # a number
-    if not spreads:
+    spread = _spread_ns(comparison, run)
+    if spread is None:
         return ""
-    steps = f"steps inside a capture vary by ± {text(max(spreads), Unit.NS)}"
-    return f", and {steps}, which is as much" if abs(change) <= max(spreads) else f" ({steps})"
+    steps = f"steps inside a capture vary by ± {text(spread, Unit.NS)}"
+    return f", and {steps}, which is as much" if abs(change) <= spread else f" ({steps})"
+
+
+def _spread_ns(comparison: Comparison, run: str) -> float | None:
+    """By how much steps vary inside the capture in which they vary more."""
+    known = [_value(comparison, "step_std_ns", one) for one in (comparison.base.label, run)]
+    return max((float(spread) for spread in known if spread is not None), default=None)  # type: ignore[arg-type]  # a number
 
 
 def _explained(comparison: Comparison, run: str, change: float) -> Iterator[str]:
