@@ -17,6 +17,9 @@ KNOWN_VERSION = 1
 MOST = 10**15
 """Bytes, parameters and samples that a run may count: what is more is no count."""
 
+MOST_FLOPS, MOST_NS = 1 << 60, 1 << 60
+"""Of a step, likewise: an exaflop and thirty years."""
+
 
 class StepTime(msgspec.Struct, frozen=True):
     """Step times without a profiler: mean, sample standard deviation, count and each value."""
@@ -136,7 +139,7 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
     if info is None:
         return {}
     found: dict[str, Any] = {}
-    if info.unprofiled is not None and info.unprofiled.mean is not None:
+    if info.unprofiled is not None and 0 < (info.unprofiled.mean or 0) < MOST_NS:
         found["unprofiled_step_ns"] = round(info.unprofiled.mean)
     if memory := peak_memory(info):
         found["run_memory"] = memory
@@ -144,8 +147,9 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
         found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
     if trained := trained_model(info):
         found["trained_model"] = trained
-    if info.model_flops_per_step and info.world_size:
-        found["stated_work"] = StatedWork(info.model_flops_per_step / info.world_size, info.dtype)
+    flops, ranks = info.model_flops_per_step or 0, info.world_size or 0
+    if 0 < flops < MOST_FLOPS and ranks > 0:
+        found["stated_work"] = StatedWork(flops / ranks, info.dtype)
     return found
 
 
