@@ -45,6 +45,8 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "error_pct": "The same in per cent of before.",
         "unmatched_ns": "Communication in it whose partners are not known, ns.",
         "is_bound": "The gain is a bound, no forecast.",
+        "unprofiled_ns": "Before, without what recording takes the hosts, an estimate, ns; absent where not known.",
+        "unprofiled_after_ns": "After, without that, ns.",
         "path_pct_before": "Per cent of the critical path by category, as recorded.",
         "path_pct_after": "The same after the changes.",
     }
@@ -162,7 +164,7 @@ def inspect(
 def what_if(workspace: Workspace, folder: str, changes: Sequence[str]) -> Answer:
     """The mean step before and after changes that are made together; see docs/replay.md for how they are written."""
     made = answered(workspace.report(folder).results, [read_change(text) for text in changes])
-    row = {key: value for key, value in made.to_dict().items() if not isinstance(value, list)}
+    row = {key: value for key, value in made.to_dict().items() if not isinstance(value, list) and key != "schedule"}
     return of_rows([{"id": ", ".join(map(str, made.changes)), **row}], WHAT_IF_COLUMNS, said=made.lines())
 
 

@@ -118,15 +118,15 @@ class Groups:
         found: np.ndarray = self.largest(mask.astype(np.int8)).astype(bool)
         return found
 
-    def first_known(self, column: pd.Series) -> Any:
+    def first_known(self, values: Any) -> Any:
         """For each group the first value of its rows that is known; absent where none is."""
         if len(self) == len(self._order):
-            return column.array[self.first]
-        is_known = column.notna().to_numpy()[self._order]
+            return values[self.first]
+        is_known = ~values.isna()[self._order]
         place = np.where(is_known, np.arange(len(self._order)), len(self._order))
         first = np.minimum.reduceat(place, self._starts) if len(self._starts) else self._starts
         ends = self._starts + self.counts()
-        return column.array.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
+        return values.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
 
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
@@ -138,9 +138,10 @@ class Groups:
         A sum of absent values alone is absent.
         """
         columns = columns_of(table) if isinstance(table, pd.DataFrame) else table
-        return self.table(**{name: self._total(columns[name]) for name in names})
+        return self.table(**{name: self.total(columns[name]) for name in names})
 
-    def _total(self, values: Any) -> Any:
+    def total(self, values: Any) -> Any:
+        """For each group the sum of its rows' integers as far as they are known; absent where none is."""
         if not isinstance(values, pd.arrays.IntegerArray):
             return self.sums(values)
         is_absent = values.isna()

@@ -78,6 +78,27 @@ def under_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table_of({name: _joined([own[name] for own in parts]) for name in parts[0]})
 
 
+def with_rows(table: pd.DataFrame, more: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
+    """The table with further rows of these columns under its own; in the others they are absent, of the same types.
+
+    Integers become such that may be absent, and names texts.
+    """
+    count = len(next(iter(more.values())))
+    columns: dict[str, Any] = {}
+    for name, values in columns_of(table).items():
+        if isinstance(values, np.ndarray) and values.dtype.kind == "i":
+            values = pd.arrays.IntegerArray(values, np.zeros(len(values), dtype=bool))  # noqa: PLW2901 - the same
+        if name in more and isinstance(values, pd.Categorical):
+            values = values.astype("str")  # noqa: PLW2901 - the same
+        own = (
+            pd.array(list(more[name]), dtype=values.dtype)
+            if name in more
+            else values[:0].take([NONE] * count, allow_fill=True)
+        )
+        columns[name] = _joined([values, own])
+    return table_of(columns)
+
+
 def _joined(parts: Sequence[Any]) -> Any:
     dtype = parts[0].dtype
     if any(own.dtype != dtype for own in parts):
@@ -133,6 +154,7 @@ def _block(values: Any, count: int) -> Any:
     elif type(values) in _NUMBERS:
         values = np.full(count, values)
     elif not (isinstance(values, np.ndarray) and values.dtype.kind in _PLAIN):
+        values = [None] * count if values is None else values
         values = _array(pd.Series(values, index=None if _is_column(values) else pd.RangeIndex(count)))
     return values[None] if isinstance(values, np.ndarray) else values
 

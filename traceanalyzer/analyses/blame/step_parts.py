@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import columns_of, table_of
 from traceanalyzer.selection import step_at
 
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
@@ -36,13 +36,15 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     gaps, of_gap = step_gaps(trace, windows)
     causes = idle_causes.parts(trace, gaps, begins[of_gap], ends[of_gap])
-    return windows.assign(
-        compute_ns=compute.covered_ns(begins, ends),
-        exposed_copy_ns=(copy - (compute | comm)).covered_ns(begins, ends),
+    columns = {
+        **columns_of(windows),
+        "compute_ns": compute.covered_ns(begins, ends),
+        "exposed_copy_ns": (copy - (compute | comm)).covered_ns(begins, ends),
         **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in idle_causes.PARTS},
-        needed_host_ns=_host_needed(trace, windows),
-        longest_call_ns=_longest_call(trace, windows),
-    )[list(COLUMNS)]
+        "needed_host_ns": _host_needed(trace, windows),
+        "longest_call_ns": _longest_call(trace, windows),
+    }
+    return table_of({name: columns[name] for name in COLUMNS})
 
 
 def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:

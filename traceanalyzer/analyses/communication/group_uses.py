@@ -1,17 +1,19 @@
 """What one rank does in each process group: collectives by phase, their sizes, and what stands next to them."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.base import all_known
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
 
 KEYS = ("group", "group_ranks", "collective", "phase")
 
@@ -46,32 +48,38 @@ def uses(
     rows = held["gpu_op"].to_numpy()
     ranges = names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows])
     whole = _whole_steps(trace)
-    table = held[["group", "group_ranks", "collective", "group_description", "group_size", "size_bytes"]].assign(
-        phase=_PHASES[phase_of_op[rows]],
-        is_of_step=held["step"].isin(whole).to_numpy(),
-        uneven_calls=held["is_uneven"].fillna(value=False).to_numpy(dtype=bool),
-        by_attention=_by_attention(trace, rows, category_of_op),
-        in_fsdp=_named(ranges, _FSDP),
-        in_experts=_named(ranges, _EXPERTS),
-        of_tables=_named(ranges, _TABLES) | _looks_up(trace),
+    is_of_step = np.isin(held["step"].to_numpy(dtype=np.int64, na_value=NONE), whole)
+    keys = {
+        "group": held["group"].array.astype("str"),
+        "group_ranks": held["group_ranks"].array,
+        "collective": held["collective"].array.astype("str"),
+        "phase": _PHASES[phase_of_op[rows]],
+    }
+    groups = Groups.of(keys, KEYS, with_absent=True)
+    sizes: Any = held["size_bytes"].array
+    of_steps = pd.arrays.IntegerArray(
+        np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
     )
-    table = table.assign(step_bytes=table["size_bytes"].where(table["is_of_step"], 0))
-    groups = Groups.of(typed(table, {"group": "str", "collective": "str"}), KEYS, with_absent=True)
-    counted = {name: table[name].to_numpy(dtype=np.int64) for name in _COUNTED}
-    summed = groups.totals(table, ["size_bytes", "step_bytes"]).assign(
-        **{name: groups.sums(mask) for name, mask in counted.items()},
-        calls=groups.counts(),
-        step_calls=groups.sums(table["is_of_step"].to_numpy(dtype=np.int64)),
-        unknown_sizes=pd.array(groups.sums(table["size_bytes"].isna().to_numpy(dtype=np.int64)), "Int64"),
-        group_description=groups.first_known(table["group_description"]),
-        group_size=groups.first_known(table["group_size"]),
-        steps=len(whole),
-        world_size=pd.array([trace.meta.world_size] * len(groups), "Int64"),
-    )
-    return summed[list(COLUMNS)]
-
-
-_COUNTED = ("uneven_calls", "by_attention", "in_fsdp", "in_experts", "of_tables")
+    counted = {
+        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
+        "by_attention": _by_attention(trace, rows, category_of_op),
+        "in_fsdp": _named(ranges, _FSDP),
+        "in_experts": _named(ranges, _EXPERTS),
+        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
+    }
+    columns = {
+        **groups.keys,
+        "group_description": groups.first_known(held["group_description"].array),
+        "group_size": groups.first_known(held["group_size"].array),
+        "world_size": pd.array([trace.meta.world_size] * len(groups), "Int64"),
+        "calls": groups.counts(),
+        **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
+        "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),
+        "steps": len(whole),
+        "step_calls": groups.sums(is_of_step.astype(np.int64)),
+        **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
+    }
+    return table_of({name: columns[name] for name in COLUMNS})
 
 
 def _whole_steps(trace: RankTrace) -> np.ndarray:

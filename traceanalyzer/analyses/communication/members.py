@@ -17,7 +17,7 @@ from traceanalyzer.analyses.communication.several_peers import with_several_peer
 from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import table_of, under_each_other, with_columns
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
@@ -93,7 +93,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
     # Long texts, of which one row is enough.
     listed = pd.Series([_listed(trace), *[None] * (len(calls) - 1)], index=calls.index, dtype="object")
-    return calls.assign(world_size=world_size, file=",".join(trace.meta.files), listed_groups=listed)
+    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files), listed_groups=listed)
 
 
 def _listed(trace: RankTrace) -> str:

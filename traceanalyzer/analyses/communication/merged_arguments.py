@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import Groups, by_category
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of
 
 _FIRST = (
     "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements", "out_elements", "in_split",
@@ -34,16 +35,17 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     place[call[groups.first]] = np.arange(len(groups))
     is_kernel = groups.any(args["gpu_op"].to_numpy()[rows] != NONE)
     is_inferred = groups.any(args["has_inferred_size"].to_numpy()[rows])
-    columns = {
+    columns = columns_of(args)
+    found = {
         "collective": _collective(args["collective"].array[rows], groups),
-        **{name: groups.first_known(args[name].iloc[rows]) for name in _FIRST},
+        **{name: groups.first_known(columns[name][rows]) for name in _FIRST},
         "size_bytes": _size(args, rows, groups),
         "is_uneven": _is_uneven(args, rows, groups),
         "peers": _peers(args, rows, groups),
         "host_operations": pd.array(groups.counts(), dtype="Int64"),
         "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),
     }
-    return {name: _taken(values, place) for name, values in columns.items()}
+    return {name: _taken(values, place) for name, values in found.items()}
 
 
 def _taken(values: Any, place: np.ndarray) -> Any:

@@ -64,9 +64,8 @@ def per_rank(
     has_gap = np.bincount(of_row, minlength=len(facts)) > 0
     longest_ns = pd.arrays.IntegerArray(extreme_at(np.maximum, of_row, lengths, len(facts)), ~has_gap)
     counts = np.bincount(of_row[is_gap], minlength=len(facts))
-    return facts.assign(**sums, gaps=counts, idle_ns=idle_ns, longest_ns=longest_ns)[[
-        "step", "window_ns", *PARTS, "gaps", "idle_ns", "longest_ns"
-    ]]  # fmt: skip
+    known = {name: facts[name].array for name in ("step", "window_ns")}
+    return table_of({**known, **sums, "gaps": counts, "idle_ns": idle_ns, "longest_ns": longest_ns})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Idle:

@@ -1,7 +1,7 @@
 """How each module and range of the program spends GPU time: a tree with compute, communication, copies and idle."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import columns_of, picked, under_each_other, with_columns
 
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
@@ -73,11 +73,14 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     held = trace.counted & placed
     runs_backward = _runs_backward(scopes, tree)
     passes = [_rows(trace, scopes, held & (backward == wanted), runs_backward == wanted) for wanted in (False, True)]
-    table = pd.concat([rows.assign(autograd=name) for rows, name in zip(passes, ("forward", "backward"), strict=True)])
-    table = under_each_other([table, _outside(trace, trace.counted & ~placed)])
-    table["depth"] = table["path"].str.count("/")
-    table["name"] = table["path"].str.rsplit("/", n=1).str[-1]
-    return table.iloc[_tree_order(table)].reset_index(drop=True)
+    names = ("forward", "backward")
+    table = under_each_other([with_columns(rows, autograd=name) for rows, name in zip(passes, names, strict=True)])
+    outside = trace.counted & ~placed
+    if outside.any():
+        table = under_each_other([table, _outside(trace, outside)])
+    paths = table["path"].tolist()
+    depth, name = [path.count("/") for path in paths], [path.rpartition("/")[2] for path in paths]
+    return picked(with_columns(table, depth=depth, name=name), np.array(_tree_order(table)))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
@@ -114,26 +117,26 @@ def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
 def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> pd.DataFrame:
     """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
     calls = _launched(trace, scopes, held)
-    calls["host_ns"] = calls["host_ns"].astype("Int64").where(runs_here)
-    active = calls[calls["gpu_ops"] > 0].reset_index(drop=True)
-    starts, ends = active["first_ns"].to_numpy(), active["last_ns"].to_numpy()
+    calls["host_ns"] = pd.arrays.IntegerArray(np.where(runs_here, calls["host_ns"], 0), ~runs_here)
+    is_active = calls["gpu_ops"] > 0
+    active = {name: values[is_active] for name, values in calls.items()}
+    starts, ends = active["first_ns"], active["last_ns"]
     parts, groups = split(trace, starts, ends), Groups.of(active, ["path"])
-    sums = {name: groups.sums(active[name].to_numpy()) for name in _LAUNCHED}
+    sums = {name: groups.sums(active[name]) for name in _LAUNCHED}
     sums |= {name: groups.sums(parts[name]) for name in _PARTS}
-    host_ns = groups.totals(active, ["host_ns"])["host_ns"]
-    source = np.where(active["is_module"].to_numpy()[groups.first], "module", "range")
+    source = np.where(active["is_module"][groups.first], "module", "range")
     integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")
-    table = groups.table(**sums, calls=groups.counts(), host_ns=host_ns, source=source)
+    table = groups.table(**sums, calls=groups.counts(), host_ns=groups.total(active["host_ns"]), source=source)
     return typed(table, {"path": "str", "source": "str", **integers})
 
 
 def _outside(trace: RankTrace, held: np.ndarray) -> pd.DataFrame:
     total = int((trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"])[held].sum())
     row = {"path": OUTSIDE, "gpu_ops": int(held.sum()), "gpu_own_ns": total, "gpu_total_ns": total}
-    return typed(pd.DataFrame([row] if held.any() else [], columns=list(row)), dict.fromkeys(_LAUNCHED, "Int64"))
+    return typed(pd.DataFrame([row]), dict.fromkeys(_LAUNCHED, "Int64"))
 
 
-def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> pd.DataFrame:
+def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> dict[str, Any]:
     """For each call of a scope what it launched, and when the first began and the last ended."""
     count = len(scopes.calls)
     owner = scopes.of_op[held]
@@ -144,11 +147,14 @@ def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> pd.DataFram
     last = np.full(count, np.iinfo(np.int64).min)
     np.minimum.at(first, owner, starts)
     np.maximum.at(last, owner, ends)
-    return scopes.calls[["path", "is_module"]].assign(
-        host_ns=scopes.calls["end_ns"] - scopes.calls["start_ns"],
-        gpu_ops=scopes.nesting.summed_up(np.bincount(owner, minlength=count)),
-        gpu_own_ns=own,
-        gpu_total_ns=scopes.nesting.summed_up(own),
-        first_ns=scopes.nesting.gathered_up(first, np.minimum),
-        last_ns=scopes.nesting.gathered_up(last, np.maximum),
-    )
+    calls = columns_of(scopes.calls)
+    return {
+        "path": calls["path"],
+        "is_module": calls["is_module"],
+        "host_ns": calls["end_ns"] - calls["start_ns"],
+        "gpu_ops": scopes.nesting.summed_up(np.bincount(owner, minlength=count)),
+        "gpu_own_ns": own,
+        "gpu_total_ns": scopes.nesting.summed_up(own),
+        "first_ns": scopes.nesting.gathered_up(first, np.minimum),
+        "last_ns": scopes.nesting.gathered_up(last, np.maximum),
+    }

@@ -1,7 +1,7 @@
 """What each operator costs on host and GPU, told apart by the shapes and strides that it was called with."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATO
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of, under_each_other
+from traceanalyzer.model.tables import picked, sorted_by, table_of, with_rows
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
@@ -68,11 +68,10 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    table = under_each_other([_operators(trace, tree), _without_operator(trace, tree)])
-    table = typed(table, dict.fromkeys(COSTS, "Int64"))
-    counted = trace.gpu_ops[trace.counted]
-    durations = int((counted["end_ns"] - counted["start_ns"]).sum())
-    assert int(table["gpu_own_ns"].sum()) == durations, "own GPU time must add up to the GPU operations'"
+    table = typed(_operators(trace, tree), dict.fromkeys(COSTS, "Int64"))
+    durations = np.where(trace.counted, trace.gpu_ops["end_ns"].to_numpy() - trace.gpu_ops["start_ns"].to_numpy(), 0)
+    table = with_rows(table, _without_operator(durations, trace.counted, tree))
+    assert int(table["gpu_own_ns"].sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
     return sorted_by(table, "gpu_own_ns")
 
 
@@ -145,12 +144,10 @@ def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.api.extensions.Ex
     return pd.arrays.IntegerArray(total, ~linked)
 
 
-def _without_operator(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    durations = (trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]).to_numpy()
-    rows = []
-    for name, code in ((NO_LAUNCH, NONE), (NO_OPERATOR, NONE - 1)):
-        mask = trace.counted & (tree.owner == code)
-        if mask.any():
-            spent = int(durations[mask].sum())
-            rows.append({"operator": name, "gpu_ops": int(mask.sum()), "gpu_own_ns": spent, "gpu_total_ns": spent})
-    return pd.DataFrame(rows, columns=["operator", *COSTS])
+def _without_operator(durations: np.ndarray, counted: np.ndarray, tree: OperatorTree) -> dict[str, list[Any]]:
+    """Rows of the counted GPU operations that no operator launched: their names, number and time."""
+    masks = {name: counted & (tree.owner == code) for name, code in ((NO_LAUNCH, NONE), (NO_OPERATOR, NONE - 1))}
+    held = {name: mask for name, mask in masks.items() if mask.any()}
+    spent = [int(durations[mask].sum()) for mask in held.values()]
+    operations = [int(mask.sum()) for mask in held.values()]
+    return {"operator": [*held], "gpu_ops": operations, "gpu_own_ns": spent, "gpu_total_ns": spent}

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of
+from traceanalyzer.model.tables import picked, table_of, with_columns
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
@@ -49,9 +49,9 @@ class OperatorWork:
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
         rows = np.flatnonzero(counts)
         of_op = _calls_of_ops(tree, counts, rows)
-        calls = picked(found, of_row[rows]).assign(row=rows)
+        calls = with_columns(picked(found, of_row[rows]), row=rows)
         calls = _with_list_types(trace, calls, of_op).drop(columns="list_elements")
-        return cls(calls.assign(**_gpu_columns(trace, of_op, len(rows))), of_op)
+        return cls(with_columns(calls, **_gpu_columns(trace, of_op, len(rows))), of_op)
 
 
 def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
@@ -112,7 +112,7 @@ def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -
     moved[call] = pd.arrays.IntegerArray(np.round(elements * element_bytes).astype(np.int64), is_absent)
     texts = dtypes.to_numpy().copy()
     texts[call] = np.array([dtype for dtype, _ in types], dtype=object)[code]
-    return calls.assign(bytes=moved, dtype=pd.Categorical(texts))
+    return with_columns(calls, bytes=moved, dtype=pd.Categorical(texts))
 
 
 @lru_cache(MOST_CALLS)

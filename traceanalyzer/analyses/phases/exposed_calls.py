@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, with_columns
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
@@ -67,7 +67,7 @@ def per_rank(
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
     phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
     table = table_of({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
-    return table.assign(stretch=np.arange(len(table)), step=_step_of(steps, starts))
+    return with_columns(table, stretch=np.arange(len(table)), step=_step_of(steps, starts))
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
@@ -95,9 +95,11 @@ def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     if steps.empty:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty
-    held = steps[steps["start_ns"].notna()]
-    starts = held["start_ns"].to_numpy(dtype=np.int64)
-    return starts, starts + held["window_ns"].to_numpy(dtype=np.int64)
+    has_window = steps["start_ns"].notna().to_numpy()
+    starts, lengths = (
+        steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "window_ns")
+    )
+    return starts, starts + lengths
 
 
 def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.ExtensionArray:

@@ -89,8 +89,10 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     """The rank's steps that are iterations, with what their names tell and the breakdown's idle time."""
     if steps.empty:
         return pd.DataFrame()
+    told = {name: known for name in steps["name"].unique() if (known := told_by(str(name))) is not None}
+    if not told:
+        return pd.DataFrame()
     held = steps[steps["step"].notna() & steps["start_ns"].notna()]
-    told = {name: known for name in held["name"].unique() if (known := told_by(str(name))) is not None}
     held = held[held["name"].isin(list(told))].reset_index(drop=True)
     if held.empty:
         return pd.DataFrame()

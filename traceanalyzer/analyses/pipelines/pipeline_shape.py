@@ -14,7 +14,10 @@ def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
     """
     if calls.empty:
         return calls
-    return calls[calls["collective"].isin(POINT_TO_POINT) & calls["peers"].notna()]
+    is_message = np.isin(calls["collective"].to_numpy(dtype=object), POINT_TO_POINT)
+    if not is_message.any():
+        return calls.iloc[:0]
+    return calls[is_message & calls["peers"].notna()]
 
 
 def transfers(calls: pd.DataFrame) -> pd.DataFrame:

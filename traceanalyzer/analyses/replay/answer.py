@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.other_schedule import NEEDED, Rescheduled, rescheduled
 from traceanalyzer.analyses.replay.path import composition, path_of
+from traceanalyzer.analyses.replay.present import check
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
 
@@ -50,6 +51,8 @@ class Answer:
             "error_pct": self.error_pct,
             "unmatched_ns": self.gain.unmatched_ns,
             "is_bound": self.gain.is_bound,
+            "unprofiled_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[0],
+            "unprofiled_after_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[1],
             "path_pct_before": self.path_pct_before,
             "path_pct_after": self.path_pct_after,
             **({"schedule": self.schedule.to_dict()} if self.schedule else {}),
@@ -64,9 +67,10 @@ class Answer:
         bound = f" (a bound: {self._why_bound()})" if gain.is_bound else ""
         step = f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {said} ± {error}{bound}"
         if self.schedule:
-            return [step, *self.schedule.lines(), *self._unprofiled()]
+            return [step, *self._unprofiled(), *self.schedule.lines()]
         return [
             step,
+            *self._unprofiled(),
             f"critical path before: {_listed(self.path_pct_before)}",
             f"critical path after:  {_listed(self.path_pct_after)}",
         ]
@@ -75,7 +79,8 @@ class Answer:
         if self.gain.unprofiled_ns is None:
             return []
         before, after = (ns / 1e6 for ns in self.gain.unprofiled_ns)
-        return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms"]
+        said = f"gain {before - after:,.2f} ms" if after <= before else f"{after - before:,.2f} ms longer"
+        return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms: {said}"]
 
     def _why_bound(self) -> str:
         gain = self.gain
@@ -106,7 +111,8 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
         raise InputError(f"the job cannot be replayed: {replay.why_not}")
     if not changes:
         raise UsageError("say what is to be different, such as --host none or --rank 7=peers")
-    _check(engine, changes)
+    for change in changes:
+        check(engine, change)
     before = composition(path_of(replay, engine.job.recorded))
     is_of_steps = engine.windows.has_steps
     schedules = [change for change in changes if change.part == "schedule"]
@@ -120,20 +126,6 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
     return Answer(tuple(changes), engine.gains([tuple(changes)])[0], before, after, is_of_steps)
 
 
-def _check(engine: Engine, changes: Sequence[Change]) -> None:
-    for change in changes:
-        missing = [] if change.part == "stage" else sorted(set(change.ranks or ()) - set(engine.job.nodes))
-        if missing:
-            raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_ranks(list(engine.job.nodes))}")
-        if change.part in OF_HOSTS and not engine.has_hosts:
-            raise InputError(f"{change}: the captures have no launches, so nothing can be said about hosts")
-
-
 def _listed(percents: dict[str, float]) -> str:
     held = sorted(percents.items(), key=lambda item: -item[1])
     return ", ".join(f"{name.replace('_', ' ')} {value:.1f} %" for name, value in held if value >= 0.05)
-
-
-def _ranks(ranks: list[int]) -> str:
-    whole = ranks == list(range(ranks[0], ranks[-1] + 1)) and len(ranks) > 1
-    return f"{ranks[0]} to {ranks[-1]}" if whole else ", ".join(map(str, ranks))

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked
+from traceanalyzer.model.tables import picked, with_columns
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""
@@ -103,7 +103,7 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
     table = table.sort_values("start_ns", ignore_index=True)
     table = _within_pitch(trace, table)
     bound = _bound(table, block_bound_pct)
-    return table.assign(block=np.arange(len(table)), source=source, bound=bound)
+    return with_columns(table, block=np.arange(len(table)), source=source, bound=bound)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
@@ -195,7 +195,8 @@ def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
     typical = np.median(pitch[:-1]) if len(pitch) > 1 else 0
     is_known = (pitch > 0) & (pitch <= 10 * typical)
     compute, every = unions(trace)["compute"], busy(trace)
-    return table.assign(
+    return with_columns(
+        table,
         pitch_ns=pd.arrays.IntegerArray(pitch, ~is_known),
         exposed_ns=pd.arrays.IntegerArray(pitch - compute.covered_ns(starts, ends), ~is_known),
         idle_ns=pd.arrays.IntegerArray(pitch - every.covered_ns(starts, ends), ~is_known),

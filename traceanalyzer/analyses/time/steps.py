@@ -1,7 +1,7 @@
 """What each training step of each rank consists of, and what belongs to no step."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import picked, table_of, with_columns
 
 
 class Steps(Result[StepsColumn]):
@@ -60,15 +60,16 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if trace.gpu_ops.empty or trace.steps.empty:
         return pd.DataFrame()
     owned = _owned(trace)
-    chosen = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
-    # Moments are too large for floats, which the row without them would make of integers.
-    chosen = chosen.astype({"host_start_ns": "Int64", "host_end_ns": "Int64"})
-    table = pd.concat([chosen, _windows(trace, chosen), owned.loc[chosen.index]], axis=1)
-    table["is_complete"] = is_complete(table)
-    if trace.window.steps is None:
-        table = under_each_other([table, _of_no_step(owned)])
+    is_chosen = np.ones(len(trace.steps), dtype=bool)
+    if trace.window.steps is not None:
+        is_chosen = trace.steps["step"].isin(trace.window.steps).to_numpy()
+    rows = np.flatnonzero(is_chosen)
+    chosen = picked(trace.steps, rows)
+    table = with_columns(chosen, **_windows(trace, chosen), **{name: own[rows + 1] for name, own in owned.items()})
+    table = with_columns(table, is_complete=is_complete(table))
     flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
-    return typed(table, {"step": "Int64", "name": "str", "host_start_ns": "Int64", "host_end_ns": "Int64", **flags})
+    table = typed(table, {"step": "Int64", "name": "str", "host_start_ns": "Int64", "host_end_ns": "Int64", **flags})
+    return _with_no_step(table, owned) if trace.window.steps is None else table
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
@@ -81,18 +82,17 @@ def is_complete(steps: pd.DataFrame) -> pd.Series:
     return steps["start_ns"].notna() & ~steps["is_open"] & ~steps["is_partial"]
 
 
-def _windows(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
-    held = steps[steps["start_ns"].notna()]
-    starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
+    has_window = steps["start_ns"].notna().to_numpy()
+    starts, ends = (steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "end_ns"))
     row = np.full(len(steps), NONE, dtype=np.int64)
-    row[steps["start_ns"].notna().to_numpy()] = np.arange(len(held))
+    row[has_window] = np.arange(len(starts))
     parts = breakdown.split(trace, starts, ends)
-    columns = {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
-    return pd.DataFrame(columns, index=steps.index, copy=False)
+    return {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
 
 
-def _owned(trace: RankTrace) -> pd.DataFrame:
-    """For each row of `steps`, and for -1 (no step), how many operations it owns and the time that they cover."""
+def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
+    """For no step, and then for each row of `steps`, how many operations it owns and the time that they cover."""
     starts, ends = trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy()
     row = trace.op_step + 1
     # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
@@ -102,8 +102,12 @@ def _owned(trace: RankTrace) -> pd.DataFrame:
     covered = np.zeros(len(trace.steps) + 1, dtype=np.int64)
     np.add.at(covered, union.starts // stretch, union.ends - union.starts)
     counts = np.bincount(row, minlength=len(covered))
-    return pd.DataFrame({"operations": counts, "operations_ns": covered}, index=np.arange(NONE, len(trace.steps)))
+    return {"operations": counts, "operations_ns": covered}
 
 
-def _of_no_step(owned: pd.DataFrame) -> pd.DataFrame:
-    return owned.loc[[NONE]].assign(step=pd.NA, name="(no step)")
+def _with_no_step(table: pd.DataFrame, owned: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The table with a row for the operations of no step, of which the rest is absent."""
+    rows = np.append(np.arange(len(table)), NONE)
+    columns = {name: column.array.take(rows, allow_fill=True) for name, column in table.items() if name not in owned}
+    columns["name"][-1] = "(no step)"
+    return table_of({**columns, **{name: np.append(table[name].array, own[0]) for name, own in owned.items()}})

@@ -1,0 +1,101 @@
+"""Tables of whole columns are those that pandas makes of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from traceanalyzer.model.tables import (
+    columns_as_they_are,
+    columns_of,
+    picked,
+    sorted_by,
+    table_of,
+    under_each_other,
+    with_columns,
+    with_rows,
+)
+
+COLUMNS = {
+    "integers": np.array([3, 1, 2]),
+    "floats": np.array([0.5, np.nan, 1.0]),
+    "flags": np.array([True, False, True]),
+    "names": pd.Categorical(["b", None, "a"]),
+    "sizes": pd.array([2, None, 5], dtype="Int64"),
+    "rates": pd.array([2.5, None, 5.0], dtype="Float64"),
+    "known": pd.array([True, None, False], dtype="boolean"),
+    "texts": np.array(["x", "y", None], dtype=object),
+    "mixed": np.array(["x", 1, None], dtype=object),
+    "listed": ["p", "q", "r"],
+    "series": pd.Series([7, 8, 9]),
+    "objects": pd.Series(["x", None, "z"], dtype="object"),
+    "one": 4,
+    "word": "w",
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_as_pandas_takes_it(name):
+    columns = {"first": np.arange(3), name: COLUMNS[name]}
+    pd.testing.assert_frame_equal(table_of(columns), pd.DataFrame(columns))
+
+
+def test_series_that_are_numbered_otherwise_are_matched_by_pandas():
+    columns = {"a": pd.Series([1, 2], index=[5, 6]), "b": pd.Series([3, 4], index=[6, 5])}
+    pd.testing.assert_frame_equal(table_of(columns), pd.DataFrame(columns))
+
+
+def test_columns_of_several_lengths_are_refused():
+    with pytest.raises(ValueError, match="one length"):
+        table_of({"a": np.arange(2), "b": np.arange(3)})
+
+
+def test_columns_are_not_to_be_written_to():
+    table = table_of({"a": np.arange(3)})
+    with pytest.raises(ValueError, match="read-only"):
+        columns_of(table)["a"][0] = 9
+
+
+def test_changed_tables_are_those_of_pandas():
+    table = pd.DataFrame(COLUMNS)
+    rows = np.array([2, 0])
+    expected = table.assign(integers=np.array([0, 0, 1]), more="m")
+    pd.testing.assert_frame_equal(with_columns(table, integers=np.array([0, 0, 1]), more="m"), expected)
+    pd.testing.assert_frame_equal(table_of(columns_as_they_are(table)), table)
+    pd.testing.assert_frame_equal(
+        picked(table, rows, ["names", "sizes"]), table[["names", "sizes"]].iloc[rows].reset_index(drop=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["integers", "sizes", "floats", "rates"])
+def test_sorting_leaves_equal_rows_as_they_are(name):
+    table = pd.concat([pd.DataFrame(COLUMNS)] * 2, ignore_index=True).assign(place=range(6))
+    expected = table.sort_values(name, ascending=False, kind="stable", ignore_index=True)
+    pd.testing.assert_frame_equal(sorted_by(table, name), expected)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"names": pd.Categorical(["c", "b", None])},
+        {"integers": pd.array([1, None, 2], dtype="Int64")},
+        {"objects": pd.Series([1, 2, 3])},
+        {"further": np.arange(3)},
+    ],
+    ids=["alike", "other names", "other integers", "no objects", "a further column"],
+)
+def test_tables_under_each_other(other):
+    tables = [pd.DataFrame(COLUMNS), pd.DataFrame({**COLUMNS, **other})]
+    pd.testing.assert_frame_equal(under_each_other(tables), pd.concat(tables, ignore_index=True))
+
+
+def test_rows_that_lack_columns_are_absent_in_them_and_no_integer_becomes_a_float():
+    table = pd.DataFrame({"name": pd.Categorical(["a"]), "kind": pd.Categorical(["k"]), "ns": [2**60 + 1], "n": [1]})
+    expected = pd.DataFrame({
+        "name": ["a", "b"],
+        "kind": pd.Categorical(["k", None]),
+        "ns": pd.array([2**60 + 1, 7], dtype="Int64"),
+        "n": pd.array([1, None], dtype="Int64"),
+    })  # fmt: skip
+    pd.testing.assert_frame_equal(with_rows(table, {"name": ["b"], "ns": [7]}), expected)

@@ -1,0 +1,81 @@
+"""Whether a job has what a change is about: a name that nothing bears would be answered with a gain of nothing."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import pandas as pd
+
+from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.errors import InputError, UsageError
+
+_MOST_SAID = 5
+"""Names that are given to choose from."""
+
+_LONGEST = 60
+"""Characters of a name that are shown."""
+
+_COLUMNS = {"operator": ("ops", "operator"), "kernel": ("ops", "name"), "collective": ("ops", "collective"),
+            "sync": ("segments", "call")}  # fmt: skip
+
+
+def check(engine: Engine, change: Change) -> None:
+    """Refuse what is not there.
+
+    Raises:
+        UsageError: no such rank, step or name.
+        InputError: the captures have no hosts.
+    """
+    ranks = list(engine.job.nodes)
+    missing = [] if change.part == "stage" else sorted(set(change.ranks or ()) - set(ranks))
+    if missing:
+        raise UsageError(f"{change}: there is no rank {missing[0]}; there are {_listed(ranks)}")
+    if change.part in OF_HOSTS and not engine.has_hosts:
+        raise InputError(f"{change}: the captures have no launches, so nothing can be said about hosts")
+    if change.part == "stage" and not engine.ranks_of_stages:
+        raise UsageError(f"{change}: no ranks of this job send to each other as stages of a pipeline")
+    steps = sorted(set(change.steps or ()) - _steps(engine))
+    if steps:
+        known = sorted(_steps(engine))
+        raise UsageError(f"{change}: there is no step {steps[0]}" + (f"; there are {_listed(known)}" if known else ""))
+    if change.name and change.part in _COLUMNS:
+        _check_name(engine, change, change.name)
+
+
+def _check_name(engine: Engine, change: Change, name: str) -> None:
+    known = _names(engine, *_COLUMNS[change.part])
+    wanted = name.partition("@")[0] if change.part == "sync" else name
+    if wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
+        return
+    what = "call that blocks a host" if change.part == "sync" else change.part
+    if not known:
+        raise UsageError(f"{change}: this job has no {what} with a name")
+    near = get_close_matches(wanted, known, _MOST_SAID, cutoff=0.5)
+    shown = ", ".join(name if len(name) <= _LONGEST else name[:_LONGEST] + "…" for name in near or known[:_MOST_SAID])
+    said = f"did you mean {shown}" if near else f"there are {shown}"
+    more = ", …" if not near and len(known) > _MOST_SAID else ""
+    verb = "contains" if change.part == "kernel" else "is called"
+    raise UsageError(f"{change}: no {what} {verb} {wanted!r}; {said}{more}")
+
+
+def _names(engine: Engine, table: str, column: str) -> list[str]:
+    """All names of a column of the ranks' pieces, the most frequent first."""
+    counts = [
+        getattr(nodes.piece, table)[column].astype("object").value_counts() for nodes in engine.job.nodes.values()
+    ]
+    total = pd.concat(counts).groupby(level=0).sum().sort_values(ascending=False, kind="stable")
+    return [str(name) for name, count in total.items() if name and count]
+
+
+def _steps(engine: Engine) -> set[int]:
+    found: set[int] = set()
+    for nodes in engine.job.nodes.values():
+        for table in (nodes.piece.ops, nodes.piece.host):
+            found |= set(table["step"].unique().tolist())
+    return {step for step in found if step >= 0}
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    ordered = list(numbers)
+    whole = ordered == list(range(ordered[0], ordered[-1] + 1)) and len(ordered) > 1
+    return f"{ordered[0]} to {ordered[-1]}" if whole else ", ".join(map(str, ordered))
