@@ -17,8 +17,8 @@ KNOWN_VERSION = 1
 MOST = 10**15
 """Bytes, parameters and samples that a run may count: what is more is no count."""
 
-MOST_FLOPS, MOST_NS = 1 << 60, 1 << 60
-"""Of a step, likewise: an exaflop and thirty years."""
+MOST_OF_STEP = 1 << 62
+"""FLOPs of a rank, or nanoseconds, likewise: an hour of the fastest GPU, and a hundred years."""
 
 
 class StepTime(msgspec.Struct, frozen=True):
@@ -139,8 +139,9 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
     if info is None:
         return {}
     found: dict[str, Any] = {}
-    if info.unprofiled is not None and 0 < (info.unprofiled.mean or 0) < MOST_NS:
-        found["unprofiled_step_ns"] = round(info.unprofiled.mean)
+    mean = info.unprofiled.mean if info.unprofiled else None
+    if mean is not None and 0 < mean < MOST_OF_STEP:
+        found["unprofiled_step_ns"] = round(mean)
     if memory := peak_memory(info):
         found["run_memory"] = memory
     if info.hosts:
@@ -148,7 +149,7 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
     if trained := trained_model(info):
         found["trained_model"] = trained
     flops, ranks = info.model_flops_per_step or 0, info.world_size or 0
-    if 0 < flops < MOST_FLOPS and ranks > 0:
+    if ranks > 0 and 0 < flops / ranks < MOST_OF_STEP:
         found["stated_work"] = StatedWork(flops / ranks, info.dtype)
     return found
 
