@@ -64,3 +64,12 @@ def test_absurd_counts_are_unknown_and_end_nothing(tmp_path):
     table = estimate(model, 80 << 30, None, None).table
     assert table["activation_bytes"].isna().any()
     assert not (table["activation_bytes"].dropna() < 0).any()
+
+
+@pytest.mark.parametrize("flops", [1e30, -5, 0])
+def test_figures_of_a_step_that_cannot_be_are_not_used(tmp_path, flops):
+    path = tmp_path / "run.json"
+    path.write_text(
+        f'{{"world_size": 2, "model_flops_per_step": {flops}, "step_time_ns": {{"unprofiled": {{"mean": -5}}}}}}'
+    )
+    assert run_info.thresholds(run_info.read(path)) == {}

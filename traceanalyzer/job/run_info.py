@@ -17,6 +17,9 @@ KNOWN_VERSION = 1
 MOST = 10**15
 """Bytes, parameters and samples that a run may count: what is more is no count."""
 
+MOST_OF_STEP = 1 << 62
+"""FLOPs of a rank, or nanoseconds, likewise: an hour of the fastest GPU, and a hundred years."""
+
 
 class StepTime(msgspec.Struct, frozen=True):
     """Step times without a profiler: mean, sample standard deviation, count and each value."""
@@ -136,16 +139,18 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
     if info is None:
         return {}
     found: dict[str, Any] = {}
-    if info.unprofiled is not None and info.unprofiled.mean is not None:
-        found["unprofiled_step_ns"] = round(info.unprofiled.mean)
+    mean = info.unprofiled.mean if info.unprofiled else None
+    if mean is not None and 0 < mean < MOST_OF_STEP:
+        found["unprofiled_step_ns"] = round(mean)
     if memory := peak_memory(info):
         found["run_memory"] = memory
     if info.hosts:
         found["run_hosts"] = {rank: host for rank, host in enumerate(info.hosts) if host}
     if trained := trained_model(info):
         found["trained_model"] = trained
-    if info.model_flops_per_step and info.world_size:
-        found["stated_work"] = StatedWork(info.model_flops_per_step / info.world_size, info.dtype)
+    flops, ranks = info.model_flops_per_step or 0, info.world_size or 0
+    if ranks > 0 and 0 < flops / ranks < MOST_OF_STEP:
+        found["stated_work"] = StatedWork(flops / ranks, info.dtype)
     return found
 
 
