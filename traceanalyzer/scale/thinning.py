@@ -165,4 +165,5 @@ def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
     """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
     if "breakdown" not in tables:
         return 0
-    return int(tables["breakdown"][["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
+    lost = tables["breakdown"]  # without columns where the rank has no GPU operation
+    return 0 if lost.empty else int(lost[["idle_ns", "exposed_comm_ns"]].to_numpy().sum())
