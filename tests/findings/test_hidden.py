@@ -1,5 +1,6 @@
 """What is told behind the first cause, of stages' own work, and of exchanges that nobody needs."""
 
+import pandas as pd
 import pytest
 
 from tests.simulator import more_jobs, odd_jobs
@@ -60,6 +61,18 @@ def test_what_a_stage_computes_before_its_first_microbatch(ns, is_said):
     found = outside_microbatches(**results)
     assert [(item.ranks, "aten::mm of [8192, 8192]" in item.title) for item in found] == [((0,), True)] * is_said
     assert all(item.gain_ns == pytest.approx(ns, rel=0.05) for item in found)
+
+
+@pytest.mark.parametrize(("messages", "is_said"), [(12, True), (2, False), (pd.NA, False)])
+def test_what_no_microbatch_repeats_is_not_asked_of_one_message_there_and_back(messages, is_said):
+    """The number of microbatches is not known where the trace does not tell forward from backward."""
+    faults = (Fault("compute", 3 * MS, (0,)),)
+    _, results = analysed(more_jobs.pipeline_with_extra(faults=faults), "pipeline", "what_ran", "replay")
+    table = results["pipeline"].table
+    calls = pd.array([messages] * len(table), dtype="Int64") * table["steps"].array
+    unknown = type(results["pipeline"])(table.assign(microbatches=pd.NA, p2p_calls=calls))
+    found = outside_microbatches(unknown, results["what_ran"], results["replay"])
+    assert [item.ranks for item in found] == [(0,)] * is_said
 
 
 @pytest.mark.parametrize(("job", "is_said"), [(more_jobs.redundant_exchanges, True), (more_jobs.two_models, False)])

@@ -62,9 +62,9 @@ def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) 
 
 def _has_several(stages: pd.DataFrame) -> pd.Series:
     """Stages of several microbatches; where that is not known, of more messages than one needs there and back."""
-    messages = stages["p2p_calls"] / stages["steps"].fillna(1)
-    several: pd.Series = (stages["microbatches"] > 1).fillna(messages > _OF_ONE).astype(bool)
-    return several
+    messages = stages["p2p_calls"].astype("Float64") / stages["steps"].astype("Float64").fillna(1.0)
+    several = (stages["microbatches"].astype("Float64") > 1).fillna(messages > _OF_ONE)
+    return several.fillna(value=False).astype(bool)
 
 
 def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Finding:
