@@ -22,7 +22,7 @@ def test_a_broadcast_by_two_uploads_fills_the_link():
         "2 ranks are bound by copies: for 100 % of the time nothing else runs; most of it host to device"
     )
     assert "from pinned memory, 268 MB at 55.4 GB/s of the 63 GB/s that its link carries that way." in title
-    assert one.recommendation.startswith("The link is full.")
+    assert one.recommendation.startswith("Move fewer bytes over the link, which is full ")
 
 
 @pytest.mark.parametrize(("copy_ns", "is_found"), [(60, True), (40, False)])

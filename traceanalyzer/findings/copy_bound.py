@@ -82,9 +82,9 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
         title=f"{who} bound by copies: for {told} of the time nothing else runs; most of it {what}.",
         evidence=plain(rows.head(8)),
         recommendation=(
-            "The link is full. Move fewer bytes (a smaller element type, what is used again kept on the GPU, sent to "
-            "one GPU and on from there), or hide them: copy the next block on a stream of its own while this one is "
-            "computed."
+            "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
+            "GPU, sent to one GPU and on from there), or hide them: copy the next block on a stream of its own while "
+            "this one is computed."
             if is_full
             else "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
             "computed."
