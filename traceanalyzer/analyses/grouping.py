@@ -183,14 +183,14 @@ def extreme_at(ufunc: np.ufunc, places: np.ndarray, values: np.ndarray, count: i
     return found
 
 
-def first_of_each(groups: np.ndarray, most: int) -> np.ndarray:
-    """Mask of the rows that are among the first `most` of their group, given each row's group."""
+def first_of_each(groups: np.ndarray, most: int | np.ndarray) -> np.ndarray:
+    """Mask of the rows that are among the first `most` of their group; both `groups` and `most` may be by row."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else ordered
     place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
     held = np.empty(len(groups), dtype=bool)
-    held[order] = place < most
+    held[order] = place < (most if isinstance(most, int) else most[order])
     return held
 
 

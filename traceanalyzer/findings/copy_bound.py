@@ -13,13 +13,16 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, plain
+from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import all_late_by
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import digits, text
 
 COPY_BOUND_PCT = 50.0
+
+_ALIKE = 0.5
+"""Of the longest: ranks that copy for this part of it are bound alike, though they may wait for each other, too."""
 
 _FULL = 0.8
 """Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
@@ -34,7 +37,7 @@ def copy_bound(
     headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks, episodes: Episodes,
     replay: Replay,
 ) -> list[Finding]:  # fmt: skip
-    """Ranks on which for half of the window or more nothing runs but copies: one finding for all of them.
+    """A rank on which for half of the window or more nothing runs but copies, and those that copy half as long as it.
 
     Of ranks that are late by them it is a part of what is said of that.
     """
@@ -42,7 +45,7 @@ def copy_bound(
         return []
     table = breakdown.to_frame().set_index("rank")
     share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
-    bound = share[share >= COPY_BOUND_PCT]
+    bound = share[share >= _ALIKE * share.max()] if share.max() >= COPY_BOUND_PCT else share[:0]
     rows = copies.to_frame()
     rows = rows[rows["rank"].isin(bound.index)].sort_values("exposed_ns", ascending=False, kind="stable")
     if bound.empty or rows.empty:
@@ -53,7 +56,11 @@ def copy_bound(
     gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
     found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
     part_of = all_late_by(episodes, bound.index, "copies")
-    return [replace(found, gain_ns=gain_ns if gain is None else gain.gain_ns, part_of=part_of)]
+    if gain is None:
+        return [replace(found, gain_ns=gain_ns, part_of=part_of)]
+    of = "a mean step" if Basis.of(headline, steps).steps else "the capture"
+    hidden = f" Hidden, {of} is at most {milliseconds(gain.gain_ns)} shorter." if gain.gain_ns else ""
+    return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 
 
 def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
@@ -75,9 +82,9 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
         title=f"{who} bound by copies: for {told} of the time nothing else runs; most of it {what}.",
         evidence=plain(rows.head(8)),
         recommendation=(
-            "The link is full. Move fewer bytes (a smaller element type, what is used again kept on the GPU, sent to "
-            "one GPU and on from there), or hide them: copy the next block on a stream of its own while this one is "
-            "computed."
+            "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
+            "GPU, sent to one GPU and on from there), or hide them: copy the next block on a stream of its own while "
+            "this one is computed."
             if is_full
             else "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
             "computed."

@@ -34,7 +34,11 @@ COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
 
 _SUMS = ("total_ns", "calls", "blocks")
 
-_MOST_NAMES = 30
+MOST_NAMES = 100
+"""The longest of what computes are kept: one that is not among so many takes no longer than the last of them."""
+
+_MOST_OTHERS = 30
+"""Of what hosts do and of copies, of which only the longest is named."""
 
 _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
 _MOST_SHAPES = 3
@@ -92,8 +96,10 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
     order = np.argsort(-sums["total_ns"], kind="stable")
     order = order[sums["total_ns"][order] > 0]
     firsts = groups.first[order]
+    is_compute = table["part"][is_held][firsts] == "compute_ns"
     held = first_of_each(
-        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row, _MOST_NAMES
+        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row,
+        np.where(is_compute, MOST_NAMES, _MOST_OTHERS),
     )
     rows = np.flatnonzero(is_held)[firsts[held]]
     columns = {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
