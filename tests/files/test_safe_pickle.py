@@ -89,3 +89,11 @@ def test_a_read_error_in_the_middle_is_said_and_nothing_is_left_on_stderr(pack, 
         safe_pickle.load(_Failing(content), "it")
     gc.collect()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("size", [1 << 40, (1 << 62) + 5])
+def test_an_array_that_does_not_fit_says_nothing_beside_the_error(capsys, size):
+    for _ in range(50):  # CPython's complaint depends on what its memory held
+        with pytest.raises(InputError, match=r"file: (refused|not a pickle)"):
+            safe_pickle.loads(b"\x80\x05\x96" + size.to_bytes(8, "little") + b"x", "file")
+    assert capsys.readouterr().err == ""

@@ -19,6 +19,7 @@ def test_reads_what_it_knows_and_ignores_the_rest(tmp_path):
     assert run_info.thresholds(info) == {
         "unprofiled_step_ns": 31_000_000,
         "run_memory": {0: {"peak_allocated_bytes": 5}},
+        "run_world_size": 2,
     }
     assert run_info.read_or_note(path) == (info, ())
 
@@ -72,4 +73,4 @@ def test_figures_of_a_step_that_cannot_be_are_not_used(tmp_path, flops):
     path.write_text(
         f'{{"world_size": 2, "model_flops_per_step": {flops}, "step_time_ns": {{"unprofiled": {{"mean": -5}}}}}}'
     )
-    assert run_info.thresholds(run_info.read(path)) == {}
+    assert run_info.thresholds(run_info.read(path)) == {"run_world_size": 2}

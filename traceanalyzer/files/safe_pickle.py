@@ -4,6 +4,7 @@ import gc
 import gzip
 import io
 import pickle
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,7 +71,7 @@ def load(file: IO[bytes], name: str, most_depth: int | None = MOST_DEPTH) -> Any
     bounded = _Bounded(unpacked(file))
     source = io.BufferedReader(bounded, _AT_ONCE)
     try:
-        with without_collection(), memory_for(_size(file)):
+        with without_collection(), memory_for(_size(file)), without_complaints():
             found = PlainUnpickler(source).load()
     except (pickle.UnpicklingError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = f"it is larger than {MOST_BYTES >> 30} GiB" if bounded.is_over else _first_line(error)
@@ -94,6 +95,21 @@ def without_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def without_complaints() -> Iterator[None]:
+    """Nothing on stderr where a pickle asks for a bytearray that does not fit.
+
+    The MemoryError of that is told as any other. CPython prints a SystemError besides: it looks at how often the array
+    is exported before it has set that.
+    """
+    shown = sys.excepthook
+    sys.excepthook = lambda kind, error, trace: None if kind is SystemError else shown(kind, error, trace)
+    try:
+        yield
+    finally:
+        sys.excepthook = shown
 
 
 @contextmanager

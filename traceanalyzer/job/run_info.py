@@ -149,6 +149,8 @@ def thresholds(info: RunInfo | None) -> dict[str, Any]:
     if trained := trained_model(info):
         found["trained_model"] = trained
     flops, ranks = info.model_flops_per_step or 0, info.world_size or 0
+    if ranks > 0:
+        found["run_world_size"] = ranks
     if ranks > 0 and 0 < flops / ranks < MOST_OF_STEP:
         found["stated_work"] = StatedWork(flops / ranks, info.dtype)
     return found

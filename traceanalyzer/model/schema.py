@@ -217,8 +217,18 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(name=known.fillna(UNNAMED))
 
 
+_LEAST_QUANTITY: Mapping[str, int] = MappingProxyType(
+    {"bytes": 0, "size_bytes": 0, "in_elements": 0, "out_elements": 0, "group_size": 1}
+)
+_MOST_QUANTITY = 1 << 48
+"""Bytes or elements: no operation moves 256 TiB, and sums of thousands of them are still exact."""
+
+
 def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFrame:
-    """`frame` with exactly the schema's columns and dtypes, in order; absent columns become NA, -1 or empty."""
+    """`frame` with exactly the schema's columns and dtypes, in order; absent columns become NA, -1 or empty.
+
+    Quantities that cannot be (bytes or elements below 0 or beyond 2⁴⁸, groups of no rank) are NA: they are not known.
+    """
     if frame is None:
         frame = pd.DataFrame(index=pd.RangeIndex(0))
     columns = {
@@ -233,6 +243,9 @@ def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:
     if name in _FIXED_CATEGORIES:
         return column.astype(pd.CategoricalDtype(list(_FIXED_CATEGORIES[name])))
     column = column if str(column.dtype) == dtype else column.astype(dtype)
+    if name in _LEAST_QUANTITY:
+        can_be = column.between(_LEAST_QUANTITY[name], _MOST_QUANTITY).fillna(value=True)
+        return column if can_be.all() else column.where(can_be)
     has_names = dtype != _CATEGORY or len(column.cat.categories) > 0
     # Where no row has a name, the categories would be of whatever type the absent values had.
     return column if has_names else _absent(len(column), name, dtype)

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.safe_pickle import PlainUnpickler, memory_for
+from traceanalyzer.files.safe_pickle import PlainUnpickler, memory_for, without_complaints
 from traceanalyzer.snapshots.repeats import Repeats
 
 PIECE_BYTES = 32 << 20
@@ -98,7 +98,7 @@ class _Pieces:
             source = _Fed(_framed(self._memo(piece), before, piece, after))
             del piece
             unpickler = PlainUnpickler(source)
-            with memory_for(end - start):
+            with memory_for(end - start), without_complaints():
                 found = unpickler.load()
         except (NotInPieces, TypeError):
             raise

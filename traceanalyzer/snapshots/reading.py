@@ -230,6 +230,8 @@ def _times(told: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def _completed(event: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(event.get("action"), str):
+        raise ValueError("an event without an action")  # noqa: TRY004 - what is wrong is the file
     absent = {"addr": event.get("device_free", 0), "frames": None}  # without frames: recorded with context=None
     return dict.fromkeys(_NEEDED, 0) | absent | dict(event)
 

@@ -9,10 +9,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.integrity import argument_checks, different_jobs
+from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
-from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect, many
 from traceanalyzer.analyses.names import IntegrityColumn
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
@@ -80,6 +81,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *unknown.no_communication(trace),
             *unknown.fused_kernels(trace),
             *unknown.kinds_without_match(trace),
+            *figure_checks.impossible_memory_levels(trace),
         ]
     )
 
@@ -89,13 +91,16 @@ def across(
     ranks: Ranks,
     steps: Steps,
     call_waits: CallWaits,
+    collectives: Collectives,
     integrity_common_pct: float = 90,
     integrity_step_pct: float = 20,
     wanted_ranks: frozenset[int] | None = None,
+    run_world_size: int | None = None,
 ) -> Integrity:
     """The ranks' defects, and those of the set: ranks that are missing, captures and steps that differ.
 
-    `wanted_ranks` are those that were asked for: others are left out, not missing.
+    `wanted_ranks` are those that were asked for: others are left out, not missing. `run_world_size` is what the run's
+    own record says, of which ranks are missing where traces do not say of how many they are.
     """
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
     shared = shared_steps(complete, set(ranks.table["rank"]))
@@ -103,7 +108,9 @@ def across(
     own = stack(parts, ("rank", *_COLUMNS))
     is_cut = bool((own["check"] == TRUNCATED).any())  # calls that it lost are no sign of anything
     of_set = [
-        *_missing_ranks(ranks.table, wanted_ranks),
+        *_missing_ranks(ranks.table, wanted_ranks, run_world_size),
+        *_different_world_size(ranks.table, run_world_size),
+        *figure_checks.impossible_bandwidths(collectives.to_frame()),
         *([] if is_cut else different_jobs.signs(ranks.table, call_waits.table)),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
@@ -149,11 +156,27 @@ def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:
     return [Defect(unknown.WITHOUT_MATCH, MEDIUM, len(texts), None, " ".join(texts), ())] if texts else []
 
 
-def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None) -> list[Defect]:
+def _world_size(ranks: pd.DataFrame) -> int | None:
+    """Ranks of the job, as the traces say."""
     sizes = ranks["world_size"].dropna() if len(ranks) else pd.Series(dtype="Int64")
-    if sizes.empty or len(ranks) >= sizes.max():
+    return None if sizes.empty else int(sizes.max())
+
+
+def _different_world_size(ranks: pd.DataFrame, told: int | None) -> list[Defect]:
+    size = _world_size(ranks)
+    if told is None or size is None or told == size:
         return []
-    size = int(sizes.max())
+    text = (
+        f"run.json says that the job has {many(told, 'rank')}, the traces say {size:,}: it is another run's, or wrong; "
+        "what is taken from it (the model, its work and memory, speed without a profiler) may not be this job's."
+    )
+    return [Defect("different_world_size", MEDIUM, told, size, text, ("mfu", "memory", "memory_fit", "balance"))]
+
+
+def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int | None) -> list[Defect]:
+    size = _world_size(ranks) or told
+    if size is None or not len(ranks) or len(ranks) >= size:
+        return []
     count, here = size - len(ranks), set(ranks["rank"])
     affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
     if wanted is not None and wanted <= here:

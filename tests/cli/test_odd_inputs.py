@@ -1,0 +1,186 @@
+"""Inputs as an attacker would write them: each is read, or what is wrong with it is said."""
+
+import gzip
+import json
+import os
+import pickle
+import shutil
+import sqlite3
+import tarfile
+import zipfile
+
+import pytest
+
+from tests import nsys_builders
+from tests.builders import NAMES, document, host, kernel, write
+from tests.fuzz import seeds
+from traceanalyzer.discovery import discover
+from traceanalyzer.errors import InputError
+from traceanalyzer.job import run_info
+from traceanalyzer.loading import LoadOptions
+from traceanalyzer.scale import summarise
+from traceanalyzer.snapshots.reading import read_snapshot
+
+CALL = {"Collective name": "allreduce", "dtype": "Float", "Group size": 2, "Process Group Name": "0",
+        "Process Group Ranks": "[0, 1]"}  # fmt: skip
+
+
+def events(more=(), name="gemm", elements=1000):
+    return [
+        host(1, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=1),
+        host(30, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=2),
+        kernel(5, 20, correlation=1, name=name),
+        kernel(40, 20, name=NAMES["comm"], stream=17, correlation=2,
+               **CALL, **{"In msg nelems": elements, "Out msg nelems": elements}),
+        *more,
+    ]  # fmt: skip
+
+
+def job(folder, **how):
+    for rank in range(2):
+        write(folder / f"rank{rank}.json", document(events(**how), rank=rank))
+
+
+def levels(allocated, reserved):
+    args = {
+        "Total Reserved": reserved,
+        "Total Allocated": allocated,
+        "Bytes": 5,
+        "Addr": 5,
+        "Device Id": 0,
+        "Device Type": 1,
+    }
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "ts": 7,
+        "pid": 1,
+        "tid": 1,
+        "s": "t",
+        "args": args,
+    }
+
+
+def lied(folder, size):
+    job(folder)
+    (folder / "run.json").write_text(json.dumps({"format_version": 1, "world_size": size, "strategy": "ddp"}))
+
+
+def packed_with_garbage(folder):
+    job(folder)
+    packed = gzip.compress((folder / "rank1.json").read_bytes())
+    (folder / "rank1.json").unlink()
+    (folder / "rank1.json.gz").write_bytes(packed + b"garbage\0\1\2" * 99)
+
+
+def followed_by_an_archive(folder):
+    job(folder)
+    with zipfile.ZipFile(folder / "rank1.json", "a") as archive:
+        archive.writestr("x", "y")
+
+
+def links_to_itself(folder):
+    job(folder)
+    (folder / "a").mkdir()
+    (folder / "a" / "b").symlink_to(folder)
+    (folder / "rank9.json").symlink_to(folder / "rank9.json")
+
+
+def no_files(folder):
+    job(folder)
+    os.mkfifo(folder / "rank7.json")
+    (folder / "rank8.json").mkdir()
+
+
+def same_rank_twice(folder):
+    job(folder)
+    shutil.copy(folder / "rank1.json", folder / "rank2\n\x1b[31m.json")
+
+
+def endless_view(folder):
+    place = nsys_builders.write_sqlite(folder / "a.sqlite", seeds.nsys_tables())
+    with sqlite3.connect(place) as database:
+        database.execute("alter table CUPTI_ACTIVITY_KIND_KERNEL rename to K")
+        database.execute("create view CUPTI_ACTIVITY_KIND_KERNEL as with recursive n(x) as "
+                         "(select 1 union all select x + 1 from n) select K.* from K, n")  # fmt: skip
+    database.close()
+
+
+def out_of_the_archive(folder):
+    job(folder)
+    with zipfile.ZipFile(folder / "t.zip", "w") as archive:
+        archive.writestr("../../evil/rank5.json", "{}")
+    with tarfile.open(folder / "t.tar.gz", "w:gz") as archive:
+        link = tarfile.TarInfo("rank6.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+
+
+def said(folder):
+    """Ranks that are read, checks that found something, and why files were skipped."""
+    found = discover(folder)
+    run = found.runs[-1]
+    info, _ = run_info.read_or_note(run.info)
+    made = summarise(found, run, LoadOptions(), names=["integrity", "ranks"], jobs=1, **run_info.thresholds(info))
+    return (
+        [row["rank"] for row in made.results["ranks"].rows()],
+        {row["check"] for row in made.results["integrity"].rows()},
+        " ".join(f"{one.what}: {one.why}" for one in made.skipped),
+    )
+
+
+CASES = {
+    "nothing is odd": (job, set(), ""),
+    "run.json is of more ranks": (lambda folder: lied(folder, 64), {"different_world_size"}, ""),
+    "run.json is of as many": (lambda folder: lied(folder, 2), set(), ""),
+    "more memory given out than held": (lambda folder: job(folder, more=[levels(174, 10)]), {"impossible_memory_levels"}, ""),
+    "less memory given out than none": (lambda folder: job(folder, more=[levels(-1, 10)]), {"impossible_memory_levels"}, ""),
+    "all memory given out": (lambda folder: job(folder, more=[levels(10, 10)]), set(), ""),
+    "faster than any memory": (lambda folder: job(folder, elements=10**11), {"impossible_bandwidths"}, ""),
+    "as fast as links are": (lambda folder: job(folder, elements=10**6), set(), ""),
+    "sizes below nothing": (lambda folder: job(folder, elements=-1), set(), ""),
+    "sizes beyond all memory": (lambda folder: job(folder, elements=2**61), set(), ""),
+    "packed, and garbage": (packed_with_garbage, set(), ""),
+    "a trace that is an archive, too": (followed_by_an_archive, set(), ""),
+    "links in a circle": (links_to_itself, set(), "a link to a file that is not there"),
+    "a pipe and a folder by names of ranks": (no_files, set(), ""),
+    "a rank twice, with an escape in the name": (same_rank_twice, set(), "another file of this run has already"),
+    "archives that reach out": (out_of_the_archive, set(), "t.zip"),
+    "ids beyond 64 bits": (lambda folder: job(folder, more=[kernel(90, 5, stream=2**70)]), {"unreadable_events"}, ""),
+    "a year between two operations": (lambda folder: job(folder, more=[kernel(3.2e13, 5)]), {"far_apart"}, ""),
+    "names with NUL": (lambda folder: job(folder, name="ge\0mm\0"), set(), ""),
+}  # fmt: skip
+
+USUAL = {"operations_without_launch", "inferred_arguments"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_odd_is_said(tmp_path, name):
+    make, checks, skipped = CASES[name]
+    make(tmp_path)
+    ranks, found, left_out = said(tmp_path)
+    assert ranks == [0, 1]
+    assert found - USUAL == checks
+    assert (skipped in left_out) if skipped else not left_out, left_out
+    assert not {"\n", "\x1b", "\0"} & set(left_out)
+
+
+def test_a_view_without_end_ends(tmp_path):
+    endless_view(tmp_path)
+    assert said(tmp_path)
+
+
+EVENT = {"action": "alloc", "addr": 1, "size": 2, "stream": 0, "time_us": 3, "frames": []}
+
+
+@pytest.mark.parametrize("where", ["event", "frames"])
+def test_a_snapshot_that_holds_itself_is_refused(tmp_path, where):
+    endless = []
+    endless.append(endless)
+    made = {"segments": [], "device_traces": [[]]}
+    made["device_traces"][0].append(made if where == "event" else {**EVENT, "frames": endless})
+    path = tmp_path / "rank0_snapshot.pickle"
+    path.write_bytes(pickle.dumps(made, protocol=4))
+    with pytest.raises(InputError, match="not a snapshot as PyTorch writes it"):
+        read_snapshot(path)

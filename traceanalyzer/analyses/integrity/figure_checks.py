@@ -1,0 +1,59 @@
+"""Figures that cannot be: a trace contradicts itself, or says more than hardware does."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.integrity.integrity_checks import MEDIUM, Defect, many
+from traceanalyzer.model import RankTrace
+
+_MEMORY = (
+    "memory",
+    "memory_peaks",
+    "memory_steps",
+    "memory_sources",
+    "memory_categories",
+    "memory_levels",
+    "memory_calls",
+)
+
+_MOST_OF_LINK = 2
+"""Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
+
+_MOST_GBPS = 16_000
+"""What a rank sends comes out of its GPU's memory: 8 TB/s of the fastest (B200, MI355X), and busbw counts it twice."""
+
+
+def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
+    """Moments at which the allocator had given out more than it held, or less than nothing."""
+    counters = trace.counters
+    allocated, reserved = (
+        counters.loc[counters["name"] == name, ["time_ns", "value"]].to_numpy()
+        for name in ("memory_allocated_bytes", "memory_reserved_bytes")
+    )
+    total = len(allocated)
+    if not total or total != len(reserved) or not np.array_equal(allocated[:, 0], reserved[:, 0]):
+        return []
+    count = int(((allocated[:, 1] > reserved[:, 1]) | (allocated[:, 1] < 0)).sum())
+    text = (
+        f"At {many(count, 'moment')} of {total:,} the allocator had given out more memory than it held, or less than "
+        "none: no allocator does; the levels are damaged, or of two allocators."
+    )
+    return [Defect("impossible_memory_levels", MEDIUM, count, total, text, _MEMORY)] if count else []
+
+
+def impossible_bandwidths(collectives: pd.DataFrame) -> list[Defect]:
+    """Rows of `collectives` that are faster than twice their links, or, of unknown links, than any GPU's memory."""
+    if collectives.empty:
+        return []
+    rate = collectives["busbw_gbps"].astype("Float64")
+    most = (_MOST_OF_LINK * collectives["link_peak_gbps"].astype("Float64")).fillna(_MOST_GBPS)
+    is_beyond = (rate > most).fillna(value=False).to_numpy(dtype=bool)
+    if not is_beyond.any():
+        return []
+    fastest = collectives[is_beyond].loc[rate[is_beyond].idxmax()]
+    text = (
+        f"Collectives are faster than any link or memory: {fastest['collective']} of rank {fastest['rank']} at "
+        f"{fastest['busbw_gbps']:,.0f} GB/s. Their sizes or times are damaged, or clocks differ: believe no bandwidth."
+    )
+    affects = ("collectives", "by_collective", "nccl", "comm_phases")
+    return [Defect("impossible_bandwidths", MEDIUM, int(is_beyond.sum()), len(collectives), text, affects)]
