@@ -9,6 +9,7 @@ from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding, _impact
 from traceanalyzer.findings import fitness as rules
+from traceanalyzer.findings.warm_up import warm_up
 
 MS = 1_000_000
 
@@ -56,13 +57,13 @@ def test_a_late_rank_is_no_clock():
 
 def test_a_rank_that_is_late_once_in_the_first_step_is_no_warm_up():
     faults = (Fault("host", 90 * MS, (2,), (0,)),)
-    assert told(rules.warm_up, faults=faults, needed=("step_needs", "steps")) == []
+    assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []
 
 
 @pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), (0, False)])
 def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
     faults = (Fault("host", first_ms * MS, (0, 1, 2, 3), (0,)),) if first_ms else ()
-    found = told(rules.warm_up, faults=faults, needed=("step_needs", "steps"))
+    found = told(warm_up, faults=faults, needed=("step_needs", "steps"))
     assert [item.title.startswith("Step 0 is a warm-up") for item in found] == [True] * is_said
 
 
@@ -82,4 +83,4 @@ def test_what_a_capture_cannot_tell_comes_first():
 def test_steps_that_are_long_now_and_then_are_no_warm_up():
     every = (0, 1, 2, 3)
     faults = tuple(Fault("host", 30 * MS, every, (step,)) for step in (0, 3))
-    assert told(rules.warm_up, faults=faults, needed=("step_needs", "steps")) == []
+    assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []

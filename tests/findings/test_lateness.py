@@ -80,7 +80,7 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
 def test_ranks_that_take_turns_are_one_finding(ranks, steps):
     (found,) = said(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000))
     assert found.title.startswith(f"Ranks 0 to {ranks - 1} in turn, each in other steps, compute ")
-    assert "the same kernels 1.39 times as long" in found.title
+    assert "most of it forward_gemm" in found.title  # no shapes: it may be unequal work
     assert found.gain_ns == pytest.approx(2 * MS, rel=0.05)
 
 

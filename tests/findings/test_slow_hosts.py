@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests import once
-from traceanalyzer.findings.beside import named, own_work, slow_host
+from traceanalyzer.findings.beside import more_calls, named, own_work, slow_host
 from traceanalyzer.findings.late_hosts import with_advice
 from traceanalyzer.findings.late_words import advice
 from traceanalyzer.findings.slow_hosts import slow_hosts
@@ -101,6 +101,39 @@ def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
     assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
 
 
+ALL = [(rank, "mm", 10, 150 if rank < 2 else 100) for rank in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (ALL, "Ranks 0 and 1 make the same calls as the others, so look at their CPU"),
+        ([(rank, name, 2 * calls if rank < 2 else calls, ns) for rank, name, calls, ns in ALL],
+         "Find why ranks 0 and 1 launch more (most of it mm: 20 calls in the capture, the others' 10)"),
+        ([(rank, name, 2 * calls if rank < 1 else calls, ns) for rank, name, calls, ns in ALL], "Compare what these hosts"),
+        ([(rank, name, calls, 100 if rank else 150) for rank, name, calls, ns in ALL], "Compare what these hosts launch"),
+    ],
+    ids=["slower", "more", "more on one of them", "slower on one of them"],
+)  # fmt: skip
+def test_of_several_late_hosts_it_is_said_where_it_holds_for_each(rows, said):
+    row = {
+        "ranks": "0,1",
+        "cause": "host",
+        "name": None,
+        "same_work_ratio": None,
+        "is_in_every_step": True,
+        "place": None,
+    }
+    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+
+
+def test_who_makes_as_many_calls_is_named_beside_the_rank():
+    rows = [(rank, "mm", {0: 200, 1: 199, 2: 100, 3: 90}[rank], 100) for rank in range(4)]
+    busy = more_calls(operators(*rows), 0)
+    assert (busy.ranks, busy.calls, busy.others_calls) == ((0, 1), 200, 95)
+    assert more_calls(operators(*rows[:2]), 0) is None
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -112,7 +145,14 @@ def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
     ids=["slower", "more", "alike"],
 )  # fmt: skip
 def test_what_to_do_about_a_late_host_is_what_its_operators_tell(rows, said):
-    row = {"ranks": "0", "cause": "host", "name": None, "same_work_ratio": None, "is_in_every_step": True}
+    row = {
+        "ranks": "0",
+        "cause": "host",
+        "name": None,
+        "same_work_ratio": None,
+        "is_in_every_step": True,
+        "place": None,
+    }
     assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
 
 

@@ -37,6 +37,8 @@ MORE_CASES: tuple[Case, ...] = (
     case_of("uneven prefetch, compute", more.uneven_prefetch, Fault("compute", 3 * MS, (3,)), "mm"),
     _nobody("uneven prefetch, even", _HEALTHY, lambda faults: more.uneven_prefetch(faults=faults)),
     case_of("a hot expert", more.hot_expert, Fault("compute", 3 * MS, (1,)), "_grouped_mm"),
+    case_of("a hot expert under one kernel of a fixed grid", more.hot_expert, Fault("compute", 3 * MS, (1,)), "moe::run",
+            has_shapes=False),
     case_of("a host slow at all", more.slow_at_all, Fault("host", 0, (1,)), "host"),
     _nobody("hosts all slow at all", "hosts", lambda faults: more.slow_at_all(faults=faults, times=1.0)),
     _nobody("all validate every third step", _HEALTHY, lambda faults: more.validates(faults=faults)),

@@ -166,8 +166,11 @@ def uneven_prefetch(ranks: int = 4, steps: int = 5, faults: Faults = (), *, laye
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def hot_expert(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4) -> Job:
-    """Mixture of experts: the rank with the fault `compute` holds the expert to which most tokens go, in every layer."""
+def hot_expert(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4, has_shapes: bool = True) -> Job:
+    """Mixture of experts: the rank with the fault `compute` holds the expert to which most tokens go, in every layer.
+
+    Without shapes one kernel of a fixed grid computes as many tokens as it is given.
+    """
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
@@ -177,9 +180,11 @@ def hot_expert(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: i
             before = layer_of(program, "aten::linear", "dense_gemm", 200_000, 15_000, _SHAPES)
             sent = program.collective("all_to_all", world, 1_000_000, 60_000, after=(before,))
             tokens = 4096 + more_ns // 100
-            with program.range("aten::_grouped_mm", "operator", f"[[{tokens}, 768], [768, 3072]]"):
+            shapes = f"[[{tokens}, 768], [768, 3072]]" if has_shapes else ""
+            with program.range("aten::_grouped_mm" if has_shapes else "moe::run", "operator", shapes):
                 program.host(15_000)
-                done = program.kernel("expert_gemm", 300_000 + more_ns, after=(sent,))
+                name = "expert_gemm" if has_shapes else "batched_persistent"
+                done = program.kernel(name, 300_000 + more_ns, after=(sent,))
             back = program.collective("all_to_all", world, 1_000_000, 60_000, after=(done,))
             program.kernel("combine", 30_000, after=(back,))
         optimizer(program, ())

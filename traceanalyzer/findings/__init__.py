@@ -36,6 +36,7 @@ from traceanalyzer.findings import (
     uneven_stages,
     uneven_steps,
     unmatched,
+    warm_up,
     wiring,
 )
 from traceanalyzer.findings.finding import SEVERITIES, Finding
@@ -51,7 +52,7 @@ RULES: tuple[Rule, ...] = (
     fitness.missing_straggler,
     unmatched.unmatched_calls,
     fitness.clock_step,
-    fitness.warm_up,
+    warm_up.warm_up,
     fitness.silent_rank,
     fitness.lost_operations,
     fitness.no_complete_step,
@@ -129,7 +130,7 @@ def _is_of_files(finding: Finding) -> bool:
 _SPOILING = tuple(
     rule.__name__
     for rule in (
-        fitness.warm_up,
+        warm_up.warm_up,
         fitness.clock_step,
         fitness.missing_straggler,
         fitness.silent_rank,

@@ -16,6 +16,9 @@ SLOWER = 1.2
 MORE = 1.15
 """A host that makes this many times as many calls is busy."""
 
+_AS_MANY = 0.02
+"""Of a rank's calls: who differs by less makes as many."""
+
 _A_QUARTER = 0.25
 
 _COVERED = 0.9
@@ -59,9 +62,13 @@ class SlowHost:
     rows: pd.DataFrame
 
 
-def slow_host(operators: Operators, rank: int) -> SlowHost | None:
-    """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer."""
+def slow_host(operators: Operators, rank: int, among: Collection[int] | None = None) -> SlowHost | None:
+    """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer.
+
+    All ranks are those `among`, if given.
+    """
     table = operators.to_frame()
+    table = table if among is None else table[table["rank"].isin(among)]
     table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
     )
@@ -85,16 +92,18 @@ def slow_host(operators: Operators, rank: int) -> SlowHost | None:
 
 @dataclass(frozen=True, slots=True)
 class MoreCalls:
-    """How many more operator calls a rank's host makes than the others'.
+    """How many more operator calls some ranks' hosts make than the others'.
 
     Attributes:
-        calls: of the rank.
+        ranks: they; each makes about as many.
+        calls: of the one of them that makes most.
         others_calls: the others' median.
         others: who they are, in words.
         name: the operator with most of the host time in calls beyond the others'; absent where none has a quarter.
         rows: the operators with most: `operator`, `calls`, `others_calls`, `more_ns` (of host time).
     """
 
+    ranks: tuple[int, ...]
     calls: int
     others_calls: int
     others: str
@@ -103,22 +112,26 @@ class MoreCalls:
 
     @property
     def times(self) -> float:
-        """The rank's calls over the others'."""
+        """The ranks' calls over the others'."""
         return self.calls / self.others_calls
 
 
 def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
-    """`None` unless the rank makes at least 1.15 times as many calls as the others' median."""
+    """`None` unless the rank, and those that make as many calls (within 2 %), make 1.15 times the others' median."""
     table = operators.to_frame()
     table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
     )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
-    if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
+    if wide.empty or rank not in wide["calls"]:
         return None
     calls, ns = wide["calls"], wide["host_self_ns"]
-    others = calls.drop(columns=rank)
-    total, typical = int(calls[rank].sum()), int(others.sum().median())
+    sums = calls.sum()
+    is_alike = (sums - sums[rank]).abs() <= _AS_MANY * sums[rank]
+    others = calls.loc[:, ~is_alike]
+    if others.empty:
+        return None
+    total, typical = int(sums[is_alike].max()), int(others.sum().median())
     if not typical or total < MORE * typical:
         return None
     beyond = (calls[rank] - others.median(axis=1)).clip(lower=0)
@@ -127,4 +140,5 @@ def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
     rows = pd.DataFrame({"calls": calls[rank], "others_calls": others.median(axis=1), "more_ns": more.round()})
     name = str(more.index[0]) if more.iloc[0] >= _A_QUARTER * more.sum() else None
     who = f"rank {others.columns[0]}'s" if others.shape[1] == 1 else "the others'"
-    return MoreCalls(total, typical, who, name, rows.loc[more.index[:_MOST_ROWS]].reset_index())
+    ranks = tuple(int(other) for other in sums.index[is_alike])
+    return MoreCalls(ranks, total, typical, who, name, rows.loc[more.index[:_MOST_ROWS]].reset_index())

@@ -25,18 +25,8 @@ if TYPE_CHECKING:
 LEAST_WAIT_PCT = 5.0
 """Of a step, that all ranks wait for somebody who is not here."""
 
-WARM_UP = 3.0
-"""A first step of this many times the later ones is a warm-up; so is one of which one API call takes this share."""
-
-BEYOND_ANY = 1.5
-"""A warm-up takes this many times as long as any later step: steps that are long now and then are none."""
-
-_ONE_CALL = 0.3
-_LEAST_CALL_NS = 100_000_000
 _LEAST_JUMP_NS = 1_000_000
 _ALIKE = 0.5
-
-_AGAIN = "Record again with a schedule of some steps of warm-up: torch.profiler.schedule(wait=1, warmup=3, active=3)."
 
 
 def missing_straggler(
@@ -123,48 +113,6 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
         caveat="Lengths across that moment on this rank are wrong, and calls around it may stay unmatched.",
         is_about_capture=True,
     )
-
-
-def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
-    """The first complete step is three times as long as the later ones, or one API call takes a third of it.
-
-    And it is half as long again as any later one: a loader that is slow at every second batch makes no warm-up.
-    """
-    if not len(step_needs):
-        return []
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
-    table = step_needs.table[step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])]
-    if table.empty:
-        return []
-    each = table.assign(ns=table["end_ns"] - table["begin_ns"])
-    lengths = each.groupby("step")["ns"].median()
-    first, later = int(lengths.index[0]), lengths.iloc[1:]
-    calls_ns = table.loc[table["step"] == first, "longest_call_ns"].dropna()
-    call_ns = int(calls_ns.quantile(interpolation="lower")) if len(calls_ns) else 0
-    # All ranks warm up: where others wait for one of them, it is late.
-    needed = table["end_ns"] - table["begin_ns"] - table["exposed_wait_ns"] - table["exposed_unmatched_ns"]
-    own = needed.groupby(table["step"]).quantile(interpolation="lower")
-    # Rank by rank: what one does after a step's last collective lengthens its own step and the others' next.
-    wide = each.pivot_table(index="step", columns="rank", values="ns").astype("float64")
-    is_beyond = wide.iloc[0] >= BEYOND_ANY * wide.iloc[1:].max()
-    is_beyond_any = bool(is_beyond.mean() > 0.5) if len(later) else True
-    is_long = len(later) > 0 and is_beyond_any and own.iloc[0] >= WARM_UP * own.iloc[1:].median()
-    is_one_call = is_beyond_any and call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
-    if not (is_long or is_one_call):
-        return []
-    beside = f", the later ones {milliseconds(later.median())}" if len(later) else " and is the only complete one"
-    call = f"; one API call in it takes {milliseconds(call_ns)}" if is_one_call else ""
-    return [
-        Finding(
-            rule="warm_up",
-            severity="high",
-            title=f"Step {first} is a warm-up: it takes {milliseconds(lengths.iloc[0])}{beside}{call}.",
-            recommendation=_AGAIN if not len(later) else f"{_AGAIN} Till then leave it out: --steps {first + 1}:.",
-            caveat="Means over steps hold it too.",
-            is_about_capture=True,
-            steps=(first,),
-        )
-    ]
 
 
 def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -> list[Finding]:

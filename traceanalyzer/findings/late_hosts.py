@@ -21,8 +21,8 @@ _LONGER = (
     "All ranks run {name}: find why it takes rank {rank} longer{more}. Give the ranks equal work there; else look at "
     f"its CPU: {CPU}."
 )
-_BUSY = "Find why rank {rank} launches more ({calls}): give the ranks equal work, or launch less on this one."
-_SLOW = f"Rank {{rank}} makes the same calls as the others, so look at its CPU: {CPU}."
+_BUSY = "Find why {who} launch{es} more ({calls}): give the ranks equal work, or launch less there."
+_SLOW = f"{{Who}} make{{s}} the same calls as the others, so look at {{its}} CPU: {CPU}."
 
 _SHARED = 0.25
 """Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
@@ -40,16 +40,20 @@ def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> 
     if name is not None and is_autograd_node(name):
         return _HELD_UP.format(who=who(row))
     is_frameworks = name is not None and is_framework_range(name)
-    if len(late) > 1:
-        return ADVICE[HOST.key] if is_frameworks else None
+    if name is not None and not is_frameworks and len(late) > 1:
+        return None
     busy = more_calls(operators, late[0])
     if name is not None and not is_frameworks:
         is_longer = _all_are_in(host_work, name, late[0])
         return _LONGER.format(name=name, rank=late[0], more=_more(busy)) if is_longer else None
-    if busy is not None:
-        return _BUSY.format(rank=late[0], calls=_most(busy))
-    is_slow = slow_host(operators, late[0]) is not None
-    return _SLOW.format(rank=late[0]) if is_slow else ADVICE[HOST.key] if is_frameworks else None
+    one = len(late) == 1
+    if busy is not None and {*late} <= {*busy.ranks}:
+        return _BUSY.format(who=who(row), es="es" if one else "", calls=_most(busy))
+    others = [rank for rank in operators.to_frame()["rank"].unique() if rank not in late]
+    if others and all(slow_host(operators, rank, (rank, *others)) is not None for rank in late):
+        told = _SLOW.format(Who=who(row), s="s" if one else "", its="its" if one else "their")
+        return told[0].upper() + told[1:]
+    return ADVICE[HOST.key] if is_frameworks else None
 
 
 def _all_are_in(host_work: HostWork, name: str, rank: int) -> bool:

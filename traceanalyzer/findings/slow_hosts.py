@@ -1,13 +1,14 @@
 """Why a late host is late: the calls that all make take it longer, or it makes more of them."""
 
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import milliseconds, plain
-from traceanalyzer.findings.beside import SlowHost, more_calls, slow_host
+from traceanalyzer.findings.beside import MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import story_of_host
 from traceanalyzer.findings.hosts import HOST_PCT
@@ -53,26 +54,31 @@ def _most(slow: SlowHost) -> str:
 def busy_hosts(
     headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
 ) -> list[Finding]:
-    """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others."""
+    """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others.
+
+    Named with those that make as many.
+    """
     late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
     most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
-    ranks = {own[0] for own in late if len(own) == 1} | ({most[0]} if most else set())
-    found = []
-    for rank in sorted(ranks):
+    found: dict[tuple[int, ...], Finding] = {}
+    for rank in sorted({own[0] for own in late} | ({most[0]} if most else set())):
         busy = more_calls(operators, rank)
-        if busy is None:
-            continue
-        what = f", most of the more in {busy.name}" if busy.name else ""
-        found.append(
-            Finding(
-                rule="busy_hosts",
-                severity="low",
-                title=f"Rank {rank}'s host makes {digits(busy.times)} times as many operator calls as "
-                f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
-                evidence=plain(busy.rows),
-                recommendation="Give the hosts equal work, or launch less on this one.",
-                table="operators",
-                part_of=story_of_host(rank, episodes, pipeline),
-            )
-        )
-    return found
+        if busy is not None and busy.ranks not in found:
+            found[busy.ranks] = _busy(busy, story_of_host(rank, episodes, pipeline))
+    return list(found.values())
+
+
+def _busy(busy: MoreCalls, part_of: str) -> Finding:
+    is_one = len(busy.ranks) == 1
+    who = f"Rank {busy.ranks[0]}'s host makes" if is_one else f"The hosts of ranks {listed(busy.ranks)} each make"
+    what = f", most of the more in {busy.name}" if busy.name else ""
+    return Finding(
+        rule="busy_hosts",
+        severity="low",
+        title=f"{who} {digits(busy.times)} times as many operator calls as "
+        f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
+        evidence=plain(busy.rows),
+        recommendation=f"Give the hosts equal work, or launch less on {'this one' if is_one else 'these'}.",
+        table="operators",
+        part_of=part_of,
+    )

@@ -28,6 +28,8 @@ from traceanalyzer.loading import load
         ("MODEL_PARALLEL_GROUP", "tensor and pipeline parallel"), ("EMBEDDING_GROUP", "tied embeddings"),
         ("EXPERT_MODEL_PARALLEL_GROUP", "expert parallel"), ("EXPERT_DATA_PARALLEL_GROUP", "expert data parallel"),
         ("EXPERT_TENSOR_PARALLEL_GROUP", "expert tensor parallel"),
+        ("EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", "expert parallel and tensor parallel"),
+        ("EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP", "expert, tensor and pipeline parallel"),
         ("TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP", "tensor parallel and data parallel"),
         ("INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP", "HSDP shard"),
         ("default_pg", None), ("undefined", None), ("", None), (None, None), (float("nan"), None), ("adapter", None),

@@ -1,5 +1,6 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,21 @@ _UNRECORDED = 0.8
 
 _LIKE_THE_OTHERS = 2.0
 """Times the excess of the steps without a name: one with a name is late by the same."""
+
+_THROUGHOUT = 0.7
+"""Part of the time in the same kernels in which they are slower: a slow GPU slows them all, or nearly all."""
+
+_SLOWER = 0.2
+"""How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
+
+_OF_DATA = re.compile(
+    r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode",
+    re.IGNORECASE,
+)
+"""Names of kernels and operators whose work depends on what they read (tokens of each expert, lengths), in any grid."""
+
+_HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked))")
+"""Operators whose shapes tell what there is to do: not where indices decide how often one place is written."""
 
 Named = tuple[str | None, str | None]
 
@@ -186,18 +202,55 @@ def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, flo
 
 
 def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:
-    """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes."""
+    """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes.
+
+    Unknown where these do not hold most of the excess; and where neither shapes nor the many kernels that are slower
+    tell that the work is the same: one kernel that alone takes longer may have more to do in as many blocks.
+    """
     kernels = _alike(own, beside, KERNEL)
-    if any(" of [" in name for name in own.of_kind(OPERATOR).name):
-        by_shape = _alike(own, beside, OPERATOR)
-        if by_shape[0] - by_shape[1] < _NAMED * excess_ns:
-            return np.nan, np.nan
-    return kernels if kernels[0] - kernels[1] >= _NAMED * excess_ns else (np.nan, np.nan)
+    if kernels.excess_ns < _NAMED * excess_ns:
+        return np.nan, np.nan
+    has_shapes = any(" of [" in name for name in own.of_kind(OPERATOR).name)
+    by_shape = _alike(own, beside, OPERATOR)
+    if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
+        return np.nan, np.nan
+    is_told = has_shapes and by_shape.of(_HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
+    return kernels.sums if is_told or kernels.are_slower_throughout() else (np.nan, np.nan)
 
 
-def _alike(own: _Names, beside: _Beside, what: str) -> tuple[float, float]:
-    """Time in the names of which the rank has as many calls and blocks as its peers: its own, and theirs."""
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Names of which the rank has as many calls and blocks as its peers, and the time in each: its own, and theirs."""
+
+    name: np.ndarray
+    own_ns: np.ndarray
+    peers_ns: np.ndarray
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        return float(self.own_ns.sum()), float(self.peers_ns.sum())
+
+    @property
+    def excess_ns(self) -> float:
+        own_ns, peers_ns = self.sums
+        return own_ns - peers_ns
+
+    def of(self, pattern: re.Pattern[str]) -> "_Alike":
+        """Those whose name begins with the pattern."""
+        fits = np.array([pattern.match(name) is not None for name in self.name], dtype=bool)
+        return _Alike(self.name[fits], self.own_ns[fits], self.peers_ns[fits])
+
+    def are_slower_throughout(self) -> bool:
+        """Whether most of the time is in those that are slower."""
+        own_ns, peers_ns = self.sums
+        is_slower = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
+        return bool(self.peers_ns[is_slower].sum() >= _THROUGHOUT * peers_ns)
+
+
+def _alike(own: _Names, beside: _Beside, what: str) -> _Alike:
+    """What of the rank's names may be the same work; names of what depends on the data are none of it."""
     held = own.of_kind(what)
     typical = beside.medians(what, held.name)
     same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
-    return float(held.sums[same, 0].sum()), float(typical[same, 0].sum())
+    same &= np.array([_OF_DATA.search(name) is None for name in held.name], dtype=bool)
+    return _Alike(held.name[same], held.sums[same, 0], typical[same, 0])

@@ -9,6 +9,7 @@ DATA, SHARD, REPLICATE = "data parallel", "HSDP shard", "HSDP replicate"
 SHARDED = "sharded data parallel"
 TENSOR, PIPELINE, CONTEXT, EXPERT = "tensor parallel", "pipeline", "context parallel", "expert parallel"
 EXPERT_DATA, EXPERT_TENSOR = "expert data parallel", "expert tensor parallel"
+EXPERT_MODEL = "expert, tensor and pipeline parallel"
 EMBEDDING = "tied embeddings"
 TABLES = "embedding tables"
 """Of a recommender: each rank holds some, and the ranks exchange what was looked up."""
@@ -19,6 +20,8 @@ _NOTHING_SAID = frozenset({"", WORLD, "undefined", "default", "none", "pg", "wor
 # Device meshes call a group "mesh_<axis>" (PyTorch), Megatron "<WHAT>_GROUP[_WITH_CP]"; the first rule that fits.
 _RULES = (
     (EXPERT_DATA, re.compile(r"expert_data|^edp|^efsdp|^ep_?dp|^expt_dp")),
+    (EXPERT_MODEL, re.compile(r"^expert_tensor_model_pipeline_parallel")),
+    (f"{EXPERT} and {TENSOR}", re.compile(r"^expert_tensor_and_model_parallel|^tensor_and_expert")),
     (EXPERT_TENSOR, re.compile(r"^expert_tensor(_model)?_parallel|^etp|^expt_tp")),
     (EXPERT, re.compile(r"expert|^ep(_|$)|^moe")),
     (EMBEDDING, re.compile(r"embedding")),

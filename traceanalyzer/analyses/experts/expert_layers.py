@@ -39,7 +39,7 @@ class ExpertLayers(Result[ExpertLayersColumn]):
             "What a rank receives, its own part included: mean over ranks.", adds=Adds.DERIVED
         ),
         "max_load_bytes": Column.size("The same, of the rank that receives most.", adds=Adds.EXTREME),
-        "hot_rank": Column.ident("That rank."),
+        "hot_rank": Column.ident("That rank; absent where all receive as much."),
         "load_max_over_mean": Column.number("Largest load / mean load.", label="load max / mean"),
         "sent_max_over_mean": Column.number(
             "What the rank that sends most sends to others / mean over ranks.", label="sent max / mean"
@@ -88,7 +88,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Step
     table = pd.DataFrame(rows)
     first = held.drop_duplicates(_KEYS).sort_values(_KEYS)[["rank", "group", "group_ranks"]].reset_index(drop=True)
     table = table.assign(group_label=labels(groups, first))
-    return ExpertLayers(table.astype({"saved_compute_ns": "Int64", "place": "int64"}))
+    return ExpertLayers(table.astype({"hot_rank": "Int64", "saved_compute_ns": "Int64", "place": "int64"}))
 
 
 def _row(own: pd.DataFrame) -> dict[str, object]:
@@ -100,15 +100,16 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
     rate = float((own["least_transfer_ns"] / moved.where(moved > 0)).mean()) if (moved > 0).any() else 0.0
     compute = by_rank["compute_after_ns"].mean()
     waits = means["least_wait_ns"].idxmax() if means["least_wait_ns"].any() else means["most_wait_ns"].idxmax()
+    load = means["load_bytes"]
     is_dispatch = (own["direction"] == DISPATCH).all() and compute.notna().all()
     return {
         **own.iloc[0][[*_KEYS, "range"]].to_dict(),
         "direction": own["direction"].iloc[0],
         "steps": own["step"].nunique(),
         "ranks": len(means),
-        "mean_load_bytes": round(means["load_bytes"].mean()),
-        "max_load_bytes": round(means["load_bytes"].max()),
-        "hot_rank": int(means["load_bytes"].idxmax()),
+        "mean_load_bytes": round(load.mean()),
+        "max_load_bytes": round(load.max()),
+        "hot_rank": int(load.idxmax()) if load.max() > load.min() else pd.NA,
         "mean_sent_bytes": round(means["sent_bytes"].mean()),
         "max_sent_bytes": round(means["sent_bytes"].max()),
         "longest_ns": round(means["duration_ns"].max()),

@@ -12,6 +12,8 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
+_CALLS = ("c10d::", "record_param_comms", "nccl:", "gloo:")
+
 PASSES = ("forward", "backward", "recompute")
 
 NO_LAUNCH = "(no launch recorded)"
@@ -48,7 +50,8 @@ class OperatorTree:
     def of(cls, trace: RankTrace) -> "OperatorTree":
         """Build the forest of a rank.
 
-        Forward is what autograd records (an operator with a sequence number) and what lies inside; backward what
+        Forward is what autograd records (an operator with a sequence number, but no call of communication: these
+        take numbers and are not recorded, in metrics and optimizers, too) and what lies inside; backward what
         lies inside an autograd node (`autograd::engine::evaluate_function`, or an operator with a forward
         thread). Recompute is the part of it that records autograd anew, as activation checkpointing
         does: an operator with a sequence number of its own between the node and itself. (A backward pass
@@ -58,7 +61,8 @@ class OperatorTree:
         nesting = Nesting.of(ops)
         is_node = _is_node(ops)
         node = nesting.handed_down(is_node)
-        records = ops["sequence"].notna().to_numpy() & ~is_node
+        is_call = host_names.matches(ops["name"], lambda name: name.startswith(_CALLS))
+        records = ops["sequence"].notna().to_numpy() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
             nesting=nesting,

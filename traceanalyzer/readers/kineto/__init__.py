@@ -23,9 +23,10 @@ from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
 from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.flows import linked
 from traceanalyzer.readers.kineto.head import Properties, properties
+from traceanalyzer.readers.kineto.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
-from traceanalyzer.readers.kineto.tables import DEVICES, FOREIGN, OUT_OF_TREE, TableBuilder
+from traceanalyzer.readers.kineto.tables import TableBuilder
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 

@@ -13,6 +13,7 @@ from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
 from traceanalyzer.readers.kineto.counters import MEMORY, add_memory, add_samples
 from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant, Sample
+from traceanalyzer.readers.kineto.other_devices import API_CALLS, FOREIGN, OUT_OF_TREE
 from traceanalyzer.readers.kineto.texts import as_list, extent, first_of
 
 _NO_ARGS = Args()
@@ -23,25 +24,6 @@ _ACTIVITY = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gp
 
 _API_CALLS = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
 """Calls of the GPU's runtime and driver; ROCm writes CUDA's category."""
-
-_API_CALLS_OF_OTHERS = re.compile(r"^(\w+)_(?:runtime|driver)$")
-"""Categories of the calls of other devices: `xpu_runtime`, `mtia_runtime`, `privateuse1_runtime`, `npu_runtime`."""
-
-FOREIGN = {
-    "hpu_op": "a capture of HPU devices",
-    "mtia_ccp_events": "a capture of MTIA devices",
-    "mtia_workloadd": "a capture of MTIA devices",
-    "mtia_insight": "a capture of MTIA devices",
-    "xpu_scope_profiler": "a capture of XPU devices",
-    "cuda_profiler_range": "a capture of CUPTI's range profiler, which counts but does not time kernels",
-}
-"""Categories of device events whose meaning is not Kineto's usual one: what such a capture is, by category."""
-
-DEVICES = {"privateuse1": "PrivateUse1 devices, such as NPUs"}
-"""What devices are called whose categories begin with something else; others are called by that, in capitals."""
-
-OUT_OF_TREE = "privateuse1"
-"""Begin of the categories of devices that PyTorch itself does not know, such as NPUs."""
 
 _COMM_HOST_OP = "record_param_comms"
 
@@ -91,7 +73,7 @@ class TableBuilder:
             add_samples(self.table("counters"), samples)
 
     def _take(self, category: str, events: list[Any]) -> None:
-        is_of_others = bool(_API_CALLS_OF_OTHERS.match(category)) and category not in _ADD
+        is_of_others = bool(API_CALLS.match(category)) and category not in _ADD
         add = _add_api_calls if is_of_others else _ADD.get(category)
         if is_of_others:
             self.called[category] += len(events)
