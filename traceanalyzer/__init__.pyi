@@ -116,8 +116,10 @@ def integrity(
     integrity_common_pct: int = 90,
     integrity_step_pct: int = 20,
     wanted_ranks: Any = None,
+    run_world_size: Any = None,
     hosts: Any = None,
     run_hosts: Any = None,
+    wiring: Any = None,
 ) -> _Integrity: ...
 def ranks(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Ranks: ...
 def headline(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Headline: ...

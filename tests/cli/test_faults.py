@@ -280,7 +280,20 @@ def test_files_that_change_while_they_are_read_are_said(tmp_path, monkeypatch, c
 @pytest.mark.parametrize(
     "environment",
     sampled(
-        [{"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"}, {"HOME": ""}, {"COLUMNS": "8", "TERM": "dumb"}], every=3
+        [
+            {"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"},
+            {"HOME": ""},
+            {"COLUMNS": "8", "TERM": "dumb"},
+            {
+                "COLUMNS": "20",
+                "TERM": "dumb",
+                "LANG": "C",
+                "LC_ALL": "C",
+                "PYTHONUTF8": "0",
+                "PYTHONCOERCECLOCALE": "0",
+            },
+        ],
+        every=3,
     ),
 )
 def test_odd_surroundings(tmp_path, environment):

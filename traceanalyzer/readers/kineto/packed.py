@@ -1,5 +1,7 @@
 """Bytes of a plain or packed file; a damaged end reads as the end, and all before the damage is kept."""
 
+import contextlib
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,9 @@ from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.files import packing
 
 _PACKED_BYTES = 256 << 10
+
+_SECTOR_BYTES = 4096
+"""Of a disk that fails are read at once."""
 
 _GZIP = 31
 """`wbits` of gzip with its header."""
@@ -102,7 +107,7 @@ class PackedFile:
             return self._streamed(size_bytes)
         try:
             if self._unpacker is None:
-                return self.file.read(size_bytes)
+                return up_to_the_error(self.file, size_bytes)
             if not self.is_damaged:
                 return self._unpacked(size_bytes)
         except OSError:  # the disk's, or the network's
@@ -127,7 +132,7 @@ class PackedFile:
     def _unpacked(self, size_bytes: int) -> bytes:
         """The next bytes of the gzip stream, which may consist of several members."""
         while True:
-            self._packed = self._packed or self.file.read(_PACKED_BYTES)
+            self._packed = self._packed or up_to_the_error(self.file, _PACKED_BYTES)
             if not self._packed:
                 return b""
             text: bytes = self._unpacker.decompress(self._packed, size_bytes)
@@ -137,6 +142,26 @@ class PackedFile:
                 self._unpacker = isal_zlib.decompressobj(wbits=_GZIP)
             if text:
                 return text
+
+
+def up_to_the_error(file: BinaryIO, size_bytes: int) -> bytes:
+    """The next bytes of a file; fewer where the disk fails, for a buffered read gives none of those before the failure.
+
+    Raises:
+        OSError: the first of them cannot be read.
+    """
+    at = file.tell()
+    try:
+        return file.read(size_bytes)
+    except OSError:
+        found = bytearray()
+        with contextlib.suppress(OSError):
+            while part := os.pread(file.fileno(), min(_SECTOR_BYTES, size_bytes - len(found)), at + len(found)):
+                found += part
+        if not found:
+            raise
+        file.seek(at + len(found))
+        return bytes(found)
 
 
 def _before_the_damage(file: BinaryIO, skipped_bytes: int) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.readers.kineto.boundaries import end_of_object, last_cut
-from traceanalyzer.readers.kineto.packed import PackedFile
+from traceanalyzer.readers.kineto.packed import PackedFile, up_to_the_error
 
 CHUNK_BYTES = 2 << 20
 """Small enough that a chunk's text and events stay in the processor's cache."""
@@ -88,7 +88,7 @@ class EventText:
             match = _EVENTS_KEY.search(start, begin)
         if match is None:
             text.file.close()
-            raise NotATraceError(f"{path}: {_why_no_events(start, is_plain=packed.is_plain)}")
+            raise NotATraceError(f"{path}: {_why_no_events(start, packed)}")
         text.head, text._rest = start[: match.end() - 1], start[match.end() :]
         return text
 
@@ -158,7 +158,8 @@ class EventText:
                         self.oversized += 1
                         begin = after
                 block = after
-            self._rest = _read_at(file, begin, end)
+            file.seek(begin)
+            self._rest = up_to_the_error(file, end - begin)
         except OSError:  # the disk's, or the network's
             self.file.is_damaged = True
             self._rest = b""
@@ -254,9 +255,13 @@ def _wide_encoding(start: bytes) -> str | None:
     return {b"{\0": "utf-16-le", b"[\0": "utf-16-le", b"\0{": "utf-16-be", b"\0[": "utf-16-be"}.get(first)
 
 
-def _why_no_events(start: bytes, *, is_plain: bool) -> str:
+def _why_no_events(start: bytes, file: PackedFile) -> str:
+    if not start and file.is_plain and file.is_damaged:
+        return "it cannot be read: the disk or the network fails"
     if not start:
-        return "the file is empty" if is_plain else "nothing can be unpacked from it: it is empty, cut off or damaged"
+        return (
+            "the file is empty" if file.is_plain else "nothing can be unpacked from it: it is empty, cut off or damaged"
+        )
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"
     return "not a PyTorch-profiler trace: it has no traceEvents"
