@@ -36,6 +36,7 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
     The gain is that of the replay in which no other stream waits for transfers: hosts that bind leave little of it.
+    What it would gain of a job whose hosts take no time is said then, where that is a part of a step worth saying.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
@@ -47,7 +48,8 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
     gain = gain_of(replay, Change("comm", HIDDEN))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
-    if share < LEAST_GAIN_PCT:
+    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay)
+    if share < LEAST_GAIN_PCT and not behind:
         return []
     return [
         Finding(
@@ -55,10 +57,11 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             severity=severity(share),
             title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {milliseconds(worst['ns'])} of a "
             f"{milliseconds(worst['window_ns'])} step while no compute runs "
-            f"({overlap:.0f} % of communication is hidden).{_hidden(gain)}",
+            f"({overlap:.0f} % of communication is hidden).{_hidden(gain)}{behind}",
             evidence=tuple(rows),
-            recommendation="Start communication as soon as its data is ready: bucketed gradients during backward, "
-            "prefetched all-gathers, asynchronous collectives that are waited for where their result is used.",
+            recommendation=f"{'Once hosts launch sooner, start' if behind else 'Start'} communication as soon as its "
+            "data is ready: bucketed gradients during backward, prefetched all-gathers, asynchronous collectives that "
+            "are waited for where their result is used.",
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
@@ -66,6 +69,21 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             about=EXPOSED,
         )
     ]
+
+
+def _behind_hosts(replay: Replay) -> str:
+    """What hiding gains where hosts take no time; empty where that is no part of such a step worth saying."""
+    hosts = Change("host", 0.0)
+    before, after = gain_of(replay, hosts), gain_of(replay, hosts, Change("comm", HIDDEN))
+    if before is None or after is None:
+        return ""
+    won = before.after_ns - after.after_ns
+    if 100 * won < LEAST_TRANSFER_PCT * before.after_ns:
+        return ""
+    return (
+        f" Hosts decide a step's length: if they took no time, hiding it would make one of "
+        f"{milliseconds(before.after_ns)} at most {milliseconds(won)} shorter."
+    )
 
 
 def _hidden(gain: Gain | None) -> str:

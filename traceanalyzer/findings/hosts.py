@@ -225,22 +225,22 @@ def _are_late_alike(idle: pd.DataFrame) -> bool:
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
     """What the rank's host did in most of the idle time, and for how long in a mean step.
 
-    Innermost, else the user's range around it.
+    Innermost, else the user's range around it; not PyTorch's own, which hold all that a program does in a phase.
     """
     own = basis.within(work)
     own = own[(own["rank"] == rank) & (own["part"] == "host_ns")] if len(own) else own
     for what in (DOING, RANGE):
         sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
-        if len(sums) and sums.max() >= _NAMED * cost_ns and not str(sums.idxmax()).startswith("("):
-            return str(sums.idxmax()), float(sums.max())
+        if len(sums) and sums.max() >= _NAMED * cost_ns:
+            name = str(sums.idxmax())
+            if not name.startswith("(") and not is_framework_range(name):
+                return name, float(sums.max())
     return None
 
 
 def _advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
     """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
     launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
-    if name is not None and is_framework_range(name):
-        name = None
     if name is None and not is_sure:
         return (
             "Time some steps without the profiler first. If they are hardly shorter than these, launch less or "
