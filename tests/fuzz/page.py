@@ -4,6 +4,7 @@ python -m tests.fuzz --result tests/fuzz/result.json     # campaigns; hours
 pytest tests/readers/test_kineto_salvage.py tests/cli/test_faults.py tests/cli/test_hostile.py \\
     tests/analyses/time/test_against_counting.py tests/analyses/*/test_*_counted.py \\
     tests/analyses/test_what_changes_no_table.py tests/fuzz/test_quick.py tests/doctor/test_links.py tests/snapshots/test_job.py \\
+    tests/cli/test_odd_inputs.py tests/readers/test_bad_sector.py \\
     --junitxml faults.xml
 python -m tests.fuzz.page faults.xml                     # takes both up in docs/reliability.md
 """
@@ -60,6 +61,10 @@ KINDS = {
     "test_peaks_are_those_counted": ("peaks of memory of ten random ranks", "right"),
     "test_transfer_and_wait_are_those_of_the_definition": ("transfer and wait of eight random jobs whose instances are known", "right, or ambiguous and said"),
     "test_what_changes_no_table": ("these tables of three pairs of random ranks, moved in time, permuted, of other numbers", "right"),
+    "test_a_read_error_in_the_middle_of_a_trace_is_said": ("a disk that fails in the middle: Kineto plain and gzip; SQLite and Parquet of Nsight", "partial and said; refused"),
+    "test_what_is_odd_is_said": ("run.json of other ranks, impossible memory, bandwidths, sizes, ids and times, archives and names that lead out, pipes, circles of links", "right, or partial and said"),
+    "test_a_view_without_end_ends": ("a database with a view without end in place of its kernels", "partial and said"),
+    "test_a_snapshot_that_holds_itself_is_refused": ("a memory snapshot that holds itself", "refused"),
     "test_no_small_file_takes_long_by_the_clock": ("six damaged files of each reader, by the clock", "none over 10 s"),
 }  # fmt: skip
 """Test → the kind of fault, and what it checks that becomes of it."""
@@ -76,7 +81,7 @@ Small whole inputs, of which bytes are flipped, lost, doubled and cut, and value
 moved. Kineto files are also held against a slow reader made of the standard library's JSON and fractions; of all analyses no
 time may be negative unless the integrity checks doubt it; figures of other inputs are not held against anything. Whoever has
 any note counts as said: Nsight exports nearly always have one. `python -m tests.fuzz` tries ten thousand of each, or as many as
-fit into `--seconds`; these are the counts of the last run. A few of each, and those that ended in a bug once, are tests.
+fit into `--seconds`; these are the counts of the last run without a bug of each. A few of each, and those that ended in a bug once, are tests.
 
 | input | cases | right | partial and said | refused | bugs |
 |---|---:|---:|---:|---:|---:|
@@ -101,9 +106,12 @@ it asks PyPI or OSV over the network. Run it where these can be reached (`pip-au
 
 - How long a case takes by the clock was measured of few, beside other work on two cores: 670 Kineto (842 ms), 73 Nsight databases (1,552 ms), 126 rocprofv3 (503 ms), 408 snapshots (838 ms),
   the slowest of each in brackets.
-- Few cases of what is slow: a case of all analyses takes 0.6 s of CPU time, of Nsight captures 1.4 s, of a comparison 0.3 s. Ten thousand of
-  each were not run.
-- nsys, rocprofv3 and xplane captures through all analyses: not in the last run.
+- Few cases of all analyses since the last bugs were mended: on 2026-11-22, on 32 cores, 7,507 Kineto cases (seeds from 0) found 271 times
+  a rule that failed on stages of which nothing is counted, 3 times an error in the thinning of the timeline, and 2 times negative bytes
+  without a word; 5,577 of the other captures found 31 times the same error of the thinning. All are mended, the first seed of each
+  ended well then, and the rows above are what was tried afterwards, from other seeds. Thousands were not run again.
+- Rows of readers alone, run.json, topologies, pickles, grammars, summaries and the Inspector are of campaigns before these last changes.
+- Ten thousand cases of each kind: flight recorders had 2,000, snapshots 5,000, snapshots in pieces 6,000, grammars 8,011.
 - The campaigns' mutations are drawn at random, by kind. Guided by coverage (`python -m tests.fuzz.guided`, atheris) only three
   targets were run, for a minute each and without a bug: topologies 50,153 cases, the unpickler 61,693, NCCL logs 6,522.
 - How the time of one long capture is measured against a wrong clock of its profiler: nothing in a file tells.
