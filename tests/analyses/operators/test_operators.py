@@ -72,6 +72,17 @@ def test_forward_is_linked_to_backward_by_the_last_operator_with_the_sequence_nu
     assert (found["aten::mm"]["autograd"], found["aten::mul"]["autograd"]) == ("forward", "backward")
 
 
+def test_calls_of_communication_take_numbers_and_are_not_recorded():
+    host = [
+        ("c10d::allreduce_", 0, 5, {"sequence": 7}),
+        ("record_param_comms", 1, 4, {"sequence": 7}),
+        ("aten::linear", 6, 9, {"sequence": 8}),
+    ]
+    found = rows(program(host))
+    passes = {name: found[name]["autograd"] for name, *_ in host}
+    assert passes == {"c10d::allreduce_": None, "record_param_comms": None, "aten::linear": "forward"}
+
+
 def test_a_sequence_number_of_two_threads_links_nothing():
     host = [
         ("aten::mm", 0, 5, {"sequence": 7}),
