@@ -9,7 +9,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
-from traceanalyzer.analyses.host.host_names import is_framework_range
+from traceanalyzer.analyses.host.host_names import is_framework_range, phase
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
@@ -225,7 +225,7 @@ def _are_late_alike(idle: pd.DataFrame) -> bool:
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
     """What the rank's host did in most of the idle time, and for how long in a mean step.
 
-    Innermost, else the user's range around it; not PyTorch's own, which hold all that a program does in a phase.
+    Innermost, else the user's range around it; not PyTorch's own around whole passes.
     """
     own = basis.within(work)
     own = own[(own["rank"] == rank) & (own["part"] == "host_ns")] if len(own) else own
@@ -233,14 +233,21 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
         sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns:
             name = str(sums.idxmax())
-            if not name.startswith("(") and not is_framework_range(name):
+            if not name.startswith("(") and not _holds_whole_pass(name):
                 return name, float(sums.max())
     return None
+
+
+def _holds_whole_pass(name: str) -> bool:
+    """`DistributedDataParallel.forward` holds all that a program does in a pass; `Optimizer.step` one call of it."""
+    return is_framework_range(name) and phase(name) != "optimizer"
 
 
 def _advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
     """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
     launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
+    if name is not None and is_framework_range(name):
+        name = None
     if name is None and not is_sure:
         return (
             "Time some steps without the profiler first. If they are hardly shorter than these, launch less or "
