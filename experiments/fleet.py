@@ -23,8 +23,8 @@ from tests.simulator import fleet
 
 HEAD = """# Sets of ranks that are slow, by simulated job
 
-From runs of `experiments/fleet.py` on {date}, {cores} cores. *Named* says that the first sentence holds every word of the
-truth ({words}) and that no second lateness is said.
+From runs of `experiments/fleet.py` on {date}, {cores} cores. *Named* says that the first sentence holds every word
+of the truth ({words}) and that no second lateness is said.
 
 | ranks | fault | named | said first | CPU s | largest process, MB |
 |---:|---|---|---|---:|---:|
