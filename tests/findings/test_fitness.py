@@ -3,7 +3,7 @@
 import pytest
 
 from tests.host_builders import host_trace
-from tests.simulator import Capture, workloads
+from tests.simulator import Capture, odd_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
@@ -84,3 +84,10 @@ def test_steps_that_are_long_now_and_then_are_no_warm_up():
     every = (0, 1, 2, 3)
     faults = tuple(Fault("host", 30 * MS, every, (step,)) for step in (0, 3))
     assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []
+
+
+def test_what_one_rank_does_after_the_first_step_and_again_is_no_warm_up():
+    """Its own step is longer by it, the other's next one: the median over both is longest in the first."""
+    faults = (Fault("gc", 20 * MS, (0,), (0,)), Fault("gc", 60 * MS, (1,), (0,)), Fault("gc", 45 * MS, (1,), (2,)))
+    _, results = analysed(odd_jobs.around(2, 5, faults), "step_needs", "steps")
+    assert warm_up(**results) == []

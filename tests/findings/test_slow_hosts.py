@@ -104,6 +104,9 @@ def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
 ALL = [(rank, "mm", 10, 150 if rank < 2 else 100) for rank in range(4)]
 
 
+LATE = {"cause": "host", "name": None, "same_work_ratio": None, "is_in_every_step": True, "place": None}
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -116,14 +119,7 @@ ALL = [(rank, "mm", 10, 150 if rank < 2 else 100) for rank in range(4)]
     ids=["slower", "more", "more on one of them", "slower on one of them"],
 )  # fmt: skip
 def test_of_several_late_hosts_it_is_said_where_it_holds_for_each(rows, said):
-    row = {
-        "ranks": "0,1",
-        "cause": "host",
-        "name": None,
-        "same_work_ratio": None,
-        "is_in_every_step": True,
-        "place": None,
-    }
+    row = {"ranks": "0,1", **LATE}
     assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
 
 
@@ -145,14 +141,7 @@ def test_who_makes_as_many_calls_is_named_beside_the_rank():
     ids=["slower", "more", "alike"],
 )  # fmt: skip
 def test_what_to_do_about_a_late_host_is_what_its_operators_tell(rows, said):
-    row = {
-        "ranks": "0",
-        "cause": "host",
-        "name": None,
-        "same_work_ratio": None,
-        "is_in_every_step": True,
-        "place": None,
-    }
+    row = {"ranks": "0", **LATE}
     assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
 
 

@@ -16,6 +16,7 @@ from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
 from traceanalyzer.model.schema import printable
 from traceanalyzer.snapshots import pieces
+from traceanalyzer.snapshots.segments import sizes_of, state_of
 from traceanalyzer.snapshots.stacks import Stack, Stacks
 
 _RANK = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -28,8 +29,8 @@ ACTIONS = (
 _CODES = {name: code for code, name in enumerate(ACTIONS)}
 _LONGEST = 120
 """Characters of an error's own text that a message carries."""
-MOST_SIZE_BYTES, MOST_TIME_US = 1 << 50, 1 << 52
-"""Beyond all GPUs, and a hundred years from now: what is larger is damage, and sums of it would not be exact."""
+MOST_TIME_US = 1 << 52
+"""A hundred years from now: what is later is damage."""
 LARGE_BYTES = 8 << 20
 """Files from this size on are read in pieces."""
 
@@ -134,7 +135,7 @@ def _made(path: Path, parts: Parts, stacks: Stacks) -> Snapshot:
         rank=rank_of(path),
         device=device,
         history=pd.concat(tables, ignore_index=True),
-        **_state([one for one in segments if one.get("device", device) == device], stacks),
+        **state_of([one for one in segments if one.get("device", device) == device], stacks),
         annotations=_annotations(rest.get("external_annotations") or (), device),
         stacks=tuple(
             tuple((printable(file), line, printable(name)) for file, line, name in stack) for stack in stacks.numbers
@@ -197,24 +198,12 @@ def _columns(events: Sequence[Mapping[str, Any]], stacks: Stacks) -> pd.DataFram
         {
             "action": pd.Categorical.from_codes(codes, ACTIONS),
             "addr": column("addr", "uint64").view("int64"),
-            "size_bytes": _sizes(column("size", "int64")),
+            "size_bytes": sizes_of(column("size", "int64")),
             "stream": column("stream", "uint64").view("int64"),
             "time_ns": _times(column("time_us", "int64")),
             "stack": stacks.numbered(map(itemgetter("frames"), events)),
         }
     )
-
-
-def _sizes(told: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Sizes as integers.
-
-    Raises:
-        ValueError: one is negative, or more than any GPU has.
-    """
-    sizes = np.array(told, "int64")
-    if (odd := sizes[(sizes < 0) | (sizes > MOST_SIZE_BYTES)]).size:
-        raise ValueError(f"a size of {odd[0]}")
-    return sizes
 
 
 def _times(told: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -234,61 +223,6 @@ def _completed(event: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("an event without an action")  # noqa: TRY004 - what is wrong is the file
     absent = {"addr": event.get("device_free", 0), "frames": None}  # without frames: recorded with context=None
     return dict.fromkeys(_NEEDED, 0) | absent | dict(event)
-
-
-def _state(segments: Sequence[Mapping[str, Any]], stacks: Stacks) -> dict[str, pd.DataFrame]:
-    """Segments and blocks at the time of the snapshot."""
-    blocks = [(number, block) for number, segment in enumerate(segments) for block in segment["blocks"]]
-    starts = _addresses(segments)
-    return {
-        "segments": pd.DataFrame(
-            {
-                "addr": pd.Series([segment["address"] for segment in segments], dtype="int64"),
-                "size_bytes": _sizes([segment["total_size"] for segment in segments]),
-                "type": pd.Series([segment.get("segment_type", "") for segment in segments], dtype="str"),
-                "stream": pd.Series([segment.get("stream", 0) for segment in segments], dtype="int64"),
-                "is_expandable": pd.Series([bool(segment.get("is_expandable")) for segment in segments], dtype="bool"),
-                "is_private": pd.Series([_is_private(segment) for segment in segments], dtype="bool"),
-            }
-        ),
-        "blocks": pd.DataFrame(
-            {
-                "segment": pd.Series([number for number, _ in blocks], dtype="int64"),
-                "addr": pd.Series(starts, dtype="int64"),
-                "size_bytes": _sizes([block["size"] for _, block in blocks]),
-                "requested_bytes": _sizes([_requested(block) for _, block in blocks]),
-                "state": pd.Series([block["state"] for _, block in blocks], dtype="str"),
-                "stack": pd.Series([stacks.number(_frames(block)) for _, block in blocks], dtype="int32"),
-            }
-        ),
-    }
-
-
-def _is_private(segment: Mapping[str, Any]) -> bool:
-    """Whether it is of a pool of its own, as CUDA graphs have: others are not served from it."""
-    return tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
-
-
-def _addresses(segments: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Blocks lie behind each other; versions before 2.1 do not print their addresses."""
-    found = []
-    for segment in segments:
-        at = segment["address"]
-        for block in segment["blocks"]:
-            found.append(block.get("address", at))
-            at += block["size"]
-    return found
-
-
-def _requested(block: Mapping[str, Any]) -> int:
-    """Bytes that were asked for; the block's size where an older version does not tell."""
-    history = block.get("history") or [{}]
-    return int(block.get("requested_size", history[0].get("real_size", block["size"])))
-
-
-def _frames(block: Mapping[str, Any]) -> Any:
-    history = block.get("history") or [{}]
-    return block.get("frames", history[0].get("frames"))
 
 
 def _annotations(told: Sequence[Mapping[str, Any]], device: int) -> pd.DataFrame:
