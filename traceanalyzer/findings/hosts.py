@@ -25,7 +25,7 @@ from traceanalyzer.findings.host_story import HOSTS, story_of_host
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.tools import data_parallel_advice, tools_of
 from traceanalyzer.findings.unprofiled import of_hosts
-from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.vocabulary import HOST
 
 HOST_PCT = 10.0
@@ -147,10 +147,9 @@ def _title(
     if few:
         late = _late(own_set, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
-        each = " a step" if len(few.steps) > 1 else ""
         return (
-            f"{few.words} {late[0].lower()}{late[1:]}: rank {rank}'s GPU idles {milliseconds(few.mean_ns)}{each} "
-            f"before work that has not been launched yet{most}; {few.share_pct(basis, rank):.0f} % of a mean step."
+            f"{few.words} {late[0].lower()}{late[1:]}: rank {rank}'s GPU idles {few.cost} "
+            f"before work that has not been launched yet{most}; {few.share_pct(basis, rank):.0f} % {OF_ALL_STEPS}."
         )
     if is_one and _are_late_alike(idle):
         idle_for = span(idle["host_ns"].min(), cost_ns)
