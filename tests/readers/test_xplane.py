@@ -9,6 +9,8 @@ from tests import xplane_builders as build
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import what_ran
 from traceanalyzer.analyses.communication import calls
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -141,6 +143,7 @@ def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_t
     assert results["step_needs"].to_frame()["needed_host_ns"].isna().all()
     pieces = [nodes.piece for nodes in results["replay"].engine.job.nodes.values()]
     assert [len(piece.host) for piece in pieces] == [0, 0]
+    assert gain_of(results["replay"], Change("host")) is None
     assert {piece.why_no_host for piece in pieces} == {"waits of JAX's hosts for their GPUs leave no events"}
     since, until = np.array([START]), np.array([START + 100_000])
     told = {one: (begin - START).tolist() for one, begin, _, _ in what_ran._who_tells(ranks[1], 2, since, until)}
