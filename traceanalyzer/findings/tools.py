@@ -73,3 +73,20 @@ def tools_of(ranks: Result | None) -> Tools:
     if "versions" in ranks.table:
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
     return XLA if is_xla.all() else TORCH
+
+
+def data_parallel_advice(operators: Result, ranks: Result) -> str:
+    """What to use instead where one process drives all GPUs by `nn.DataParallel`; empty where it does not."""
+    if len(ranks) < 2 or not len(operators):
+        return ""
+    names = operators.table["operator"].astype("object").unique()
+    if not {*_DATA_PARALLEL} <= {*names}:
+        return ""
+    return (
+        "nn.DataParallel copies the parameters to every GPU in each step, and its threads take turns at Python: use "
+        "DistributedDataParallel, with a process for each GPU. "
+    )
+
+
+_DATA_PARALLEL = ("Scatter", "Broadcast", "Gather")
+"""Autograd functions that it alone records, all three."""
