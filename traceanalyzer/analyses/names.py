@@ -856,7 +856,7 @@ PipelineColumn = Literal[
     "why_unknown",
 ]
 PipelineMessagesColumn = Literal[
-    "rank", "call", "message", "step", "start_ns", "end_ns", "is_send", "peer", "direction"
+    "rank", "call", "message", "step", "launch_ns", "start_ns", "end_ns", "is_send", "peer", "direction"
 ]
 PipelineScheduleColumn = Literal[
     "rank",
