@@ -1,6 +1,8 @@
 """What the parent process keeps of many ranks."""
 
 import shutil
+import tempfile
+import time
 
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from traceanalyzer import processes as deciding
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import UsageError
 from traceanalyzer.loading import LoadOptions
+from traceanalyzer.processes import quiet_pool
 from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care
@@ -164,3 +167,20 @@ def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, rep
     assert {tables["replay"]["piece"].iloc[0] is not None for tables in left} == {kept.has_graphs}
     total = sum(size[1] for number, size in enumerate(sizes) if (number, 0) in kept.drawn)
     assert total <= drawn or len(kept.drawn) == 1
+
+
+def test_an_error_waits_for_no_process_and_what_they_unpacked_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    running = []
+
+    def interrupted():
+        with quiet_pool(1) as pool:
+            assert pool.submit(tempfile.mkdtemp).result().startswith(str(tmp_path))
+            pool.submit(time.sleep, 1000)
+            running.extend(pool._processes.values())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [process.is_alive() for process in running] == [False]
+    assert not list(tmp_path.iterdir())

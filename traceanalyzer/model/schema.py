@@ -85,6 +85,9 @@ RANGES: Mapping[str, str] = MappingProxyType(
 XLA_MODULES = "XLA module"
 """Domain of ranges that are runs of a module that XLA compiled."""
 
+XLA_PHASES = "JAX autodiff"
+"""Domain of ranges around launches of one phase of training: XLA mixes phases as it likes, so they are no passes."""
+
 FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
 """Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`.
 
