@@ -43,7 +43,7 @@ class Question(click.Command):
         from traceanalyzer.agents.workspace import Workspace
 
         assert self.name is not None
-        answer = ask(Workspace((Path("/"), Path.cwd()), jobs, follow_links), self.name, **given)
+        answer = ask(Workspace((Path.cwd(),), jobs, follow_links, is_open=True), self.name, **given)
         if as_json:
             click.echo(answer.text())
         else:

@@ -109,9 +109,10 @@ def _bubble(
     return Finding(
         rule="pipeline_bubble",
         severity=_severity(row, ideal, held_ns),
-        title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
-        f"{worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}.{_of_stream(held_ns)}",
-        evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
+        title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_in_collectives(row)}"
+        f"{_schedule(row)}, most on rank {worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}."
+        f"{_of_stream(held_ns)}",
+        evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns", "collective_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row, ideal, is_uneven=row["pipeline"] in uneven, is_held_up=held_ns > 0),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
         f"transfers.{_of_gain(row, ideal, is_held_up=held_ns > 0)}",
@@ -143,6 +144,12 @@ def _beside(others: Sequence[Mapping[str, Any]]) -> str:
     shares = sorted({f"{row['bubble_pct']:.0f}" for row in others}, key=int)
     who = f"{len(others)} others wait" if len(others) > 1 else f"that of ranks {others[0]['ranks']} waits"
     return f"; {who} {' to '.join(dict.fromkeys((shares[0], shares[-1])))} %"
+
+
+def _in_collectives(row: Mapping[str, Any]) -> str:
+    """What its stages wait for each other at the end of a step, which is the schedule's, too."""
+    more = row["collective_wait_pct"]
+    return "" if more is None or more < 1 else f", and {more:.0f} % more in collectives among its stages"
 
 
 def _schedule(row: Mapping[str, Any]) -> str:
