@@ -30,6 +30,7 @@ class PipelineMessages(Result[PipelineMessagesColumn]):
         "call": Column.ident("Position among the rank's communication operations."),
         "message": Column.ident("Position among the call's messages."),
         "step": Column.ident("Step that launched the call; absent for none."),
+        "launch_ns": Column.moment("When the host began to launch the call; absent where the trace does not tell."),
         "start_ns": Column.moment("Start of the call on the GPU."),
         "end_ns": Column.moment("End of the call on the GPU."),
         "is_send": Column.flag("Whether the rank sends it."),
@@ -53,7 +54,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
     told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
     direction = _by_ranges(trace, rows).fillna(told).to_numpy()
-    return moves.assign(message=moves.groupby("call").cumcount(), direction=direction)
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launched_ns = trace.api_calls["start_ns"].to_numpy().take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
+    return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
+                        launch_ns=pd.arrays.IntegerArray(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
