@@ -1,5 +1,6 @@
 """What the parent process keeps of many ranks."""
 
+import shutil
 import tempfile
 import time
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
 from traceanalyzer.discovery import discover
+from traceanalyzer.errors import UsageError
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.processes import quiet_pool
 from traceanalyzer.report.build import build
@@ -116,6 +118,23 @@ def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
     assert "missing_ranks" not in checks
     assert "2 of the job's 6 ranks are looked at (--ranks)" in checks["ranks_left_out"]["sentence"]
     assert "missing" not in " ".join(summary.notes)
+
+
+def test_of_those_that_were_asked_for_the_missing_are_named_once_and_no_others(folder):
+    found = discover(folder)
+    summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 9})), names=("integrity",), jobs=1)
+    checks = {row["check"]: row for row in summary.results["integrity"].rows()}
+    assert "1 of the 2 ranks that --ranks asks for are here (missing: 9)" in checks["missing_ranks"]["sentence"]
+    assert "ranks_left_out" not in checks
+    assert "9" not in " ".join(summary.notes)
+
+
+def test_ranks_that_are_not_there_are_said_and_not_what_is_no_trace(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "job")
+    (tmp_path / "job" / "notes.json").write_text('{"a": 1}')
+    found = discover(tmp_path / "job")
+    with pytest.raises(UsageError, match="--ranks leaves nothing; this run has ranks 0, 1, 2, 3, 4, 5"):
+        summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({50})), names=("integrity",), jobs=1)
 
 
 def done_of(sizes):
