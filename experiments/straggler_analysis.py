@@ -134,7 +134,7 @@ def piece(own: pd.DataFrame) -> Piece:
         {name: np.empty(0, dtype=np.int64) for name in ("segment", "ns", "data_ns", "step", "is_launch")}
     )
     segments = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("begin_ns", "before", "own_ns", "step")})
-    blocks = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("op", "segment")})
+    blocks = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("op", "segment", "is_own")})
     edges = pd.DataFrame({"source": waits[:, 0], "target": waits[:, 1], "is_recorded": True})
     return Piece(ops.assign(key=held["key"]), host, segments, edges, blocks, "the trace has no hosts")
 
