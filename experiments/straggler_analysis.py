@@ -152,6 +152,7 @@ def members(pieces: dict[int, Piece]) -> pd.DataFrame:
             "start_ns": rows["start_ns"], "end_ns": rows["start_ns"] + rows["duration_ns"],
             "transfer_ns": pd.array([1] * len(rows), dtype="Int64"), "collective": rows["name"].astype("str"),
             "size_bytes": pd.array([pd.NA] * len(rows), dtype="Int64"),
+            "wait_ns": pd.array([pd.NA] * len(rows), dtype="Int64"), "is_whole": True,
         }
     )  # fmt: skip
 

@@ -44,8 +44,8 @@ class Slowdown(Result[SlowdownColumn]):
             adds=Adds.DERIVED,
         ),
         "slowdown_ratio": Column.number(
-            "Step / ideal: what the job would lose if nothing else were uneven. Of the job at least 1 in the mean step; "
-            "of one step, rank, type or stage it may be less, if that needs less than the ideal."
+            "Step / ideal: what the job would lose if nothing else were uneven. Of the job and the mean step at "
+            "least 1; of one step, rank, type or stage it may be less, if that needs less than the ideal."
         ),
         "error_ns": Column.time(
             "By how much the replay without a change misses the recording; of the mean step.", adds=Adds.DERIVED
@@ -65,9 +65,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
     if engine is None or len(engine.job.nodes) < 2:
         return Slowdown(pd.DataFrame(columns=list(_STORED)))
     cases = _cases(list(engine.job.nodes), pipeline)
-    steps = _ideal_or_recorded(
-        engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False)
-    )
+    steps = _ideal_or_recorded(engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False))
     error_ns = engine.error_ns
     numbers: Sequence[object] = sorted(engine.windows.table["step"].dropna().unique()) or [pd.NA]
     rows = []
