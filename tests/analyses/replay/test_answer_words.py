@@ -15,10 +15,10 @@ MS = 1_000_000
         (80, 1, 0, "gain 20.00 ms ± 1.00 ms"),
         (110, 1, 0, "10.00 ms longer ± 1.00 ms"),
         (80, 5, 0, "gain at most 20.00 ms, a bound and no forecast: 5.00 ms (5.0 %) are not explained by the graph"),
-        (80, 1, 4, "gain 20.00 ms, a bound and no forecast: waits stay as they are in 4.00 ms a rank of communication "
-                   "whose partners are not known"),
-        (80, 5, 4, "gain 20.00 ms, a bound and no forecast: 5.00 ms (5.0 %) are not explained by the graph, and waits stay "
-                   "as they are in 4.00 ms a rank of communication whose partners are not known"),
+        (80, 1, 4, ("gain 20.00 ms, a bound and no forecast: waits stay as they are in 4.00 ms a rank of communication "
+                   "whose partners are not known")),
+        (80, 5, 4, ("gain 20.00 ms, a bound and no forecast: 5.00 ms (5.0 %) are not explained by the graph, and waits stay "
+                   "as they are in 4.00 ms a rank of communication whose partners are not known")),
     ],
 )  # fmt: skip
 def test_a_gain_is_a_forecast_or_a_bound(after_ms, error_ms, unmatched_ms, said):
