@@ -13,6 +13,7 @@ from traceanalyzer.discovery.candidates import (
     files_below,
     is_wanted,
     leads_out,
+    looked_into,
     named_files,
     packed_by,
     without_copies,
@@ -78,6 +79,10 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     url = url_of(folder)
     if url is None and not folder.exists():
         raise InputError(f"{folder}: no such folder; name the folder that holds the traces")
+    try:
+        looked_into(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror})") from error
     if url is None and (not folder.is_dir() or reader_of(folder)):
         return of_files([folder], rank_regex)
     candidates = list(files_below(folder) if url is None else at_url(url))
@@ -211,6 +216,7 @@ def _end_ns(capture: Capture) -> int | None:
 
 def _peek(path: Path) -> Header:
     try:
+        looked_into(path)
         reader = reader_of(path)
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error

@@ -165,7 +165,7 @@ STEPS: Mapping[str, str] = MappingProxyType(
         "host_end_ns": _NS,
         "start_ns": _MAYBE_INT,  # GPU window; NA when the step launched nothing that was recorded
         "end_ns": _MAYBE_INT,
-        "is_open": "bool",  # the last step: its window ends with its last operation
+        "is_open": "bool",  # the last step before recording ends or pauses: its window ends with its last operation
         "is_partial": "bool",  # cut by the capture
     }
 )
