@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests import once
-from tests.samples import EVERY
+from tests.shares import Shares
 from traceanalyzer.scale import set_up_process, summarise
 
 # A busy machine is no failure.
@@ -61,15 +61,13 @@ def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="every simulated job and seed, not a sample of them")
 
 
-_FIRST = ("tests/browser/", "tests/simulator/", "tests/cli/", "tests/test_")
+_FIRST = ("tests/browser/", "tests/runners/", "tests/simulator/", "tests/cli/", "tests/test_")
 """Those that take longest begin: at the end no process waits long for the other."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
     if config.getoption("--thorough"):
         return
     left_out = [item for item in items if item.get_closest_marker("thorough")]
@@ -78,11 +76,9 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
-def _group(item):
+def pytest_xdist_make_scheduler(config, log):
     """What one process of a parallel run does: it reads a capture, and makes what a file's tests share, once."""
-    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    captures = [value for value in given if isinstance(value, str) and value in EVERY]
-    return captures[0] if captures else "browser" if "/browser/" in item.nodeid else item.path.stem
+    return Shares(config, log)
 
 
 def sampled(cases, every):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.frames import settled
 from tests.builders import document, kernel, write
 from tests.report.writers.test_html import HOSTILE
 from tests.samples import sample
@@ -64,7 +65,7 @@ def test_the_whole_view_has_the_breakdown_of_the_json(written, opened):
     report, path = written("ddp")
     with opened(path) as page:
         page.click("[data-do=whole]")
-        page.wait_for_timeout(50)
+        settled(page)
         comm = [row for row in report.results["exposed_comm"].rows() if row["step"] is None]
         rows = [row | detail for row, detail in zip(report.results["breakdown"].rows(), comm, strict=True)]
         assert page.evaluate(IN_VIEW) == [{text: row[name] for text, name in COLUMNS.items()} for row in rows]
@@ -79,7 +80,7 @@ def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written,
             expected = row | comm[row["rank"], row["step"]]
             begin, end = row["start_ns"] - start, row["start_ns"] - start + row["window_ns"]
             page.evaluate("([t0, t1]) => TA.showTimeline(t0, t1)", [begin, end])
-            page.wait_for_timeout(50)
+            settled(page)
             seen = page.evaluate(IN_VIEW)[row["rank"]]
             # A column that is rare stands only where it has something.
             assert {text: seen.get(text, 0) for text in COLUMNS} == {
@@ -94,7 +95,7 @@ def test_one_step_has_each_ranks_own_step_in_the_table(name, written, opened):
     steps = [row | comm[row["rank"], row["step"]] for row in report.results["steps"].rows() if row["step"] == 2]
     with opened(path) as page:
         page.click("[data-do=step]")
-        page.wait_for_timeout(50)
+        settled(page)
         seen = page.evaluate(IN_VIEW)
         shown = {text: column for text, column in COLUMNS.items() if text in seen[0]}
         assert len(shown) >= 6
@@ -110,7 +111,7 @@ def test_hovering_and_clicking_an_operation_gives_its_figures(written, opened):
     with opened(path) as page:
         middle = int(longest["start_ns"] - start + longest["ns"] // 2)
         page.evaluate("t => TA.showTimeline(t - 5e6, t + 5e6)", middle)
-        page.wait_for_timeout(50)
+        settled(page)
         at = page.evaluate(
             """t => { const v = TA.view, row = v.layout.rows.find(r => r.rank.rank === 1 && r.part === 'comm');
             const box = document.getElementById('tl-canvas').getBoundingClientRect();
@@ -142,7 +143,7 @@ def test_wheel_keys_drag_and_buttons_move_the_view(written, opened):
         whole = page.evaluate(view)
 
         def span():
-            page.wait_for_timeout(30)
+            settled(page)
             t0, t1 = page.evaluate(view)
             return t1 - t0
 
@@ -203,7 +204,7 @@ def test_what_a_search_finds_keeps_its_colour_and_the_rest_pales(wanted, is_foun
     _, path = written("ddp")
     with opened(path) as page:
         page.fill("#tl-search", wanted)
-        page.wait_for_timeout(50)
+        settled(page)
         assert (KINDS["compute"][1] << 8 | KINDS["compute"][2] in page.evaluate(PAINTED)) is is_found
 
 
@@ -363,17 +364,17 @@ def test_what_is_in_view_is_said_in_words(written, opened):
     title = "() => document.getElementById('tl-window-title').textContent"
     with opened(path) as page:
         page.click("[data-do=whole]")
-        page.wait_for_timeout(50)
+        settled(page)
         assert page.evaluate(title).startswith(f"In view: the whole capture, {whole / 1e6:.0f}\u202fms from the first")
         for step, button in ((2, "step"), (3, "next"), (4, "next"), (3, "previous")):
             page.click(f"[data-do={button}]")
-            page.wait_for_timeout(50)
+            settled(page)
             lengths = [row["window_ns"] for row in report.results["steps"].rows() if row["step"] == step]
             said = page.evaluate(title)
             assert said.startswith(f"In view: step {step} of all ranks, ")
             assert said.endswith(f"takes {min(lengths) / 1e6:.1f}\u202fms to {max(lengths) / 1e6:.1f}\u202fms")
         page.click("[data-do=in]")
-        page.wait_for_timeout(50)
+        settled(page)
         assert ", from " in page.evaluate(title)
 
 
@@ -424,7 +425,7 @@ def test_hostile_names_do_not_run(opened, tmp_path, monkeypatch):
         page.locator("#tl-canvas").focus()
         for _ in HOSTILE:
             page.keyboard.press(".")
-            page.wait_for_timeout(20)
+            settled(page)
         assert page.title() == "t · where the time goes"
         assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
         names = column(page, "kernels-over-ranks", 0)
@@ -444,7 +445,7 @@ def test_two_fingers_zoom_and_one_moves(written, opened):
             session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
         def view():
-            page.wait_for_timeout(50)
+            settled(page)
             return page.evaluate("() => [TA.view.t0, TA.view.t1 - TA.view.t0]")
 
         page.click("[data-do=whole]")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser.frames import settled
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed, repeated
 from traceanalyzer.analyses import ANALYSES
@@ -68,7 +69,7 @@ def test_a_click_on_a_wait_shows_what_the_awaited_rank_did(simulated, opened):
     with opened(simulated(8)) as page:
         op, start, wait = page.evaluate(LONGEST_WAIT, 5)
         page.evaluate("([t0, t1]) => TA.go({ ranks: [5], from: t0, to: t1 })", [start, start + wait])
-        page.wait_for_timeout(300)
+        settled(page)
         page.mouse.click(*page.evaluate(PLACE, [5, "comm", start + wait / 3]))
         page.wait_for_function("() => TA.view.awaited")
         awaited = page.evaluate("() => [TA.view.awaited.rank.rank, TA.view.awaited.from, TA.view.awaited.to]")
@@ -90,10 +91,10 @@ def test_a_finding_an_address_and_keys_lead_to_the_rank(simulated, opened):
         page.click("[data-do=fold]")
         assert all(part == "folded" for part, _ in page.evaluate(ROWS))
         page.locator(".show-interval").first.click()
-        page.wait_for_timeout(50)
+        settled(page)
         assert ["compute", 2] in page.evaluate(ROWS)
         page.evaluate("() => { location.hash = '#timeline?rank=6&step=1'; }")
-        page.wait_for_timeout(100)
+        settled(page)
         assert ["compute", 6] in page.evaluate(ROWS)
         assert page.evaluate("() => TA.view.step") == 1
         page.locator("#tl-canvas").focus()
@@ -116,7 +117,7 @@ def test_many_ranks_lie_in_groups_that_are_opened(simulated, opened):
         assert groups == [f"node {at}" for at in range(3)]
         assert {rank for part, rank in page.evaluate(ROWS) if part != "group"} >= {8}
         page.evaluate("() => { location.hash = '#timeline?rank=20'; }")
-        page.wait_for_timeout(100)
+        settled(page)
         assert ["compute", 20] in page.evaluate(ROWS)
         row = page.evaluate(
             "() => { const r = TA.view.layout.rows.find(r => r.part === 'group'); return r.y + TA.AXIS - TA.view.scroll + 8; }"

@@ -22,7 +22,7 @@ from traceanalyzer.findings.host_story import HOSTS
 from traceanalyzer.findings.hosts import HOST_PCT
 from traceanalyzer.findings.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
-from traceanalyzer.findings.worst import by_activity, few_steps, longest, worst_rank
+from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
@@ -136,7 +136,7 @@ def data_loader(
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
     few = few_steps(step_needs, basis, rank, DATA.column)
-    cost = milliseconds(few.mean_ns if few else cost_ns)
+    cost = few.cost if few else milliseconds(cost_ns)
     share = few.share_pct(basis, rank) if few else share
     who = _who_waits(alike(waits, places), waits, cost)
     return [
@@ -144,7 +144,7 @@ def data_loader(
             rule="data_loader",
             severity=severity(share),
             title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
-            f"{'of a mean step' if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
+            f"{OF_ALL_STEPS if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",

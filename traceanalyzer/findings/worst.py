@@ -10,7 +10,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
+from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain
 
 _LARGE = 0.5
 """Of the step with most."""
@@ -34,6 +34,10 @@ def worst_rank(
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
 
 
+OF_ALL_STEPS = "of its time in all steps"
+"""Whose share `Few.share_pct` is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Few:
     """Steps that hold most of something, and how much each of them does."""
@@ -46,8 +50,13 @@ class Few:
         """`In step 5`, `In steps 1 and 4`."""
         return f"In step{'' if len(self.steps) == 1 else 's'} {listed(self.steps)}"
 
+    @property
+    def cost(self) -> str:
+        """`25.1 ms a step`: in each of them; `25.1 ms` where it is one."""
+        return f"{milliseconds(self.mean_ns)}{' a step' if len(self.steps) > 1 else ''}"
+
     def share_pct(self, basis: Basis, rank: int) -> float:
-        """Of a mean step."""
+        """Of the rank's time in all compared steps."""
         return 100.0 * self.mean_ns * len(self.steps) / float(basis.window_ns[rank])
 
 

@@ -9,6 +9,7 @@ from tests.builders import rank_trace
 from tests.report.pages import Page
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding, find
+from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report
 from traceanalyzer.report.build import build
 from traceanalyzer.report.words import care
@@ -101,3 +102,16 @@ def test_a_file_that_is_cut_off_marks_all_that_is_computed_from_events():
     } <= marked
     assert not {"ranks", "integrity"} & marked
     assert "kernels" not in care.doubted(run([trace]))
+
+
+def test_files_skipped_for_one_reason_are_said_together():
+    items = [
+        Skipped("rank 3", "asked for"),
+        *(Skipped(f"/t/plain{n}.json", "no trace") for n in range(12)),
+        Skipped("/t/x.json", "cut"),
+    ]
+    assert care.skipped(items, most=2) == [
+        "rank 3: asked for", "12 files in /t (plain0.json, plain1.json, 10 more): no trace", "/t/x.json: cut",
+    ]  # fmt: skip
+    assert care.skipped(items[1:4]) == ["3 files in /t (plain0.json, plain1.json, plain2.json): no trace"]
+    assert care.skipped([Skipped("a", "x"), Skipped("b", "x")]) == ["a, b: x"]

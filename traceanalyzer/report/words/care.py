@@ -9,6 +9,7 @@ from traceanalyzer.analyses import Results, of_events
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
 from traceanalyzer.findings import Finding
+from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
 
 MARKING = ("high", "medium")
@@ -20,7 +21,24 @@ MANY_PCT = 10.0
 
 def sentences(report: Report) -> list[str]:
     """One sentence for each thing; none when the capture is clean."""
-    return [*(f"{item.what}: {item.why}" for item in report.skipped), *of_what_is_here(report)]
+    return [*skipped(report.skipped), *of_what_is_here(report)]
+
+
+def skipped(items: Iterable[Skipped], most: int | None = None) -> list[str]:
+    """What was left out and why, once for each folder and reason; of many files the first `most` by name."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for item in items:
+        alike.setdefault((item.what.rpartition("/")[0], item.why), []).append(item.what)
+    return [f"{_listed(folder, whats, most)}: {why}" for (folder, why), whats in alike.items()]
+
+
+def _listed(folder: str, whats: list[str], most: int | None) -> str:
+    if len(whats) == 1:
+        return whats[0]
+    names = [what.removeprefix(folder).lstrip("/") for what in whats]
+    left = len(names) - (most or len(names))
+    said = ", ".join([*names[:most], f"{left:,} more"] if left > 0 else names)
+    return f"{len(names):,} files in {folder} ({said})" if folder else said
 
 
 def of_what_is_here(report: Report) -> list[str]:

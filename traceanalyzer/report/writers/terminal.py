@@ -23,6 +23,9 @@ _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 _RARE = (FUSED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
+_MOST_FILES = 8
+"""Names of files that are said of those skipped for one reason; the report and the JSON have them all."""
+
 _AMPLE = 1000
 """Columns in which every table has room, to measure what it needs."""
 
@@ -54,8 +57,8 @@ def show(report: Report, console: Console) -> None:
                 console.print(f"[bold]•[/] {escape(sentence)}")
     for sentence in care.of_what_is_here(report):
         console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
-    for item in report.skipped:
-        console.print(f"[yellow]Skipped[/] {escape(item.what)}: {escape(item.why)}", highlight=False)
+    for sentence in care.skipped(report.skipped, most=_MOST_FILES):
+        console.print(f"[yellow]Skipped[/] {escape(sentence)}", highlight=False)
 
 
 def _show_findings(report: Report, console: Console) -> None:

@@ -60,7 +60,7 @@ def _summary(sheet: Any, report: Report, bold: Any) -> None:
 
 
 def _said(report: Report) -> list[str]:
-    skipped = [f"Skipped {item.what}: {item.why}" for item in report.skipped]
+    skipped = [f"Skipped {sentence}" for sentence in care.skipped(report.skipped)]
     return [*verdict.sentences(report, split(report.results)), *care.of_what_is_here(report), *skipped]
 
 

@@ -1,0 +1,23 @@
+"""Who takes which tests of a parallel run."""
+
+import pytest
+
+from tests.shares import share
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        ("tests/test_api.py::test_a", "tests/test_api.py"),
+        ("tests/analyses/test_a.py::test_a[0-x]", "tests/analyses/test_a.py"),
+        ("tests/analyses/test_a.py::test_a[ddp]", "ddp"),
+        ("tests/analyses/test_a.py::test_a[ranks-fsdp_full]", "fsdp_full"),
+        ("tests/analyses/test_a.py::test_a[nsys_ddp-4]", "nsys_ddp"),
+        ("tests/analyses/test_a.py::test_a[my ddp]", "tests/analyses/test_a.py"),
+        ("tests/browser/test_page.py::test_a[ddp]", "browser"),
+        # A strategy's name is a capture's too, but what its tests share is one run of all strategies.
+        ("tests/runners/test_strategies.py::test_a[simple_ddp]", "tests/runners/test_strategies.py"),
+    ],
+)
+def test_a_capture_and_a_file_lie_in_one_process(test, name):
+    assert share(test) == name
