@@ -50,7 +50,9 @@ class Episodes(Result[EpisodesColumn]):
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
-        "is_in_every_step": Column.flag("It happens in every step that was compared."),
+        "is_in_every_step": Column.flag(
+            "It happens in every complete step; of a single one or none, in every step that was compared."
+        ),
         "cause": Column.text(
             "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause (host, "
             "data, sync, launch, unknown, between_kernels)."
