@@ -50,6 +50,10 @@ _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
 
 
+BY_REGEX = "--rank-regex"
+"""How ranks are called that the user's expression finds in paths."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """All runs in order of time, and files that looked like traces but are none."""
@@ -90,6 +94,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
+    skipped += _unfit(in_path, captures)
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}
     for capture in captures if in_path else _told_apart(captures, folder):
         by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
@@ -120,9 +125,11 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise InputError(f"{path}: named {times} times; name each rank's own file once")
-    captures, skipped = _peeked(named_files(paths), Path(), _rank_pattern(rank_regex))
+    in_path = _rank_pattern(rank_regex)
+    captures, skipped = _peeked(named_files(paths), Path(), in_path)
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
+    skipped += _unfit(in_path, captures)
     return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
 
 
@@ -171,6 +178,14 @@ def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
     if not pattern.groups:
         raise UsageError(f"--rank-regex {text!r}: put the rank in parentheses, such as 'gpu(\\d+)'")
     return pattern
+
+
+def _unfit(in_path: re.Pattern[str] | None, captures: Sequence[Capture]) -> list[Skipped]:
+    """The user's expression, where it tells no file's rank: it is hardly what was meant."""
+    if in_path is None or any(one.hint and one.hint.source == BY_REGEX for one in captures):
+        return []
+    path = printable(named(captures[0].place))
+    return [Skipped(f"--rank-regex {in_path.pattern!r}", f"it finds no rank in any path, such as {path}")]
 
 
 def _with_ends(captures: list[Capture]) -> list[Capture]:
@@ -231,7 +246,7 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
     match = in_path.search(below) if in_path and Expression(in_path.pattern).search(below) else None
     found = match["rank" if match and "rank" in match.re.groupindex else 1] if match else None
     if found and found.isdecimal():
-        return RankHint(int(found), "--rank-regex")
+        return RankHint(int(found), BY_REGEX)
     return _named_in((path.name,)) or _named_in(path.parent.parts)
 
 
