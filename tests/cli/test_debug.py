@@ -1,7 +1,10 @@
 """What `--debug` writes: enough to find a bug by, and nothing that says what was run."""
 
+import gzip
 import importlib
 import json
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +50,39 @@ def test_it_has_versions_timings_and_counts_and_no_names(tmp_path, monkeypatch):
     assert told["rows"]["breakdown"] == 1
     assert told["failures"][0]["error"] == "KeyError"
     assert any(place.startswith("report/") for place in told["failures"][0]["at"])
+
+
+def texts(content):
+    """All texts of a JSON value that are not keys."""
+    inside = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return {content} if isinstance(content, str) else set().union(*map(texts, inside))
+
+
+def test_no_text_of_a_real_capture_is_in_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = Path(__file__).parents[2] / "sample_traces" / "pytorch_ddp"
+    held = set().union(*(texts(json.loads(gzip.decompress(file.read_bytes()))) for file in place.rglob("*.json.gz")))
+    held |= texts(json.loads((place / "run.json").read_text()))
+    assert len(held) > 300
+    assert run([str(place), "-o", "out", "--format", "json", "--debug", "bug.json", "-q"]) == 0
+    text = (tmp_path / "bug.json").read_text()
+    told = json.loads(text)
+    assert not held & texts(told)
+    own = {*told["rows"], *told}  # our tables' names
+    assert not [one for one in held if len(one) > 8 and one in text and not any(one in name for name in own)]
+
+
+def test_nothing_asks_the_network(tmp_path, monkeypatch):
+    """Of Python's own sockets; strace saw none of the libraries'."""
+
+    def asked(*_args, **_named):
+        raise AssertionError("the network was asked")
+
+    for name in ("connect", "connect_ex", "sendto", "bind"):
+        monkeypatch.setattr(socket.socket, name, asked)
+    monkeypatch.setattr(socket, "getaddrinfo", asked)
+    monkeypatch.chdir(tmp_path)
+    for rank in range(2):
+        write(tmp_path / "in" / f"rank{rank}.json", document([kernel(0, 5)], rank=rank, world_size=2))
+    for arguments in (["in", "-q", "-o", "out"], ["export", "in", "-q", "-o", "x.json"], ["summary", "in"]):
+        assert run([*arguments, "--jobs", "1"]) == 0
