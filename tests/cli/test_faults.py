@@ -281,6 +281,17 @@ def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_no_room_for_a_thread_is_no_bug(tmp_path, monkeypatch, capsys):
+    job(tmp_path / "job")
+
+    def full(*_args, **_named):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("traceanalyzer.report.build.build", full)
+    assert run(["job", "-o", "out", "--jobs", "1"]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+
+
 def test_two_runs_into_one_folder_leave_one_whole_report(tmp_path):
     job(tmp_path / "one", kernels=4)
     job(tmp_path / "two", kernels=8)

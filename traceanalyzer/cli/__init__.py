@@ -174,12 +174,13 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
     except _TerminatedError:
         return TERMINATED
     except MemoryError:
-        click.echo("Error: not enough memory; give fewer --jobs, some --ranks, or a shorter capture", err=True)
-        return USAGE_OR_INPUT
+        return _without_memory()
     except (KeyboardInterrupt, click.Abort):
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
+        if str(error) == _NO_THREAD:
+            return _without_memory()
         if _is_verbose(arguments):
             traceback.print_exc()
         click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
@@ -187,6 +188,15 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
         _write_crash(arguments, error)
         return BUG
     return result if isinstance(result, int) else DONE
+
+
+_NO_THREAD = "can't start new thread"
+"""What Python says where there is no memory left for one."""
+
+
+def _without_memory() -> int:
+    click.echo("Error: not enough memory; give fewer --jobs, some --ranks, or a shorter capture", err=True)
+    return USAGE_OR_INPUT
 
 
 def _write_crash(arguments: list[str], error: Exception) -> None:
