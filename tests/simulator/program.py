@@ -18,7 +18,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Comm:
-    """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks)."""
+    """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks).
+
+    `kernel` is the name of one that is not NCCL's: its trace has no arguments, and names no group.
+    """
 
     collective: str
     group: Group
@@ -26,6 +29,7 @@ class Comm:
     dtype: str = "BFloat16"
     sends: tuple[int, ...] = ()
     receives: tuple[int, ...] = ()
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Instruction:
     size_bytes: int = 0
     event: str = "operator"
     shapes: str = ""
+    blocks: int = 24
 
 
 @dataclass
@@ -61,9 +66,10 @@ class Program:
         """The host is busy."""
         self.instructions.append(Instruction("host", ns, name, event=event))
 
-    def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = ()) -> int:
-        """A compute kernel."""
-        return self._launch(Instruction("launch", ns, name, "compute", stream, after))
+    def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = (),
+               blocks: int = 24) -> int:  # fmt: skip
+        """A compute kernel of so many blocks."""
+        return self._launch(Instruction("launch", ns, name, "compute", stream, after, blocks=blocks))
 
     def copy(self, direction: str, size_bytes: int, ns: int, *, stream: int = COPY_STREAM,
              after: tuple[int, ...] = ()) -> int:  # fmt: skip
@@ -74,9 +80,9 @@ class Program:
         )
 
     def collective(self, collective: str, group: Group, elements: int, transfer_ns: int, *,
-                   stream: int = COMM_STREAM, after: tuple[int, ...] = ()) -> int:  # fmt: skip
+                   stream: int = COMM_STREAM, after: tuple[int, ...] = (), kernel: str = "") -> int:  # fmt: skip
         """A collective whose data takes `transfer_ns` once all ranks have come."""
-        comm = Comm(collective, group, elements)
+        comm = Comm(collective, group, elements, kernel=kernel)
         return self._launch(Instruction("launch", transfer_ns, collective, "comm", stream, after, comm))
 
     def exchange(self, group: Group, elements: int, transfer_ns: int, *, sends: tuple[int, ...] = (),

@@ -52,6 +52,9 @@ CASES = {
         {"truncated": 1, "unreadable_events": 7}),
     "a kernel whose name speaks of communication": (
         host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH]), {"unknown_communication": 1}),
+    "such kernels that take no time, as all others": (
+        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 5, 1), ("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 7, 7, 2)],
+                   [LAUNCH, ("cudaLaunchKernel", 2, 3)]), {"operations_without_duration": 2}),
     "the user has said what it is": (
         host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH],
                    meta=replace(META, kind_rules=KindRules.parse(("compute=fast_all",)))), {}),
@@ -254,3 +257,17 @@ def test_of_a_job_without_communication_the_likeliest_kernels_are_named_first():
     places = [sentence.index(name) for name in ("xfer", "update_step", "my_gemm")]
     assert places == sorted(places)
     assert "--kind 'comm=xfer'" in sentence
+
+
+@pytest.mark.parametrize(("kernel_name", "is_said"), [("ring_k7<float>", True), ("at::native::copy_kernel", False)])
+def test_a_kernel_of_an_unknown_backend_s_collective_is_named(kernel_name, is_said):
+    """PyTorch puts `record_param_comms` around collectives of every backend."""
+    operators = [("record_param_comms", 2, 5), ("aten::mm", 20, 29)]
+    calls = [("launch", 3, 4), ("launch", 22, 23)]
+    ops = [(kernel_name, 5, 9, 1), ("gemm", 30, 90, 2)]
+    trace = host_trace(ops, calls, host_ops=operators, meta=replace(META, world_size=2))
+    frame = run([trace], ["integrity"])["integrity"].to_frame().set_index("check")
+    assert ("unknown_communication" in frame.index) == is_said
+    if is_said:
+        assert "the name of its operator speaks of communication" in frame.loc["unknown_communication", "sentence"]
+        assert "first: ring_k7 (" in frame.loc["no_communication", "sentence"]
