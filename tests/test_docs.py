@@ -55,7 +55,7 @@ _FINDINGS_HEAD = """# Every finding
 
 Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them, `summary.json` holds them
 under `findings`, and the report shows the severest first and of those what gains most (`gain_ns` of a mean step, the most
-where `gain_is_bound`; what late ranks cost counts a tenth more, as it is a fault). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
+where `gain_is_bound`; of gains no further apart than their errors, or than mean steps are by chance, that of late ranks first: it is a fault). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
 """
 
 

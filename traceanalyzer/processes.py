@@ -1,7 +1,9 @@
 """How many processes suit some files, those that save more time than their start takes; and how they are started."""
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -51,6 +53,15 @@ class Pool(ProcessPoolExecutor):
         with signals_wait():
             return super().submit(fn, *args, **kwargs)
 
+    def end(self) -> None:
+        """End the processes where they stand: a file that one reads may take it another minute."""
+        processes = [*(self._processes or {}).values()]
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
+
 
 @contextmanager
 def quiet_pool(processes: int, set_up: Callable[[], None] | None = None, files_at_once: int = 0) -> Iterator[Pool]:
@@ -61,17 +72,38 @@ def quiet_pool(processes: int, set_up: Callable[[], None] | None = None, files_a
         set_up: called in each before its work.
         files_at_once: how many of them read files at once, each with its share of the cores; 0 for other work.
     """
-    # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
-    pool = Pool(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(set_up, files_at_once))
+    with _temporary_folder() as place:
+        # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
+        context, told = get_context("spawn"), (set_up, files_at_once, place)
+        pool = Pool(processes, mp_context=context, initializer=_begin, initargs=told)
+        try:
+            yield pool
+        except BaseException:
+            pool.end()
+            raise
+        pool.shutdown(wait=True)
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[str | None]:
+    """Where processes put what they unpack or fetch: one that is killed removes nothing.
+
+    `None` where no folder can be made.
+    """
     try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown(wait=True)
+        place = tempfile.mkdtemp(prefix="traceanalyzer-")
+    except OSError:
+        yield None
+        return
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
-def _begin(set_up: Callable[[], None] | None, files_at_once: int) -> None:
+def _begin(set_up: Callable[[], None] | None, files_at_once: int, temporary: str | None) -> None:
+    if temporary:
+        tempfile.tempdir = temporary
     # Ctrl-C reaches every process of the terminal; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -116,3 +116,15 @@ def test_a_folder_may_not_be_left_by_a_link(tmp_path):
     (inside / "way_out").symlink_to(ROOT)
     with pytest.raises(UsageError, match="below"):
         Workspace((inside,)).place("way_out/sample_traces")
+    assert Workspace((inside,), is_open=True).place("way_out/sample_traces") == ROOT / "sample_traces"
+
+
+def test_a_relative_folder_is_the_current_folders(tmp_path, monkeypatch, capsys):
+    """Not one of the same name at the root of the file system."""
+    from traceanalyzer.cli import run
+
+    monkeypatch.chdir(tmp_path)
+    assert run(["summary", "etc"]) == 2
+    assert "etc: no such folder\n" in capsys.readouterr().err
+    (tmp_path / "link").symlink_to(ROOT / "tests" / "captures" / "ddp")
+    assert run(["tables", "link"]) == 0

@@ -16,6 +16,7 @@ import pytest
 
 from tests.builders import NAMES, document, host, kernel, write
 from tests.conftest import sampled
+from traceanalyzer import cli
 from traceanalyzer.cli import run
 from traceanalyzer.errors import UsageError
 from traceanalyzer.report.writers import folder
@@ -62,6 +63,37 @@ def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path):
     assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")} == before
 
 
+@contextlib.contextmanager
+def disk_of(most):
+    """No file of this process may grow beyond so many bytes."""
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1][1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before[1])
+        signal.signal(signal.SIGXFSZ, before[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [(["export", "job", "--jobs", "1", "--kineto"], "new/cut"), (["export", "job", "--jobs", "1"], "new/x.pftrace.gz"),
+     (["reproduce", "job", "aten::mm"], "new/mm.py"), (["baseline", "save", "main"], ".traceanalyzer/baselines/main.json")],
+)  # fmt: skip
+def test_a_full_disk_is_said_of_single_files_too(tmp_path, capsys, arguments, place):
+    mm = {"External id": 1, "Input Dims": [[2, 2]] * 2, "Input Strides": [[2, 1]] * 2, "Input type": ["float"] * 2}
+    events = [host(0, 50, name="aten::mm", **mm), host(1, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=1),
+              kernel(5, 20, correlation=1, **{"External id": 1})]  # fmt: skip
+    write(tmp_path / "job" / "rank0.json", document(events, rank=0, world_size=1))
+    whole = [*arguments, "job"] if "save" in arguments else [*arguments, "-o", place]
+    before = left(tmp_path)
+    with disk_of(200):
+        assert run(whole) == 2
+    assert f"{place}: cannot be written (File too large)" in capsys.readouterr().err
+    assert left(tmp_path) == before
+    assert run(whole) == 0
+
+
 def as_nobody(*arguments):
     """Exit code and words of the command, run by one who has no rights here."""
     child = os.fork()
@@ -95,6 +127,16 @@ def check_permissions(tmp_path):
     assert code == 0, said
     skipped = json.loads((tmp_path / "open" / "out" / "summary.json").read_text())["skipped"]
     assert "Permission denied" in json.dumps(skipped)
+    (tmp_path / "job" / "rank1.json").chmod(0o644)
+    for mode in (0o700, 0o711, 0o744):  # a folder of a rank
+        (tmp_path / "job" / "rank_1").mkdir(exist_ok=True)
+        (tmp_path / "job" / "rank_1").chmod(mode)
+        code, said = as_nobody(*arguments, "-o", "open/out", "--fail-on", "idle_pct > 101")
+        skipped = json.loads((tmp_path / "open" / "out" / "summary.json").read_text())["skipped"]
+        assert [(one["what"], one["why"]) for one in skipped] == [("job/rank_1", "cannot be read (Permission denied)")]
+    (tmp_path / "job").chmod(0o700)
+    code, said = as_nobody("summary", "job", "--jobs", "1")
+    assert (code, "job: cannot be read (Permission denied)" in said) == (2, True), said
 
 
 @pytest.mark.parametrize(
@@ -114,6 +156,37 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, when):
         assert not list(tmp_path.glob("out/*"))
         assert not list(tmp_path.glob("out/.writing-*"))
     assert all_ended(process.pid)
+
+
+class Ends:
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        os.kill(os.getpid(), self.number)
+        list(range(10))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, cli._TerminatedError), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_inside_what_swallows_errors_is_not_lost(monkeypatch, number, error):
+    monkeypatch.setattr(sys, "unraisablehook", None)  # put back afterwards
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
+    cli._answer_signals()
+
+    def work():
+        ends = Ends(number)
+        del ends
+        time.sleep(60)
+
+    try:
+        with pytest.raises(error):
+            work()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def all_ended(parent):
@@ -291,6 +364,16 @@ def test_odd_surroundings(tmp_path, environment):
     job(tmp_path / "job")
     found = ended("job", "-o", "out", "--format", "json", env={**os.environ, **environment})
     assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_an_answer_that_cannot_be_printed_is_no_success(tmp_path):
+    job(tmp_path / "job")
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [*COMMAND, "tables", "job", "--jobs", "1"], stdout=full, stderr=-1, text=True, check=False
+        )
+    assert found.returncode == 2
+    assert found.stderr.count("Standard output cannot be written (No space left on device)") == 1
 
 
 @pytest.mark.parametrize("closed", sampled(["</dev/null >/dev/full", ">&-", ">&- 2>&-", "| true"], every=4))

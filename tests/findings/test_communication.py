@@ -14,7 +14,8 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.bandwidth import few_channels, low_bandwidth
 from traceanalyzer.findings.communication import little_overlap, many_small_collectives
-from traceanalyzer.findings.exposed_collective import exposed_collective
+from traceanalyzer.findings.exposed_collective import _advice, exposed_collective
+from traceanalyzer.findings.tools import TORCH, XLA
 
 MS = 1_000_000
 
@@ -155,6 +156,8 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
         "replay",
         "episodes",
         "collectives",
+        "calls",
+        "ranks",
     )
     found = exposed_collective(**results)
     assert len(found) == is_said
@@ -163,10 +166,34 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
         assert item.gain_ns == pytest.approx(layers * 150_000, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("phase", "dtypes", "expected"),
+    [
+        ("backward", ["float32", "float32"], "FSDP). Or reduce in bfloat16."),
+        ("backward", ["bfloat16", "float32"], "FSDP)."),  # the small one is a loss
+        ("backward", [None, None], "FSDP)."),
+        ("forward", ["float32", "float32"], "in the group."),
+    ],
+)
+def test_only_gradients_that_are_wide_are_to_be_reduced_in_bfloat16(phase, dtypes, expected):
+    calls = pd.DataFrame({"collective": "all_reduce", "dtype": dtypes, "size_bytes": [1 << 20, 4]})
+    assert _advice(phase, calls, "all_reduce", TORCH).endswith(expected)
+    assert "latency_hiding" in _advice(phase, calls, "all_reduce", XLA)
+
+
 def test_steps_that_alone_hold_a_collective_are_named():
     """Parameters that are averaged in every third step only."""
     _, results = analysed(
-        odd_jobs.averaging(), "headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives"
+        odd_jobs.averaging(),
+        "headline",
+        "steps",
+        "exposed_calls",
+        "call_waits",
+        "replay",
+        "episodes",
+        "collectives",
+        "calls",
+        "ranks",
     )
     (found,) = exposed_collective(**results)
     assert found.steps == (2, 5)
@@ -185,7 +212,7 @@ def test_a_slow_collective_that_nothing_runs_beside_is_one_cause(elements, part_
         sent = program.collective("all_reduce", world, elements, 2 * MS, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives")
+    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
     (found,) = exposed_collective(**analysed(job_of(2, 3, step, (world,)), *names)[1])
     assert found.part_of == part_of
 

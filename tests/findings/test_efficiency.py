@@ -129,5 +129,7 @@ def test_low_mfu_of_a_rank_that_is_late_by_its_compute_is_said_already(monkeypat
     trace = program(host, kernels, steps=[(0, 10), (10, 20)], device_name="NVIDIA H200")
     held = {name: run([trace])[name] for name in ("mfu", "headline", "episodes")}
     assert len(efficiency.low_mfu(**held)) == 1
-    monkeypatch.setattr(efficiency, "late_by", lambda _, rank, cause: f"{cause} of {rank}")
+    monkeypatch.setattr(efficiency, "said_with_gain", lambda _: [{"cause": "copies", "ranks": "0"}])
+    assert len(efficiency.low_mfu(**held)) == 1
+    monkeypatch.setattr(efficiency, "said_with_gain", lambda _: [{"cause": "compute", "ranks": "0"}])
     assert efficiency.low_mfu(**held) == []

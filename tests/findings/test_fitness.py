@@ -7,8 +7,9 @@ from tests.simulator import Capture, odd_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
-from traceanalyzer.findings import Finding, _impact
+from traceanalyzer.findings import Finding
 from traceanalyzer.findings import fitness as rules
+from traceanalyzer.findings.order import ordered
 from traceanalyzer.findings.warm_up import warm_up
 
 MS = 1_000_000
@@ -77,7 +78,7 @@ def test_what_a_capture_cannot_tell_comes_first():
     advice = Finding("a", "high", "a", gain_ns=9)
     capture = Finding("b", "medium", "b", is_about_capture=True)
     unknown = Finding("c", "high", "c")
-    assert sorted([unknown, advice, capture], key=_impact) == [capture, advice, unknown]
+    assert ordered([unknown, advice, capture]) == [capture, advice, unknown]
 
 
 def test_steps_that_are_long_now_and_then_are_no_warm_up():

@@ -1,11 +1,13 @@
 """One cause is one finding, and the order is that of impact."""
 
+import pandas as pd
 import pytest
 
 from tests import once
-from traceanalyzer.findings import Finding, _impact, find
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.finding import SEVERITIES
 from traceanalyzer.findings.folding import folded
+from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 
 
 def finding(rule, about=None, part_of=None):
@@ -71,8 +73,25 @@ def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of
     assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
 
 
-@pytest.mark.parametrize(("of_all_ns", "first"), [(109, "late"), (111, "all")])
-def test_a_fault_of_some_ranks_goes_before_what_gains_little_more(of_all_ns, first):
-    alike = Finding("all", "medium", "all", gain_ns=of_all_ns)
+@pytest.mark.parametrize(
+    ("of_all_ns", "replay_ns", "steps_ns", "first"),
+    [(101, 0, 0, "all"), (109, 0, 10, "late"), (111, 0, 10, "all"), (109, 10, 0, "late"), (111, 10, 0, "all")],
+)
+def test_a_fault_of_some_ranks_goes_before_what_gains_no_more_for_sure(of_all_ns, replay_ns, steps_ns, first):
+    alike = Finding("all", "medium", "all", gain_ns=of_all_ns, gain_error_ns=replay_ns)
     late = Finding("late", "medium", "late", gain_ns=100, ranks=(4, 5))
-    assert min([alike, late], key=_impact).rule == first
+    assert ordered([alike, late], steps_ns)[0].rule == first
+
+
+def test_what_is_alike_is_told_from_the_one_that_gains_most():
+    """100 and 92 are alike, 92 and 84 too, but not 100 and 84."""
+    most, next_, late = (Finding(str(ns), "low", "", gain_ns=ns, ranks=ranks) for ns, ranks in
+                         ((100, ()), (92, ()), (84, (1,))))  # fmt: skip
+    assert ordered([late, next_, most], 10) == [most, late, next_]
+
+
+def test_a_mean_step_is_off_by_the_deviation_of_steps_over_the_root_of_their_number():
+    headline = once.results("ddp", ["headline"])["headline"]
+    table = headline.table.assign(steps=4, step_std_ns=[10.0, 30.0])
+    assert error_of_mean_step_ns(type(headline)(table)) == 10.0
+    assert error_of_mean_step_ns(type(headline)(table.assign(steps=pd.NA))) == 0.0

@@ -3,9 +3,10 @@
 import pandas as pd
 import pytest
 
-from tests.simulator import more_jobs, odd_jobs
+from tests.simulator import fleet, more_jobs, odd_jobs
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from traceanalyzer.findings import hidden
 from traceanalyzer.findings.hidden import hidden_late
 from traceanalyzer.findings.lateness import late_ranks
 from traceanalyzer.findings.outside_microbatches import outside_microbatches
@@ -34,6 +35,17 @@ def test_a_second_straggler_is_told_by_what_it_costs_once_the_first_is_mended(fa
         assert item.part_of == first.about
         assert item.gain_ns < MS / 10
     assert not hidden_late(**{name: results[name] for name in _NEEDED})
+
+
+def test_the_work_of_ranks_that_are_said_already_is_not_compared_again(monkeypatch):
+    _, results = analysed(fleet.job(12, "half", 3, fleet.SMALL), *_NEEDED)
+    asked = []
+    monkeypatch.setattr(hidden, "_is_own", lambda _needs, _work, rank, _others: asked.append(rank) or True)
+    own = hidden._slower(results["step_needs"].table, 10 * MS, results["what_ran"].table, [])
+    assert [one.rank for one in own] == asked
+    assert sorted(asked) == [0, 1, 2, 3, 4, 5]
+    hidden_late(**{name: results[name] for name in _NEEDED})
+    assert len(asked) == 6
 
 
 def test_ranks_that_hide_each_other_are_told_together():

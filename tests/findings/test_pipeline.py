@@ -4,6 +4,9 @@ import pandas as pd
 import pytest
 
 from tests import once
+from tests.simulator import run
+from tests.simulator.analysed import analysed
+from tests.simulator.drawn_jobs import interleaved
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.gains import Gain
@@ -52,3 +55,21 @@ def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_ga
         "shrink it: twice the microbatches, or stages a rank, at best by 15 ms a step."
     )
     assert rules._severity(row, ideal) == "high"
+
+
+@pytest.mark.parametrize("is_one_stream", [True, False])
+def test_messages_on_one_stream_are_said_to_hold_each_other_up(is_one_stream):
+    """What that costs is the difference of the two jobs, up to what the messages themselves take."""
+    names = ["pipelines", "pipeline", "episodes", "replay"]
+    truth, results = analysed(interleaved(steps=3, is_one_stream=is_one_stream), *names)
+    (found,) = rules.pipeline_bubble(**{name: results[name] for name in names})
+    assert ("follow each other on one stream" in found.title) is is_one_stream
+    if is_one_stream:
+        apart = run(interleaved(steps=3, is_one_stream=False))
+        cost_ns = (_last_ns(truth) - _last_ns(apart)) / 3
+        assert found.gain_ns == pytest.approx(cost_ns, rel=0.15)
+        assert "a stream of their own" in found.recommendation
+
+
+def _last_ns(job):
+    return max(op.end_ns for ops in job.ops.values() for op in ops)

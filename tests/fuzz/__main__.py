@@ -19,13 +19,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from tests.fuzz.outcome import HANG, Outcome, judged
+from tests.fuzz.outcome import ENDED, Outcome, judged
 from tests.fuzz.targets import TARGETS
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 
 def case(name: str, seed: int, folder: Path) -> Outcome:
@@ -33,56 +37,74 @@ def case(name: str, seed: int, folder: Path) -> Outcome:
     return judged(TARGETS[name].prepare(random.Random(f"{name} {seed}"), folder))
 
 
+Case = tuple[int, Outcome, int]
+"""Seed, what became of it, and how many milliseconds of the clock it took."""
+
 Counts = Counter[str]
 SLOWEST = "at most ms"
 """Among the counts: what the slowest case took by the clock."""
 Bugs = dict[str, tuple[int, Outcome]]
 
 
-def campaign(name: str, seeds: Iterable[int], keep: Path | None = None, limit_s: float = 1e9) -> tuple[Counts, Bugs]:
+def campaign(cases: Iterable[Case]) -> tuple[Counts, Bugs]:
     """Outcomes of many cases, and the first case of each bug, by place."""
     counts: Counts = Counter()
     bugs: Bugs = {}
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
-        for seed in seeds:
-            folder = keep or Path(place, "case")
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            started = time.monotonic()
-            found = case(name, seed, folder)
-            counts[SLOWEST] = max(counts[SLOWEST], round(1000 * (time.monotonic() - started)))
-            counts[found.what] += 1
-            if not found.is_fine:
-                counts[f"at {found.what}: {found.place}"] += 1
-                bugs.setdefault(f"{found.what}: {found.place}", (seed, found))
-            if time.monotonic() - began > limit_s:
-                break
+    for seed, found, took_ms in cases:
+        counts[SLOWEST] = max(counts[SLOWEST], took_ms)
+        counts[found.what] += 1
+        if not found.is_fine:
+            where = f"{found.what}: {found.place}"
+            counts[f"at {where}"] += 1
+            bugs[where] = min(bugs.get(where, (seed, found)), (seed, found), key=lambda one: one[0])
     return counts, bugs
 
 
-def spread(name: str, seeds: range, workers: int, limit_s: float) -> tuple[Counts, Bugs]:
-    """The same by several processes; one that ends by itself is a bug of its own."""
-    counts: Counts = Counter()
-    bugs: Bugs = {}
+def tried(name: str, seeds: Iterable[int], folder: Path, ends_s: float) -> Iterator[Case]:
+    """Cases one after the other, until the clock (`time.monotonic`) is at `ends_s`."""
+    for seed in seeds:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        began = time.monotonic()
+        found = case(name, seed, folder)
+        ended = time.monotonic()
+        yield seed, found, round(1000 * (ended - began))
+        if ended > ends_s:
+            return
+
+
+def spread(name: str, seeds: range, workers: int, place: Path, ends_s: float) -> Iterator[Case]:
+    """The same by several processes, as they come; one that ends by itself is a bug of the case that it was at."""
     forked = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, forked, initializer=_alone) as pool:
-        parts = [pool.submit(campaign, name, seeds[place::workers], None, limit_s) for place in range(workers)]
-        for place, part in enumerate(parts):
+    waiting = [(number, seeds[number::workers]) for number in range(workers)]
+    running: dict[Connection, tuple[BaseProcess, int, range]] = {}
+    while waiting or running:
+        for number, left in waiting:
+            here, there = forked.Pipe(duplex=False)
+            process = forked.Process(target=_sent, args=(there, name, left, place / str(number), ends_s), daemon=True)
+            process.start()
+            there.close()
+            running[here] = process, number, left
+        waiting = []
+        for here in cast("list[Connection]", connection.wait(list(running))):
+            process, number, left = running[here]
             try:
-                found, own = part.result()
-            except BrokenProcessPool:
-                found, own = (
-                    Counter({HANG: 1}),
-                    {f"{HANG}: a worker ended": (seeds[place], Outcome(HANG, "a worker ended"))},
-                )
-                found[f"at {HANG}: a worker ended"] = 1
-            slowest = max(counts[SLOWEST], found[SLOWEST])
-            counts += found
-            counts[SLOWEST] = slowest
-            for where, case in own.items():
-                bugs[where] = min(bugs.get(where, case), case, key=lambda one: one[0])
-    return counts, bugs
+                one: Case = here.recv()
+            except EOFError:
+                del running[here]
+                process.join()
+                if process.exitcode and left:
+                    yield left[0], Outcome(ENDED, f"exit code {process.exitcode}"), 0
+                    waiting.append((number, left[1:]))
+            else:
+                running[here] = process, number, left[left.index(one[0]) + 1 :]
+                yield one
+
+
+def _sent(there: Connection, name: str, seeds: range, folder: Path, ends_s: float) -> None:
+    _alone()
+    for one in tried(name, seeds, folder, ends_s):
+        there.send(one)
 
 
 def _alone() -> None:
@@ -111,11 +133,13 @@ def main() -> int:
     for name in given.names or TARGETS:
         began = time.monotonic()
         seeds = range(given.seed, given.seed + given.cases)
-        if given.workers > 1 and given.keep is None:
-            campaign(name, seeds[:2])  # what is made once is made before the processes part
-            counts, bugs = spread(name, seeds, given.workers, given.seconds)
-        else:
-            counts, bugs = campaign(name, seeds, given.keep, given.seconds)
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
+            folder, ends_s = given.keep or Path(place, "case"), began + given.seconds
+            if given.workers > 1 and given.keep is None:
+                campaign(tried(name, seeds[:2], folder, ends_s))  # what is made once is made before the processes part
+                counts, bugs = campaign(spread(name, seeds, given.workers, Path(place), ends_s))
+            else:
+                counts, bugs = campaign(tried(name, seeds, folder, ends_s))
         total = sum(count for what, count in counts.items() if not what.startswith("at "))
         shown = ", ".join(f"{count} {what}" for what, count in counts.most_common() if not what.startswith("at "))
         print(

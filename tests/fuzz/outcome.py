@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from traceanalyzer.errors import TraceAnalyzerError
 
 RIGHT, PARTIAL, REFUSED = "right", "partial and said", "refused"
-TRACEBACK, HANG, WRONG = "traceback", "hang", "wrong and not said"
+TRACEBACK, HANG, WRONG, ENDED = "traceback", "hang", "wrong and not said", "process ended"
 
 FINE = (RIGHT, PARTIAL, REFUSED)
-BUGS = (TRACEBACK, HANG, WRONG)
+BUGS = (TRACEBACK, HANG, WRONG, ENDED)
 
 MOST_SECONDS = 10
 MOST_MESSAGE = 1500

@@ -9,6 +9,8 @@ from tests import xplane_builders as build
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import what_ran
 from traceanalyzer.analyses.communication import calls
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -109,6 +111,16 @@ def test_where_jax_traced_a_collective_tells_its_phase_and_what_its_group_is_for
     assert results["groups"].to_frame()["role"].fillna("").tolist() == [role or ""]
 
 
+def test_phases_of_xla_s_launches_are_no_micro_steps(tmp_path):
+    """XLA begins forward work again amid the backward pass: every all-reduce is of other gradients."""
+    step = ("train", 0, 255_000, {"step_num": 0})
+    paths = {"dot.1": "jit(step)/jvp(A)/dot_general", "all-reduce-start.2": "jit(step)/transpose(jvp(A))/dot_general"}
+    build.write(tmp_path / "a.xplane.pb", steps=[step], paths=paths, rows=1 << 14)
+    trace = load(tmp_path).ranks[0]
+    assert trace.ranges["name"].isin(["backward"]).sum() == 2
+    assert run([trace], ["micro_steps"])["micro_steps"].table["micro_steps"].isna().all()
+
+
 def test_a_loader_on_the_program_s_thread_is_what_the_gpus_wait_for(tmp_path):
     """JAX's runtime launches on threads of its own, which record nothing meanwhile."""
     far = 10_000_000
@@ -131,8 +143,13 @@ def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_t
     assert results["step_needs"].to_frame()["needed_host_ns"].isna().all()
     pieces = [nodes.piece for nodes in results["replay"].engine.job.nodes.values()]
     assert [len(piece.host) for piece in pieces] == [0, 0]
+    assert gain_of(results["replay"], Change("host")) is None
     assert {piece.why_no_host for piece in pieces} == {"waits of JAX's hosts for their GPUs leave no events"}
-    assert what_ran._of_program(ranks[1], np.array([2, -1])).tolist() == [1, -1]
+    since, until = np.array([START]), np.array([START + 100_000])
+    told = {one: (begin - START).tolist() for one, begin, _, _ in what_ran._who_tells(ranks[1], 2, since, until)}
+    assert set(told) == {1, 2}  # the program's thread, where the one that launches records nothing
+    assert 0 in told[1]
+    assert min(told[2]) == 50
 
 
 def test_a_collective_is_told_by_its_instruction(traces):

@@ -1,6 +1,7 @@
 """The concluding sentence of a comparison: which path bound the step before, and which binds it now."""
 
 import pandas as pd
+import pytest
 
 from tests.diff.captured import capture, steady
 from traceanalyzer.report.comparison import path
@@ -30,3 +31,37 @@ def test_the_same_path_is_said_once():
 
 def test_without_a_path_nothing_is_concluded():
     assert path.sentence(capture(steady(90, 10)), _captured("b", (0, "compute", None, 1))) is None
+
+
+def _with(held, **tables):
+    return type(held)(held.label, held.source, held.tables | tables, held.steps, held.is_exact)
+
+
+def _what_ifs(*rows):
+    columns = ["option", "before_ns", "gain_ns", "unprofiled_ns", "unprofiled_gain_ns"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "Int64"))
+
+
+@pytest.mark.parametrize(
+    ("gain_ns", "unprofiled_ns", "unprofiled_gain_ns", "said"),
+    [
+        (40, 90, 8, "work on the GPUs (hosts that take no time would shorten a step by 8.9 %)"),
+        (8, None, None, "work on the GPUs (hosts that take no time would shorten a step by 8.0 %)"),
+        (40, 90, 30, "hosts' work (100 % of the critical path)"),
+    ],
+)
+def test_hosts_on_the_path_bind_where_a_step_without_their_time_is_shorter(
+    gain_ns, unprofiled_ns, unprofiled_gain_ns, said
+):
+    hosts = _captured("after", (0, "host", None, 50), (1, "host", None, 50))
+    now = _with(hosts, what_ifs=_what_ifs(("--host none", 100, gain_ns, unprofiled_ns, unprofiled_gain_ns)))
+    assert f"after is by {said}." in path.sentence(_captured("before", (0, "data", None, 1)), now)
+
+
+@pytest.mark.parametrize(("gain_ns", "said"), [(30, "rank 1's loading of data"), (0, "loading of data")])
+def test_a_rank_is_named_where_as_fast_as_its_peers_it_would_shorten_the_step(gain_ns, said):
+    """The path of a capture of two ranks lies on one of them, whether that is later or not."""
+    one = _captured("a", (1, "data", None, 50))
+    gained = _what_ifs(("--rank 1=peers", 100, gain_ns, None, None))
+    own = _with(one, what_ifs=gained, breakdown=pd.DataFrame({"rank": [0, 1]}))
+    assert path.bound_of(own).words == said

@@ -1,5 +1,9 @@
 """What the parent process keeps of many ranks."""
 
+import shutil
+import tempfile
+import time
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -8,7 +12,9 @@ from hypothesis import strategies as st
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
 from traceanalyzer.discovery import discover
+from traceanalyzer.errors import UsageError
 from traceanalyzer.loading import LoadOptions
+from traceanalyzer.processes import quiet_pool
 from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care
@@ -114,6 +120,23 @@ def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
     assert "missing" not in " ".join(summary.notes)
 
 
+def test_of_those_that_were_asked_for_the_missing_are_named_once_and_no_others(folder):
+    found = discover(folder)
+    summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 9})), names=("integrity",), jobs=1)
+    checks = {row["check"]: row for row in summary.results["integrity"].rows()}
+    assert "1 of the 2 ranks that --ranks asks for is here (missing: 9)" in checks["missing_ranks"]["sentence"]
+    assert "ranks_left_out" not in checks
+    assert "9" not in " ".join(summary.notes)
+
+
+def test_ranks_that_are_not_there_are_said_and_not_what_is_no_trace(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "job")
+    (tmp_path / "job" / "notes.json").write_text('{"a": 1}')
+    found = discover(tmp_path / "job")
+    with pytest.raises(UsageError, match="--ranks leaves nothing; this run has ranks 0, 1, 2, 3, 4, 5"):
+        summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({50})), names=("integrity",), jobs=1)
+
+
 def done_of(sizes):
     """A file a rank, as the analyses leave it: time lost, operations drawn, operations of its graph."""
     for lost_ns, drawn, replayed in sizes:
@@ -144,3 +167,20 @@ def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, rep
     assert {tables["replay"]["piece"].iloc[0] is not None for tables in left} == {kept.has_graphs}
     total = sum(size[1] for number, size in enumerate(sizes) if (number, 0) in kept.drawn)
     assert total <= drawn or len(kept.drawn) == 1
+
+
+def test_an_error_waits_for_no_process_and_what_they_unpacked_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    running = []
+
+    def interrupted():
+        with quiet_pool(1) as pool:
+            assert pool.submit(tempfile.mkdtemp).result().startswith(str(tmp_path))
+            pool.submit(time.sleep, 1000)
+            running.extend(pool._processes.values())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [process.is_alive() for process in running] == [False]
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,9 @@
 
 import pandas as pd
 
+from tests.simulator.program import COMM_STREAM, Group, Job, Program
+from tests.simulator.workloads import job_of, optimizer
+
 _PHASES = {"F": "forward", "B": "backward", "I": "backward of inputs", "W": "backward of weights"}
 
 
@@ -20,6 +23,42 @@ def stretches(ranks: int, microbatches: int, lengths: dict[str, int], *, are_apa
         for what, way, number, is_beside in _passes(rank, ranks, microbatches)
     ]  # fmt: skip
     return pd.DataFrame(rows).assign(slot=range(len(rows))).astype({"virtual_stage": "Int64"})
+
+
+def job(ranks: int, microbatches: int, lengths: dict[str, int], steps: int = 3) -> Job:
+    """Carries the order out, with ranges of forward and backward alone; passes beside each other send together."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, _number: int) -> None:
+        passes = _passes(program.rank, ranks, microbatches)
+        while passes:
+            unit = 2 if passes[0][0] == "F" and len(passes) > 1 and passes[1][3] else 1
+            _run(program, world, passes[:unit], lengths)
+            passes = passes[unit:]
+        optimizer(program, ())
+
+    return job_of(ranks, steps, step, (world,))
+
+
+def _run(program: Program, world: Group, unit: list[tuple[str, int, int, bool]], lengths: dict[str, int]) -> None:
+    sources, targets = [], []
+    for what, way, _, _ in unit if unit[0][0] != "W" else []:
+        ahead = 1 if (what == "F") == (way == 0) else -1
+        sources += [peer for peer in (program.rank - ahead,) if peer in world.ranks]
+        targets += [peer for peer in (program.rank + ahead,) if peer in world.ranks]
+
+    def stream(peer: int) -> int:
+        return COMM_STREAM + 5 + 2 * (peer > program.rank)
+
+    needed = tuple(program.exchange(world, 100_000, 5_000, receives=(peer,), stream=stream(peer)) for peer in sources)
+    made: tuple[int, ...] = ()
+    for what, *_ in unit:
+        phase = "forward" if what == "F" else "backward"
+        with program.range(phase), program.range("aten::linear", "operator", "[[1024, 768], [768, 768]]"):
+            program.host(4_000)
+            made = (program.kernel(f"{phase}_gemm", lengths[what], after=needed),)
+    for peer in targets:
+        program.exchange(world, 100_000, 5_000, sends=(peer,), stream=stream(peer) + 1, after=made)
 
 
 class _Order:

@@ -111,7 +111,9 @@ def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]
     name = KERNELS[comm.collective] if comm else op.instruction.name
     category = "gpu_memcpy" if op.instruction.kind == "copy" else "kernel"
     args: dict[str, Any] = {"device": 0, "stream": op.instruction.stream, "correlation": op.number + 1}
-    args |= {"bytes": op.instruction.size_bytes} if category == "gpu_memcpy" else {"grid": [24, 1, 1]}
+    args |= (
+        {"bytes": op.instruction.size_bytes} if category == "gpu_memcpy" else {"grid": [op.instruction.blocks, 1, 1]}
+    )
     is_described = captured.how.arguments == "kernel" and op.number in recorded.launched
     if comm and is_described and comm.collective != "send_recv":
         args |= _arguments(captured, recorded, op, comm)[0]

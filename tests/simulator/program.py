@@ -47,6 +47,7 @@ class Instruction:
     size_bytes: int = 0
     event: str = "operator"
     shapes: str = ""
+    blocks: int = 24
 
 
 @dataclass
@@ -61,9 +62,10 @@ class Program:
         """The host is busy."""
         self.instructions.append(Instruction("host", ns, name, event=event))
 
-    def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = ()) -> int:
-        """A compute kernel."""
-        return self._launch(Instruction("launch", ns, name, "compute", stream, after))
+    def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = (),
+               blocks: int = 24) -> int:  # fmt: skip
+        """A compute kernel of so many blocks."""
+        return self._launch(Instruction("launch", ns, name, "compute", stream, after, blocks=blocks))
 
     def copy(self, direction: str, size_bytes: int, ns: int, *, stream: int = COPY_STREAM,
              after: tuple[int, ...] = ()) -> int:  # fmt: skip

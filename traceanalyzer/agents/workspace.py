@@ -25,11 +25,13 @@ class Workspace:
         roots: folders that may be looked into.
         jobs: processes; `None` as many as suit.
         follows_links: whether links out of a folder of traces are read, which may lead out of the roots.
+        is_open: whether any place may be read, as for who has a command line; relative ones are below the roots.
     """
 
     roots: Sequence[Path]
     jobs: int | None = None
     follows_links: bool = False
+    is_open: bool = False
     _reports: dict[tuple[object, ...], Report] = field(default_factory=dict)
 
     def place(self, folder: str) -> Path:
@@ -41,8 +43,10 @@ class Workspace:
         given = Path(folder)
         for root in self.roots:
             path = (root / given).resolve()
-            if path.exists() and path.is_relative_to(root.resolve()):
+            if path.exists() and (self.is_open or path.is_relative_to(root.resolve())):
                 return path
+        if self.is_open:
+            raise UsageError(f"{folder}: no such folder")
         roots = ", ".join(str(root) for root in self.roots)
         raise UsageError(f"{folder}: no such folder below {roots}")
 

@@ -847,6 +847,7 @@ PipelineColumn = Literal[
     "p2p_ns",
     "p2p_exposed_ns",
     "p2p_wait_ns",
+    "collective_wait_ns",
     "bubble_ns",
     "bubble_pct",
     "schedule",
@@ -856,7 +857,7 @@ PipelineColumn = Literal[
     "why_unknown",
 ]
 PipelineMessagesColumn = Literal[
-    "rank", "call", "message", "step", "start_ns", "end_ns", "is_send", "peer", "direction"
+    "rank", "call", "message", "step", "launch_ns", "start_ns", "end_ns", "is_send", "peer", "direction"
 ]
 PipelineScheduleColumn = Literal[
     "rank",
@@ -880,6 +881,7 @@ PipelinesColumn = Literal[
     "microbatches",
     "basis",
     "bubble_pct",
+    "collective_wait_pct",
     "expected_bubble_pct",
     "why_unknown",
     "compute_cv",

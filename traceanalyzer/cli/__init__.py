@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
 failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted; 143 ended by a signal. A
-reader of the output that leaves before its end (`| head`) changes none of them.
+reader of the output that leaves before its end (`| head`) changes none of them; an answer that cannot be printed, as on
+a full disk, is 2.
 """
 
 import difflib
@@ -11,6 +12,7 @@ import signal
 import sys
 import traceback
 import warnings
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
-from traceanalyzer.cli.output import lenient
+from traceanalyzer.cli.output import is_lost, lenient
 from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.report import report
 from traceanalyzer.cli.reproduce import reproduce
@@ -111,18 +113,49 @@ def main(arguments: list[str] | None = None) -> None:
         from traceanalyzer.scale import set_up_process
 
         set_up_process()
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:  # nohup ignores one
-            signal.signal(getattr(signal, name), _terminate)
-    sys.exit(run(given))
+    _answer_signals()
+    code = run(given)
+    sys.exit(USAGE_OR_INPUT if code == DONE and _is_answer_lost(given) else code)
+
+
+_ANSWERS = frozenset({*(question.name for question in ask.COMMANDS), "crosscheck", "doctor", "tree-diff", "what-if"})
+"""Commands whose work is what they print: of others it lies in files, whatever became of their words."""
+
+
+def _is_answer_lost(arguments: list[str]) -> bool:
+    """Whether what a command was run for could not be printed: who reads the file behind `>` learns it by the code."""
+    return is_lost(sys.stdout) and bool(arguments) and arguments[0] in _ANSWERS
 
 
 class _TerminatedError(BaseException):
     """A signal that ends the process: drafts are removed on the way out, as after Ctrl-C."""
 
 
+def _answer_signals() -> None:
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:  # nohup ignores one
+            signal.signal(getattr(signal, name), _terminate)
+    sys.unraisablehook = _raised_again
+
+
 def _terminate(*_: object) -> None:
     raise _TerminatedError
+
+
+def _raised_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """A signal that comes in what lets no error out, such as `__del__`, comes again a moment later."""
+    if hasattr(signal, "setitimer") and issubclass(ignored.exc_type, KeyboardInterrupt | _TerminatedError):
+        signal.signal(signal.SIGALRM, partial(_raise, ignored.exc_type))
+        signal.setitimer(signal.ITIMER_REAL, _A_MOMENT_S)
+    else:
+        sys.__unraisablehook__(ignored)
+
+
+_A_MOMENT_S = 0.01
+
+
+def _raise(kind: type[BaseException], *_: object) -> None:
+    raise kind
 
 
 def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
-from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,10 +84,10 @@ def _surroundings() -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another --debug") from error
+    from traceanalyzer.files.whole import whole_file
+
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _version(name: str) -> str | None:

@@ -72,14 +72,17 @@ def export(folder: Path | None, **options: Any) -> None:
 def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None, *, force: bool) -> str:
     from traceanalyzer.errors import UsageError
     from traceanalyzer.export.kineto_cut import MADE_BY, cut
+    from traceanalyzer.files.whole import whole_files
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
         refuse_others(path, MADE_BY, force=force)
-    written = [path for paths in each_file(run, partial(cut, options=load, folder=folder), jobs=jobs) for path in paths]
-    if not written:
-        raise UsageError("--ranks and --steps leave nothing to write")
-    size = sum(path.stat().st_size for path in written)
+    with whole_files(folder) as drafts:
+        cuts = each_file(run, partial(cut, options=load, folder=drafts), jobs=jobs)
+        written = [path for paths in cuts for path in paths]
+        if not written:
+            raise UsageError("--ranks and --steps leave nothing to write")
+        size = sum(path.stat().st_size for path in written)
     return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {_size(size)})"
 
 

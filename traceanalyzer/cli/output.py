@@ -9,7 +9,7 @@ def lenient(stream: TextIO) -> TextIO:
     """The stream, but what nobody reads any more is dropped, and characters that it cannot encode become `?`.
 
     So a report is written whole and the exit code is that of the work, whoever listens. A terminal stays as it is but
-    for the characters.
+    for the characters. What cannot be written otherwise, as on a full disk, is said once; `is_lost` tells it.
     """
     if not isinstance(stream, io.TextIOWrapper):
         return stream
@@ -20,8 +20,17 @@ def lenient(stream: TextIO) -> TextIO:
     return io.TextIOWrapper(pipe, encoding=stream.encoding, errors="replace")
 
 
+def is_lost(stream: TextIO | None) -> bool:
+    """Whether something that was printed to a `lenient` stream could not be written, though somebody listened."""
+    pipe = getattr(getattr(stream, "buffer", None), "raw", None)
+    if stream is None or not isinstance(pipe, _PipeThatMayClose):
+        return False
+    stream.flush()
+    return pipe.is_said
+
+
 class _PipeThatMayClose(io.FileIO):
-    _is_said = False
+    is_said = False
 
     def write(self, data: Any) -> int:
         try:
@@ -29,7 +38,7 @@ class _PipeThatMayClose(io.FileIO):
         except BrokenPipeError:
             return memoryview(data).nbytes
         except OSError as error:  # a full disk under a log: the report itself may be elsewhere
-            if not self._is_said:
+            if not self.is_said:
                 sys.stderr.write(f"Standard output cannot be written ({error.strerror}); the work goes on.\n")
-                self._is_said = True
+                self.is_said = True
             return memoryview(data).nbytes

@@ -6,7 +6,6 @@ import click
 
 from traceanalyzer.cli.options import PLACE
 from traceanalyzer.cli.own_files import refuse_others
-from traceanalyzer.errors import UsageError
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,13 +26,12 @@ def reproduce(folder: Path, operator: str, rank: int | None, variant: int, outpu
       analyze-traces reproduce profile/ddp aten::mm
     """  # noqa: D301 - click wants the character itself
     from traceanalyzer.export.reproduce import reproduce as written
+    from traceanalyzer.files.whole import whole_file
     from traceanalyzer.loading import load
 
     path = output or Path(f"reproduce_{operator.replace('::', '_')}.py")
     refuse_others(path, b"analyze-traces reproduce", force=force)
     script = written(load(folder, ranks=rank), operator, rank=rank, variant=variant, file=path.name)
-    try:
-        path.write_text(script, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another --output") from error
+    with whole_file(path) as draft:
+        draft.write_text(script, encoding="utf-8")
     click.echo(f"Script: {path}")

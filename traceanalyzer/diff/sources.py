@@ -24,6 +24,7 @@ from traceanalyzer.diff.captures import (
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.files.whole import whole_file
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, other_runs
 from traceanalyzer.scale import Summary, summarise
@@ -79,15 +80,13 @@ def save_baseline(name: str, side: Side, folder: Path = BASELINES) -> Path:
     """Write a side's captures, with the date, as `NAME.json` and return the path.
 
     Raises:
-        UsageError: the name is not a plain file name.
+        UsageError: the name is not a plain file name, or the file cannot be written.
     """
     path = baseline_path(name, folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
     saved = datetime.now(UTC).isoformat(timespec="milliseconds")
     content = {"label": side.label, "saved": saved, "captures": [to_json(capture) for capture in side.captures]}
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
-    partial.replace(path)
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
     return path
 
 

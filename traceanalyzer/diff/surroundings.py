@@ -122,7 +122,7 @@ def streams_of_copies(capture: Capture) -> str | None:
     times = frame.loc[is_copying, ["upload_ns", "download_ns", "compute_ns"]].fillna(0)
     window = capture.table("breakdown")
     copied = times[["upload_ns", "download_ns"]].sum(axis=1)
-    if window is None or copied.sum() < _MUCH_COPYING * float(window["window_ns"].sum()):
+    if window is None or not copied.sum() or copied.sum() < _MUCH_COPYING * float(window["window_ns"].sum()):
         return None
     shared = copied[times["compute_ns"] > 0].sum() / copied.sum()
     return "that of compute" if shared > 1 - _FEW else "of their own" if shared < _FEW else "that of compute and others"

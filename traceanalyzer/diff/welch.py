@@ -54,12 +54,13 @@ def margin(base: Sequence[float], other: Sequence[float]) -> float:
 def _error(base: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
     """Standard error of the difference of means, and its degrees of freedom (n/a where there is no spread)."""
     variances = [statistics.variance(values) / len(values) for values in (base, other)]
-    if sum(variances) == 0:
+    total = sum(variances)
+    if total == 0:
         return 0.0, math.nan
-    freedom = sum(variances) ** 2 / sum(
-        variance**2 / (len(values) - 1) for variance, values in zip(variances, (base, other), strict=True)
+    freedom = 1 / sum(
+        (variance / total) ** 2 / (len(values) - 1) for variance, values in zip(variances, (base, other), strict=True)
     )
-    return math.sqrt(sum(variances)), freedom
+    return math.sqrt(total), freedom
 
 
 def two_sided_p(t: float, freedom: float) -> float:

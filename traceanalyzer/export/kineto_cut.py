@@ -78,15 +78,9 @@ def cut(capture: Capture, options: LoadOptions, folder: Path) -> list[Path]:
         return []
     with capture.whole() as whole:
         text = _text(whole)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank_{traces[0].rank}.pt.trace.json.gz"
-    draft = path.with_name(f".writing-{path.name}")
-    try:
-        with gzip.open(draft, "wb", compresslevel=6) as file:
-            file.writelines(_written(capture.path, text, traces))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with gzip.open(path, "wb", compresslevel=6) as file:
+        file.writelines(_written(capture.path, text, traces))
     return [path]
 
 

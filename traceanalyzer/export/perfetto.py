@@ -6,7 +6,6 @@ piece of their own, so that no more than one rank is in memory at a time in each
 
 import gzip
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from traceanalyzer.analyses.names import CallsColumn, CallWaitsColumn
 from traceanalyzer.export import pftrace, trace_events
 from traceanalyzer.export.rows import path as path_slices
 from traceanalyzer.export.tracks import ROWS, Track, of_rank
+from traceanalyzer.files.whole import whole_file
 from traceanalyzer.model import RankTrace
 
 MADE_BY = "analyze-traces export"
@@ -70,19 +70,16 @@ def write(results: Results, path: Path, label: str, visit: Visit) -> int:
         path: the file; its folder is made, and it appears when it is whole.
         label: name of the run.
         visit: shows the run's ranks.
+
+    Raises:
+        UsageError: it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".writing-{path.name}")
-    try:
-        with tempfile.TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
-            plan, said = _planned(results, Path(folder), label, is_json=".json" in path.suffixes)
-            visit(partial(_write_rank, plan=plan))
-            with _opened(draft) as file:
-                _put_together(file, plan, said, results)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return path.stat().st_size
+    with whole_file(path) as draft:
+        plan, said = _planned(results, draft.parent, label, is_json=".json" in path.suffixes)
+        visit(partial(_write_rank, plan=plan))
+        with _opened(draft) as file:
+            _put_together(file, plan, said, results)
+        return draft.stat().st_size
 
 
 def in_memory(traces: Iterable[RankTrace]) -> Visit:

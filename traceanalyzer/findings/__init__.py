@@ -39,9 +39,10 @@ from traceanalyzer.findings import (
     warm_up,
     wiring,
 )
-from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
+from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 
 __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
@@ -106,7 +107,8 @@ def find(results: Results, failures: list[Failure] | None = None) -> tuple[Findi
     """
     found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
     held = _held_to_capture(_of_whole_files(found, results))
-    return tuple(sorted((_by_gain(item) for item in folded(held)), key=_impact))
+    error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
+    return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
 
 
 def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
@@ -174,26 +176,6 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
 
 _NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
-
-
-_OF_A_FAULT = 1.1
-"""How many times what others gain a finding about late ranks counts, when they are ordered."""
-
-
-def _impact(finding: Finding) -> tuple[bool, int, bool, bool, float]:
-    """What the capture cannot tell before advice; then the severest, what can be mended, what gains most.
-
-    Hosts that are late by the recording alone are no reason to doubt a gain that holds without it: they come after.
-    Of gains that are about the same the one of ranks unlike the others is first: that is a fault, not how the job is.
-    """
-    gain_ns = (finding.expected_ns or 0) * (_OF_A_FAULT if finding.ranks else 1)
-    return (
-        not finding.is_about_capture or finding.is_of_hosts,
-        SEVERITIES.index(finding.severity),
-        finding.is_of_ideal,
-        finding.expected_ns is None,
-        -gain_ns,
-    )
 
 
 def _of_rule(rule: Rule, results: Results, failures: list[Failure] | None) -> list[Finding]:

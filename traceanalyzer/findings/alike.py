@@ -69,7 +69,7 @@ def alike(cost: pd.Series, places: Places) -> Alike:
     chosen = sorted(int(rank) for rank in known.index[: count or 1])
     rest = known.iloc[len(chosen) :]
     every = sorted(int(rank) for rank in known.index)
-    place = set_of(chosen, every, places.places()).name if count else None
+    place = set_of(chosen, every, places.places(), places.whole(len(every))).name if count else None
     return Alike(tuple(chosen), place, float(rest.median()) if len(rest) else None)
 
 
@@ -78,7 +78,7 @@ def named(ranks: Collection[int], every: Collection[int], places: Places) -> str
     chosen = sorted(set(ranks))
     if len(chosen) > 1 and set(every) <= set(chosen):
         return f"all {len(chosen)} ranks"
-    return Alike(tuple(chosen), set_of(chosen, sorted(every), places.places()).name, None).who
+    return Alike(tuple(chosen), set_of(chosen, sorted(every), places.places(), places.whole(len(every))).name, None).who
 
 
 def _above_gap(ordered: np.ndarray) -> int:

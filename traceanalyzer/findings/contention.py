@@ -38,5 +38,6 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
             gain_ns=gain.gain_ns,
             gain_error_ns=gain.error_ns,
             gain_is_bound=gain.is_bound,
+            is_of_ideal=True,
         )
     ]

@@ -14,7 +14,8 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import milliseconds, plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.lateness import late_by
+from traceanalyzer.findings.late_words import numbers
+from traceanalyzer.findings.lateness import said_with_gain
 from traceanalyzer.findings.tools import tools_of
 
 MATRIX_PCT = 20.0
@@ -125,7 +126,8 @@ def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
     held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
         value=False
     )
-    busy = [rank for rank in _busy(headline) if late_by(episodes, rank, "compute") is None]
+    late = {rank for row in said_with_gain(episodes) if row["cause"] == "compute" for rank in numbers(row["ranks"])}
+    busy = [rank for rank in _busy(headline) if rank not in late]
     table = table[held & table["rank"].isin(busy) & table["mfu_pct"].notna()]
     if table.empty:
         return []

@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.change import Change
@@ -14,12 +15,14 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.bandwidth import healthy_rate, slow_links
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.lateness import is_said, of_ranks
+from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
 
 LEAST_PCT = 10.0
 """Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
@@ -33,16 +36,8 @@ EXPOSED = "exposed communication"
 _MOSTLY = 0.6
 _IN_FEW = 0.8
 
-_ADVICE = {
-    "optimizer": "Gather what the optimizer updated while something else runs: the rest of the optimizer or the next "
-    "forward pass (FSDP gathers layer by layer; ZeroRedundancyOptimizer: overlap_with_ddp).",
-    "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
-    "tensor parallelism), or have fewer ranks in the group.",
-    "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP), and reduce in bfloat16.",
-}
-_ANYWHERE = (
-    "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps."
-)
+_WIDE_BYTES = 4
+"""Gradients of so many bytes an element can be exchanged in half of that."""
 
 
 def exposed_collective(
@@ -53,6 +48,8 @@ def exposed_collective(
     replay: Replay,
     episodes: Episodes,
     collectives: Collectives,
+    calls: Calls,
+    ranks: Ranks,
 ) -> list[Finding]:
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
@@ -83,7 +80,8 @@ def exposed_collective(
     share = _share_pct(gain)
     if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
         return []
-    found = _found(str(name), own, gain, basis, few)
+    advice = _advice(_phase(own), basis.within(calls.table), str(name), tools_of(ranks))
+    found = _found(str(name), own, gain, basis, few, advice)
     is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
     late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
     if late:
@@ -102,7 +100,7 @@ def _share_pct(gain: Gain) -> float:
     return 100 * won / before if before else 0.0
 
 
-def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[int, ...]) -> Finding:
+def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[int, ...], advice: str) -> Finding:
     per = len(few) or basis.per
     held = own[own["step"].isin(few)] if few else own
     by_rank = held.groupby("rank")["ns"].sum() * basis.per / per
@@ -121,7 +119,7 @@ def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[in
         f"{span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
         f"{shorter}{without}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
-        recommendation=_ADVICE.get(phase or "", _ANYWHERE),
+        recommendation=advice,
         caveat="Of collectives with one root, and of uneven all-to-alls, a wait may be part of the time.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
@@ -131,6 +129,15 @@ def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[in
         table="exposed_calls",
         part_of=EXPOSED,
     )
+
+
+def _advice(phase: str | None, calls: pd.DataFrame, collective: str, tools: Tools) -> str:
+    """How it is hidden; of gradients that are known to have four bytes and more, that they may have two."""
+    hide = tools.hide_comm.get(phase or "", tools.hide_any_comm)
+    own = calls[(calls["collective"] == collective) & calls["dtype"].notna()]
+    sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()
+    is_wide = len(sizes) > 0 and (dtype_bytes(str(sizes.idxmax())) or 0) >= _WIDE_BYTES
+    return f"{hide} Or reduce in bfloat16." if phase == "backward" and is_wide else hide
 
 
 def _phase(own: pd.DataFrame) -> str | None:

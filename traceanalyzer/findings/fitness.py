@@ -92,7 +92,9 @@ def clock_step(step_needs: StepNeeds, calls: Calls) -> list[Finding]:
     if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
         return []
     off = wide.sub(wide.median(axis=1), axis=0)
-    waited = table.groupby("step")["exposed_wait_ns"].max()
+    # Ranks that really are at a step for longer are waited for in the next one at last.
+    waited = table.groupby("step")["exposed_wait_ns"].max().astype("float64")
+    waited = pd.concat([waited, waited.shift(-1)], axis=1).max(axis=1)
     found = []
     for rank in off:
         step = off[rank].abs().idxmax()

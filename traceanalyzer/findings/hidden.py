@@ -1,7 +1,8 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pandas as pd
 
@@ -105,7 +106,7 @@ def hidden_late(
     pairs = zip(gains, firsts, strict=True)
     gain, first = next(pair for pair in pairs if pair[0].gain_ns >= _ABOUT_AS_MUCH * most_ns)
     said = {(rank, row["cause"]) for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
-    slower = [one for one in _slower(needs, gain.before_ns, what_ran.table) if (one.rank, one.part) not in said]
+    slower = _slower(needs, gain.before_ns, what_ran.table, said)
     both = gains_of(replay, [(*first.changes, _as_peers(one)) for one in slower]) or []
     more = [gain.after_ns - each.after_ns for each in both]
     if not more or 100 * max(more) < LEAST_GAIN_PCT * gain.before_ns:
@@ -168,8 +169,8 @@ def _firsts(headline: Headline, steps: Steps, idle: Idle, episodes: Episodes) ->
         yield First((Change("host", 0.0),), "the hosts", HOSTS)
 
 
-def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame) -> list[Slower]:
-    """Ranks that need more than the median of the others that do the same, most beyond it first."""
+def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame, said: Collection[tuple[int, str]]) -> list[Slower]:
+    """Ranks that need more than the median of the others that do the same, most beyond it first; not who is `said`."""
     found = []
     for part, column in _PARTS.items():
         wide = needs.assign(ns=needs[column].astype("Float64")).pivot_table(index="step", columns="rank", values="ns")
@@ -183,14 +184,18 @@ def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame) -> list[Slowe
             excess = group - peers
             middle = excess.median()
             is_more = (middle >= LEAST_EXCESS_PCT / 100 * step_ns) & (excess.min() >= _STEADY * middle)
-            for rank in group.columns[is_more]:
-                others = [other for other in group if other != rank]
-                if part != "compute" or _is_own(needs, work, int(rank), others):
-                    found.append(Slower(int(rank), part, float(group[rank].mean()), float(peers[rank].mean())))
-    return sorted(found, key=lambda one: (one.peers_ns - one.own_ns, one.rank))[:_MOST_CANDIDATES]
+            own_ns, peers_ns = group.mean(), peers.mean()
+            found += [
+                (Slower(int(rank), part, float(own_ns[rank]), float(peers_ns[rank])), group.columns)
+                for rank in group.columns[is_more] if (rank, part) not in said
+            ]  # fmt: skip
+    found.sort(key=lambda each: (each[0].peers_ns - each[0].own_ns, each[0].rank))
+    # Whether it is its own work is asked of as few as needed: each answer looks at the work of all ranks.
+    own = (one for one, peers in found if one.part != "compute" or _is_own(needs, work, one.rank, peers.drop(one.rank)))
+    return list(islice(own, _MOST_CANDIDATES))
 
 
-def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: list[int]) -> bool:
+def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: pd.Index) -> bool:
     """Whether it computes something else, or the same for longer without waiting longer."""
     cell = _named(needs, work, rank)
     if cell["name"] is not None or _has_more_work(needs, work, rank):

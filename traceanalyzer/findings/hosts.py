@@ -11,6 +11,7 @@ from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_names import is_framework_range, phase
 from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
@@ -22,7 +23,7 @@ from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severi
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, story_of_host
 from traceanalyzer.findings.lateness import late_by
-from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.findings.tools import data_parallel_advice, tools_of
 from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.vocabulary import HOST
@@ -70,6 +71,7 @@ def host_bound(
     places: Places,
     ranks: Ranks,
     stragglers: Stragglers,
+    operators: Operators,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
     worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
@@ -107,7 +109,8 @@ def host_bound(
             evidence=by_activity(own, basis),
             recommendation=_RECORD_LESS
             if is_recorded_so
-            else _advice(name, ranks, is_sure=binds_too is not None or is_drained),
+            else data_parallel_advice(operators, ranks)
+            + _advice(name, ranks, is_sure=binds_too is not None or is_drained),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,

@@ -107,9 +107,14 @@ def of_ranks(row: Mapping[str, Any]) -> str:
 
 def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
     """What is said of a rank's lateness by one of these causes, as findings call it; `None` without a known gain."""
-    every = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
-    rows = [row for row in every if rank in numbers(row["ranks"]) and row["cause"] in causes]
-    return of_lead(episodes, rows[0]) if rows else None
+    rows = (row for row in said_with_gain(episodes) if row["cause"] in causes and rank in numbers(row["ranks"]))
+    first = next(rows, None)
+    return None if first is None else of_lead(episodes, first)
+
+
+def said_with_gain(episodes: Episodes) -> list[Mapping[str, Any]]:
+    """Rows of lateness that is said and whose gain is known."""
+    return [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
 
 
 def of_lead(episodes: Episodes, row: Mapping[str, Any]) -> str:

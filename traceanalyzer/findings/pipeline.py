@@ -17,11 +17,16 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_story import HOSTS, pipeline_name
 from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.lateness import is_said, of_lead
+from traceanalyzer.findings.one_stream import held_up_ns
 from traceanalyzer.findings.outside_microbatches import costly_outside, work_outside
 from traceanalyzer.findings.uneven_stages import count_of_steps, evidence_of, its_stages, the_others, uneven_alike
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
+_OWN_STREAMS = (
+    "Give messages to each neighbour, and each direction, a stream of their own: a process group (communicator) "
+    "for each, or calls that are not batched with those of other peers."
+)
 _OF_HOSTS = 0.8
 """Of what an ideal pipeline gains: when hosts alone gain that, they are what its stages wait for."""
 
@@ -43,7 +48,7 @@ def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes
         own = number if causes[number] else uneven.get(number, (row["schedule"], row["stages"], row["microbatches"]))
         alike.setdefault(own, []).append(row)
     return [
-        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], ideal, elsewhere, others, uneven)
+        _bubble(first, _stages(pipeline, first), causes[first["pipeline"]], replay, elsewhere, others, uneven)
         for first, *others in alike.values()
     ]
 
@@ -92,23 +97,26 @@ def _bubble(
     row: Mapping[str, Any],
     stages: pd.DataFrame,
     cause: str | None,
-    ideal: Gain | None,
+    replay: Replay,
     elsewhere: str | None,
     others: Sequence[Mapping[str, Any]],
     uneven: Mapping[int, int],
 ) -> Finding:
+    ideal = _ideal(replay)
+    held_ns = held_up_ns(row, stages.sort_values("stage")["rank"].tolist(), ideal, replay)
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
     return Finding(
         rule="pipeline_bubble",
-        severity=_severity(row, ideal),
-        title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_schedule(row)}, most on rank "
-        f"{worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}.",
-        evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns"], ["bubble_pct"]),
-        recommendation=_advice(row, ideal, is_uneven=row["pipeline"] in uneven),
+        severity=_severity(row, ideal, held_ns),
+        title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_in_collectives(row)}"
+        f"{_schedule(row)}, most on rank {worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}."
+        f"{_of_stream(held_ns)}",
+        evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns", "collective_wait_ns"], ["bubble_pct"]),
+        recommendation=_advice(row, ideal, is_uneven=row["pipeline"] in uneven, is_held_up=held_ns > 0),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
-        f"transfers.{_of_gain(row, ideal)}",
-        gain_ns=_beyond_expected(stages, measured, expected) if ideal is None else ideal.gain_ns,
+        f"transfers.{_of_gain(row, ideal, is_held_up=held_ns > 0)}",
+        gain_ns=_beyond_expected(stages, measured, expected) if ideal is None else ideal.gain_ns + held_ns,
         gain_error_ns=None if ideal is None else ideal.error_ns,
         gain_is_bound=True,
         is_of_ideal=True,
@@ -118,12 +126,12 @@ def _bubble(
     )
 
 
-def _severity(row: Mapping[str, Any], ideal: Gain | None) -> str:
+def _severity(row: Mapping[str, Any], ideal: Gain | None, held_up_ns: int = 0) -> str:
     """By what an ideal pipeline gains; where the schedule is all that costs, by what twice the microbatches do."""
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     if ideal is None:
         return severity(measured)
-    won = float(ideal.gain_ns)
+    won = float(ideal.gain_ns + held_up_ns)
     if expected is not None and measured <= expected + BEYOND_EXPECTED_PCT:
         won = max(won, _saved_by_twice_ns(row, ideal) or 0.0)
     return severity(100 * won / max(ideal.before_ns, 1))
@@ -136,6 +144,12 @@ def _beside(others: Sequence[Mapping[str, Any]]) -> str:
     shares = sorted({f"{row['bubble_pct']:.0f}" for row in others}, key=int)
     who = f"{len(others)} others wait" if len(others) > 1 else f"that of ranks {others[0]['ranks']} waits"
     return f"; {who} {' to '.join(dict.fromkeys((shares[0], shares[-1])))} %"
+
+
+def _in_collectives(row: Mapping[str, Any]) -> str:
+    """What its stages wait for each other at the end of a step, which is the schedule's, too."""
+    more = row["collective_wait_pct"]
+    return "" if more is None or more < 1 else f", and {more:.0f} % more in collectives among its stages"
 
 
 def _schedule(row: Mapping[str, Any]) -> str:
@@ -152,11 +166,22 @@ def _share(pct: float) -> str:
     return f"{pct:.0f} %" if pct >= 10 or pct == round(pct) else f"{pct:.1f} %"
 
 
-def _of_gain(row: Mapping[str, Any], ideal: Gain | None) -> str:
+def _of_stream(held_ns: int) -> str:
+    """A sentence on messages that hold up each other, where they do."""
+    if not held_ns:
+        return ""
+    return (
+        " All messages of a rank follow each other on one stream, so that a receive that waits holds up the sends "
+        f"behind it: that alone costs about {milliseconds(held_ns)} a step."
+    )
+
+
+def _of_gain(row: Mapping[str, Any], ideal: Gain | None, *, is_held_up: bool) -> str:
     if ideal is not None:
+        apart = ", those of each neighbour and direction on a stream of their own" if is_held_up else ""
         return (
             " The gain is of the same passes in the same order with even stages, hosts that take no time and free "
-            "messages (what-if --stage ideal)."
+            f"messages (what-if --stage ideal){apart}."
         )
     if row["expected_bubble_pct"] is not None:
         return " The gain is the step less one of the same work with it alone."
@@ -172,7 +197,7 @@ def _beyond_expected(stages: pd.DataFrame, measured_pct: float, expected_pct: fl
     return max(0, round(step_ns - 100 * busy_ns / (100 - (expected_pct or 0))))
 
 
-def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool) -> str:
+def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool, is_held_up: bool = False) -> str:
     other = "a zero-bubble" if (row["stages_per_rank"] or 1) > 1 else "an interleaved or zero-bubble"
     is_of_lengths = row["schedule"] is not None and row["schedule"] not in OF_KNOWN_BUBBLE
     shrink = "More microbatches a step shrink" if is_of_lengths else (
@@ -181,6 +206,8 @@ def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool) -> s
     expected = row["expected_bubble_pct"]
     if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
         return f"{shrink} it{_of_twice(row, ideal)}."
+    if is_held_up and not is_uneven:
+        return f"{_OWN_STREAMS} {shrink} the {_share(expected)} that the schedule costs{_of_twice(row, ideal)}."
     first = (
         f"Move layers from {its_stages(row)} to {the_others(row)} (the first and last stages also carry "
         "embedding, head and loss)."

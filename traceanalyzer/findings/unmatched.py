@@ -6,6 +6,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.group_members import parsed
+from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain
@@ -22,7 +23,13 @@ PARTNERS = "partners that are not known"
 
 
 def unmatched_calls(
-    headline: Headline, steps: Steps, call_waits: CallWaits, exposed_calls: Result, ranks: Result, calls: Result
+    headline: Headline,
+    steps: Steps,
+    call_waits: CallWaits,
+    exposed_calls: Result,
+    ranks: Result,
+    calls: Result,
+    integrity: Integrity,
 ) -> list[Finding]:
     """Over 10 % of a step is exposed communication of calls of which no other rank's trace holds the other end.
 
@@ -45,7 +52,11 @@ def unmatched_calls(
     count = int((~every["is_matched"].fillna(value=False).astype(bool)).sum())
     here = sorted(int(rank) for rank in ranks.table["rank"])
     size = _size(ranks, calls)
-    who, advice = _alone(here, size) if len(here) == 1 else _several(here, size, count, every)
+    are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
+    where = "looked at" if are_left_out else "here"
+    who, advice = _alone(here, size, where) if len(here) == 1 else _several(here, size, where, count, every)
+    if are_left_out:
+        advice = "Look at all ranks (without --ranks)."
     is_open_for = f"{milliseconds(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
     on_average = " on average" if len(here) > 1 else ""
     what = "of which it cannot be told whether it moves data or waits, nor for whom"
@@ -53,7 +64,8 @@ def unmatched_calls(
     if 2 * lengths_in_part > lengths.sum():
         lacking = _absent(calls, here)
         absent, has = (f"rank {lacking[0]}", "has") if len(lacking) == 1 else (f"ranks {listed(lacking)}", "have")
-        who = f"{len(here)} of {size} ranks are here, {absent} {has} no file"
+        why = f"--ranks leaves {absent} out" if are_left_out else f"{absent} {has} no file"
+        who = f"{len(here)} of {size} ranks are {where}, {why}"
         what = f"after the last of them has come: it moves data, or waits for {absent}, how late is not known"
     return [
         Finding(
@@ -84,19 +96,19 @@ def _absent(calls: Result, here: list[int]) -> list[int]:
     return sorted({rank for ranks in lists for rank in ranks} - {*here})
 
 
-def _alone(here: list[int], size: int | None) -> tuple[str, str]:
+def _alone(here: list[int], size: int | None, where: str) -> tuple[str, str]:
     of = f" of {size}" if size and size > 1 else ""
     advice = (
         "Put the traces of all ranks, of the same steps, into one folder: then waits are told from transfers, and the "
         "rank that is late from those that wait for it."
     )
-    return f"Rank {here[0]}{of} is here alone", advice
+    return f"Rank {here[0]}{of} is {where} alone", advice
 
 
-def _several(here: list[int], size: int | None, count: int, every: pd.DataFrame) -> tuple[str, str]:
+def _several(here: list[int], size: int | None, where: str, count: int, every: pd.DataFrame) -> tuple[str, str]:
     share = f"{count:,} of {len(every):,} communication calls have no partner in the other ranks' traces"
     if size and size > len(here):
-        who = f"{len(here)} of {size} ranks are here ({listed(here)}), and {share}"
+        who = f"{len(here)} of {size} ranks are {where} ({listed(here)}), and {share}"
         return who, "Put the traces of all ranks, of the same steps, into one folder."
     whys = every.loc[every["why_not_split"].notna(), "why_not_split"].astype("object")
     most = f" ({whys.mode().iloc[0]})" if len(whys) else ""

@@ -48,7 +48,9 @@ def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) 
     """Raise `InputError` with the reasons when nothing is left."""
     if ranks:
         return
-    if skipped:
-        raise InputError(f"{skipped[-1].what}: {skipped[-1].why}")
     known = sorted({rank for run in found.runs for capture in run.captures for rank in capture.ranks})
+    # What is no trace at all was set aside before; a trace that could not be read comes after it.
+    told = [one for one in skipped if one not in found.skipped] or ([] if known else skipped)
+    if told:
+        raise InputError(f"{told[-1].what}: {told[-1].why}")
     raise UsageError(f"--ranks leaves nothing; this run has ranks {', '.join(map(str, known))}")

@@ -152,6 +152,7 @@ def _functor(text: str) -> str | None:
 
 _RULES: tuple[_Rule, ...] = (
     (re.compile(r"^nccl", re.IGNORECASE), _nccl),
+    (re.compile(r"^enumerate\(DataLoader\)"), lambda match, _: match[0]),  # PyTorch's range, no function's arguments
     *ROCM_RULES,
     (re.compile(r"^nvjet(?:_sm\d+)?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)"), _nvjet),
     (re.compile(r"flash::|flash_(?:fwd|bwd|attn)|FlashAttn|_flash_attn"), _attention("flash")),

@@ -85,6 +85,9 @@ RANGES: Mapping[str, str] = MappingProxyType(
 XLA_MODULES = "XLA module"
 """Domain of ranges that are runs of a module that XLA compiled."""
 
+XLA_PHASES = "JAX autodiff"
+"""Domain of ranges around launches of one phase of training: XLA mixes phases as it likes, so they are no passes."""
+
 FRAMES: Mapping[str, str] = MappingProxyType({"start_ns": _NS, "end_ns": _NS, "name": _CATEGORY, "thread": _INT})
 """Python frames, sorted by start: `nn.Module: Linear_0` and `file.py(12): function`.
 
@@ -162,7 +165,7 @@ STEPS: Mapping[str, str] = MappingProxyType(
         "host_end_ns": _NS,
         "start_ns": _MAYBE_INT,  # GPU window; NA when the step launched nothing that was recorded
         "end_ns": _MAYBE_INT,
-        "is_open": "bool",  # the last step: its window ends with its last operation
+        "is_open": "bool",  # the last step before recording ends or pauses: its window ends with its last operation
         "is_partial": "bool",  # cut by the capture
     }
 )

@@ -94,7 +94,7 @@ def summarise(
     if not parts and failures:
         raise RuntimeError(failures[0].sentence)
     require_ranks(parts, found, skipped)
-    notes = notes_of(metas, options.ranks, names_missing=options.ranks is not None or "integrity" not in wanted)
+    notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
     results = combine(parts, wanted, failures if is_guarded else None, **thresholds, **asked)
     warn(failures)

@@ -130,8 +130,8 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
     first = _first_starts(starts.to_numpy()[held], op_step[held], len(found))
     last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
-    next_first = first.shift(-1).bfill()
     names = found["name"].astype(str)
+    next_first = first.shift(-1).bfill().mask(_ends_recording(names))
     frame = pd.DataFrame(
         {
             "step": _numbers(names),
@@ -145,6 +145,13 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
         }
     )
     return conform(frame, STEPS)
+
+
+def _ends_recording(names: pd.Series) -> np.ndarray:
+    """Steps of PyTorch's profiler after which it paused: the next one in the file is not the program's next step."""
+    number = names.str.extract(r"^ProfilerStep#(\d{1,15})$")[0].astype("Int64")
+    pauses: np.ndarray = (number.shift(-1) != number + 1).fillna(value=False).to_numpy(dtype=bool)
+    return pauses
 
 
 def _first_starts(starts: np.ndarray, step: np.ndarray, steps: int) -> pd.Series:

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.places import places_of
+from traceanalyzer.analyses.blame.places import Places, places_of
 from traceanalyzer.analyses.blame.rank_sets import RankSet, listed, set_of
 
 
@@ -66,3 +66,24 @@ def test_a_set_is_named_where_chance_would_hardly_make_it(table, groups, pipelin
 )
 def test_many_ranks_are_listed_shortly(numbers, text):
     assert listed(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("compared", "looked_at", "world_size", "name"),
+    [
+        (8, 8, 8, "half of the job"),
+        (8, 8, None, "half of the job"),
+        (8, 8, 32, "half of the ranks looked at"),  # the others were left out, or have no trace
+        (6, 8, 8, None),  # half of those that can be compared, which have no name
+    ],
+)
+def test_half_is_said_of_what_it_is_half_of(compared, looked_at, world_size, name):
+    places = Places(pd.DataFrame(columns=[*Places.columns]), looked_at=looked_at, world_size=world_size)
+    half = list(range(0, compared, 2))
+    assert set_of(half, range(compared), places.places(), places.whole(compared)).name == name
+
+
+def test_ranks_that_are_left_out_are_no_part_of_a_group():
+    here = ranks(1, 32).query("rank % 4 < 3")
+    every = here["rank"].tolist()
+    assert set_of([8, 9, 10], every, places_of(every, here, GROUPS, EMPTY)).name == "one tensor parallel group"

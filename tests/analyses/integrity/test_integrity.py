@@ -52,6 +52,9 @@ CASES = {
         {"truncated": 1, "unreadable_events": 7}),
     "a kernel whose name speaks of communication": (
         host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH]), {"unknown_communication": 1}),
+    "such kernels that take no time, as all others": (
+        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 5, 1), ("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 7, 7, 2)],
+                   [LAUNCH, ("cudaLaunchKernel", 2, 3)]), {"operations_without_duration": 2}),
     "the user has said what it is": (
         host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH],
                    meta=replace(META, kind_rules=KindRules.parse(("compute=fast_all",)))), {}),

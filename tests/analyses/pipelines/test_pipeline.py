@@ -67,7 +67,7 @@ def test_transfers(columns, expected):
 def stage(rank, compute, idle, wait):
     return {"rank": rank, "pipeline": 0, "stage": rank, "basis": "steps 1, 2", "steps": 2, "window_ns": 1_000,
             "compute_ns": compute, "idle_ns": idle, "p2p_calls": 4, "p2p_ns": 300, "p2p_exposed_ns": 300,
-            "p2p_wait_ns": wait, "schedule": "1F1B", "stages_per_rank": 1, "microbatches": 4,
+            "p2p_wait_ns": wait, "collective_wait_ns": 10, "schedule": "1F1B", "stages_per_rank": 1, "microbatches": 4,
             "expected_bubble_pct": 300 / 7, "why_unknown": None}  # fmt: skip
 
 
@@ -77,7 +77,8 @@ def test_bubble_and_balance_of_four_stages():
     pipeline = Pipeline(table)
     assert pipeline.to_frame()["bubble_pct"].tolist() == [35.0, 35.0, 35.0, 0.0]
     (whole,) = summarise({}, pipeline).rows()
-    assert (whole["stages"], whole["bottleneck_stage"], whole["bubble_pct"]) == (4, 3, 26.25)
+    told = whole["stages"], whole["bottleneck_stage"], whole["bubble_pct"], whole["collective_wait_pct"]
+    assert told == (4, 3, 26.25, 1.0)
     # Mean 700; deviations 100, 100, 100, 300: population variance 30,000.
     assert whole["compute_cv"] == pytest.approx(30_000**0.5 / 700)
     assert whole["compute_max_over_mean"] == pytest.approx(1_000 / 700)

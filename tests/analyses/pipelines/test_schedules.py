@@ -7,7 +7,7 @@ import pytest
 
 from tests import once
 from tests.samples import sample
-from tests.simulator import dualpipe, torch_schedules
+from tests.simulator import dualpipe, megatron, torch_schedules
 from tests.simulator import schedules as made
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
@@ -200,6 +200,27 @@ def test_a_job_waits_as_long_as_its_schedule_makes_it(made_by, name):
     assert (row["schedule"], row["stages"], row["microbatches"]) == (name, 8, 8)
     assert row["expected_bubble_pct"] == pytest.approx(true_idle_pct(truth), abs=1.5)
     assert row["bubble_pct"] == pytest.approx(row["expected_bubble_pct"], abs=4)
+
+
+def test_megatrons_interleaved_schedule_sends_and_receives_in_one_call():
+    _, results = analysed(megatron.interleaved(), "pipelines", "groups")
+    rows = results["pipelines"].rows()
+    assert [(row["ranks"], row["schedule"], row["stages"], row["microbatches"]) for row in rows] == [
+        ("0,2,4", "interleaved 1F1B", 6, 6), ("1,3,5", "interleaved 1F1B", 6, 6)]  # fmt: skip
+    assert rows[0]["expected_bubble_pct"] == pytest.approx(100 * 2 / 14)
+    # What it waits at the end of a step lies in collectives of tied embeddings and of the gradients' norm.
+    assert rows[0]["collective_wait_pct"] > 2
+    assert rows[0]["bubble_pct"] + rows[0]["collective_wait_pct"] == pytest.approx(100 * 2 / 14, abs=1.5)
+    assert {"pipeline (ranks 0, 2, 4)", "tied embeddings (ranks 0, 4)", "tensor and pipeline parallel (ranks 0, 2, 4)",
+            "data parallel (ranks 0, 1)"} <= set(results["groups"].to_frame()["group_label"])  # fmt: skip
+
+
+@pytest.mark.parametrize("lengths", [{"F": 337_000, "I": 782_000, "W": 282_000, "B": 1_064_000}])
+def test_a_job_of_two_ways_is_recognised_by_its_messages(lengths):
+    """Sends beside each other tell no direction, and hosts that run ahead post receives before the first pass ends."""
+    _, results = analysed(dualpipe.job(4, 8, lengths), "pipelines")
+    (row,) = results["pipelines"].rows()
+    assert (row["schedule"], row["stages"], row["microbatches"]) == (schedules.BOTH_WAYS, 8, 8)
 
 
 def true_idle_pct(truth):

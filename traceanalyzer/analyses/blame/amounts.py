@@ -35,5 +35,9 @@ def more_work_ns(work: pd.DataFrame, rank: int, others: Collection[int], steps: 
 def _with_unkept(total_ns: pd.DataFrame) -> pd.DataFrame:
     """With what a rank has too many names to keep: at most as long as its shortest, and as others run it."""
     is_full = total_ns.notna().sum() >= MOST_NAMES
-    most = pd.DataFrame({rank: total_ns.max(axis=1).clip(upper=total_ns[rank].min()) for rank in total_ns})
-    return total_ns.fillna(most.loc[:, is_full])
+    if not is_full.any():
+        return total_ns
+    most = pd.DataFrame(
+        {rank: total_ns.max(axis=1).clip(upper=total_ns[rank].min()) for rank in total_ns.loc[:, is_full]}
+    )
+    return total_ns.fillna(most)

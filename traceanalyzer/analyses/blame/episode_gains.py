@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, UNKNOWN
+from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 
 _PART_OF_REPLAY: Mapping[str, str] = {
     "compute_ns": "compute",
@@ -22,6 +22,9 @@ _PART_OF_REPLAY: Mapping[str, str] = {
 }
 """What the replay makes as fast as on the peers; what is in none of these it cannot change."""
 
+
+_BEFORE_WORK = (DATA.column, HOST.column, COPY.column)
+"""Parts that a step may begin with, before its rank's GPU computes."""
 
 _MORE = 1.5
 """Times the operations of the other rank that runs most."""
@@ -49,6 +52,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
     known = {place: answer for place, answer in known.items() if _is_held(rows[place], answer)}
+    known = {place: own for place, own in known.items() if not _is_before_steps(rows[place], own, replay)}
     alone = [place for place, answer in known.items() if _is_without_peers(rows[place], answer.gain_ns)]
     for place in [place for place in alone if _is_without_peers(rows[place], _last_ns(place, changes, replay))]:
         changes[place] = (_as_long_as_peers(rows[place]), *(own for own in changes[place] if own.part != "compute"))
@@ -69,6 +73,18 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str,
 def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
     """Whether complete steps have the episode, or at least the idle time before it."""
     return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= LEAST_PCT * gain.before_ns
+
+
+def _is_before_steps(row: Mapping[str, Any], gain: Gain, replay: Replay) -> bool:
+    """Whether it is what comes before the first step that is replayed: that begins when its last rank begins it.
+
+    The others' first step holds their wait for it, so that their mean step is longer by the bound. Of hosts that are
+    late by nothing that has a name the profiler may have begun later on one than on the other.
+    """
+    steps = None if replay.engine is None else replay.engine.windows.table["step"].dropna()
+    if steps is None or steps.empty or row["numbers"] != (int(steps.min()),) or row["part"] not in _BEFORE_WORK:
+        return False
+    return not (pd.isna(row["bound_ns"]) or pd.isna(row["name"])) and 10 * gain.gain_ns < row["bound_ns"]
 
 
 def _without_data(rows: Sequence[Mapping[str, Any]], known: Mapping[int, Gain], place: int) -> Gain:

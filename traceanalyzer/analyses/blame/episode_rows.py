@@ -59,7 +59,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
         "numbers": tuple(int(number) for number in numbers if number >= 0),
         "steps": every,
-        "is_in_every_step": len(numbers) == every,
+        "is_in_every_step": _is_of_every(numbers, complete, every),
         "cause": CAUSES.get(part, part.removesuffix("_ns")),
         "part": part,
         "what": _known(group["what"].iloc[0]),
@@ -79,6 +79,11 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
+
+
+def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int) -> bool:
+    """Whether it is in all complete steps, where these are several: the last one of a capture is open."""
+    return {*complete} <= {*numbers} if len(complete) > 1 else len(numbers) == compared
 
 
 def _waits(late: pd.DataFrame) -> pd.Series:

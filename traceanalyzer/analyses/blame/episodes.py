@@ -12,7 +12,7 @@ from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import Place, set_of
+from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
@@ -50,7 +50,9 @@ class Episodes(Result[EpisodesColumn]):
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
-        "is_in_every_step": Column.flag("It happens in every step that was compared."),
+        "is_in_every_step": Column.flag(
+            "It happens in every complete step; of a single one or none, in every step that was compared."
+        ),
         "cause": Column.text(
             "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause (host, "
             "data, sync, launch, unknown, between_kernels)."
@@ -166,9 +168,8 @@ def across(
         return empty
     work = under_each_other([what_ran.table, transfers(members.table)])
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
-    known = places.places()
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
-    tables = [_of_job(needs, work, calls, steps.table, known, replay) for _, needs in step_needs.table.groupby(job)]
+    tables = [_of_job(needs, work, calls, steps.table, places, replay) for _, needs in step_needs.table.groupby(job)]
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
     if not tables:
         return empty
@@ -184,7 +185,7 @@ def _of_job(
     work: pd.DataFrame,
     calls: pd.DataFrame,
     steps: pd.DataFrame,
-    places: Sequence[Place],
+    places: Places,
     replay: Replay,
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
@@ -196,7 +197,7 @@ def _of_job(
         return pd.DataFrame()
     table = pd.DataFrame(rows)
     every = sorted(late["rank"].unique())
-    sets = [set_of(own, every, places) for own in table["ranks"]]
+    sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
     return together(at_least_its_gain(table.assign(**gains(table, found, replay)), late, complete), replay)

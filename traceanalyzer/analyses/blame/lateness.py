@@ -130,12 +130,16 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=["rank", "step", "part", "excess_ns", "beside"])
     is_late = _is_late(late)
     chosen = late[is_late]
-    parts = chosen[[f"{part}_excess" for part in PARTS]].clip(lower=0)
+    signed = chosen[[f"{part}_excess" for part in PARTS]]
+    parts = signed.clip(lower=0)
     share = _shares(parts.to_numpy())
     mean = _shares(parts.groupby(chosen["rank"]).transform("sum").to_numpy())
     large = _shares(np.where((share >= _SHARE_OF_OWN) | ((mean >= _SHARE_OF_OWN) & (share >= _SHARE_NOW)), share, 0))
     names = np.array(PARTS, dtype=object)
-    beside = [tuple(names[own]) for own in (share >= _BESIDE) & (large == 0)]
+    # What is longer in one step and shorter in the next, as on lengths that are drawn, is mended with nothing.
+    net, whole = (own.groupby(chosen["rank"]).transform("sum") for own in (signed, parts.sum(axis=1)))
+    is_net = net.to_numpy() >= _BESIDE * whole.to_numpy()[:, None]
+    beside = [tuple(names[own]) for own in (share >= _BESIDE) & is_net & (large == 0)]
     # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
     is_seen = _waited(late, ["exposed_wait_ns"]).to_numpy()[is_late] >= _SEEN * chosen["excess_ns"].to_numpy()
     large[:, names == UNKNOWN.column] *= is_seen[:, None]

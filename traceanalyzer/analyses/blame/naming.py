@@ -1,6 +1,7 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,9 @@ _OF_DATA = re.compile(
 
 _HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked))")
 """Operators whose shapes tell what there is to do: not where indices decide how often one place is written."""
+
+_SIZES = " of ["
+"""What stands between an operator's name and the sizes of its inputs."""
 
 Named = tuple[str | None, str | None]
 
@@ -96,6 +100,8 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 totals[pair] = totals.get(pair, 0.0) + extra_ns
         for row in rows:
             chosen[row] = max(fits[row], key=totals.__getitem__, default=(None, None))
+        for row, pair in _of_all_sizes({row: chosen[row] for row in rows}).items():
+            chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
         if part == HOST.column and 2 * len(unnamed) > len(rows):
             excess = cells["excess_ns"].to_numpy()
@@ -103,6 +109,13 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
                     chosen[row] = (None, None)
     return chosen
+
+
+def _of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
+    """The operator without its sizes where cells name it with different ones: lengths differ from step to step."""
+    stems = {row: name.partition(_SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
+    sizes = {stem: {chosen[row][1] for row, own in stems.items() if own == stem} for stem in stems.values()}
+    return {row: (OPERATOR, stem) for row, stem in stems.items() if len(sizes[stem]) > 1}
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:

@@ -1,12 +1,13 @@
 """What ranks have in common: a host, a rack, a pipeline stage, a process group, the same GPU of every host."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame.rank_sets import Place
+from traceanalyzer.analyses.blame.rank_sets import JOB, Place
 from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.names import PlacesColumn
@@ -18,8 +19,14 @@ BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Places(Result[PlacesColumn]):
     """One row for each set of ranks that findings may name: neither a single rank nor the whole job."""
+
+    looked_at: int | None = None
+    """Ranks that are analysed; `None` where that is not told: all."""
+    world_size: int | None = None
+    """Ranks of the job, as far as its traces say."""
 
     title: ClassVar[str] = "Hosts, racks and groups"
     is_detail: ClassVar[bool] = True
@@ -36,6 +43,12 @@ class Places(Result[PlacesColumn]):
         "size": Column.count("How many ranks.", adds=Adds.NONE),
     }
 
+    def whole(self, ranks: int) -> str | None:
+        """What so many ranks that are compared are: the job, or what of it is looked at; `None` where fewer are."""
+        if self.looked_at is None or (ranks == self.looked_at and (self.world_size or 0) <= ranks):
+            return JOB
+        return "the ranks looked at" if ranks == self.looked_at else None
+
     def places(self) -> tuple[Place, ...]:
         """The rows as sets of ranks."""
         rows = self.table[["kind", "name", "ranks"]].itertuples(index=False)
@@ -50,7 +63,9 @@ def across(_parts: Mapping[int, pd.DataFrame], ranks: Ranks, groups: Groups, pip
         (number, place.kind, place.name, ",".join(map(str, sorted(place.ranks))), len(place.ranks))
         for number, place in enumerate(found)
     ]
-    return Places(pd.DataFrame(rows, columns=list(Places.columns)))
+    sizes = ranks.table["world_size"].dropna() if len(ranks) else ()
+    world_size = int(max(sizes)) if len(sizes) else None
+    return Places(pd.DataFrame(rows, columns=list(Places.columns)), looked_at=len(every), world_size=world_size)
 
 
 def places_of(
@@ -59,7 +74,7 @@ def places_of(
     """Every place that is neither a single rank nor the whole job, kinds that say most first.
 
     Args:
-        every: the job's ranks.
+        every: the ranks that are looked at: others are no part of a place.
         ranks: table of `Ranks`: hosts, racks, GPUs' numbers.
         groups: table of `Groups`.
         pipeline: table of `Pipeline`.
@@ -72,7 +87,7 @@ def places_of(
         *_by("rack", "rack {}", racks),
         *_by("stage", "pipeline stage {}", stages),
         *(() if has_hosts else _by("node", "neighbours, one node", {rank: rank // BLOCK for rank in every})),
-        *_groups(groups),
+        *_groups(groups, every),
         *(_by("device", "GPU {} of every host", devices) if has_hosts else ()),
     ]
     return tuple(place for place in found if len(place.ranks) > 1 and set(every) - place.ranks)
@@ -90,7 +105,8 @@ def _by(kind: str, name: str, of: Mapping[int, object]) -> Iterator[Place]:
     return (Place(kind, name.format(own), frozenset(held)) for own, held in ranks.items())
 
 
-def _groups(groups: pd.DataFrame) -> Iterator[Place]:
+def _groups(groups: pd.DataFrame, every: Sequence[int]) -> Iterator[Place]:
+    held = frozenset(every)
     for row in groups.to_dict("records"):
         role = f"{row['role']} group" if isinstance(row["role"], str) else "process group"
-        yield Place("group", f"one {role}", frozenset(parsed(row["group_ranks"]) or row["users"]))
+        yield Place("group", f"one {role}", held & frozenset(parsed(row["group_ranks"]) or row["users"]))

@@ -35,8 +35,11 @@ class RankSet:
     name: str | None = None
 
 
-def set_of(ranks: Collection[int], every: Sequence[int], places: Sequence[Place]) -> RankSet:
-    """What the ranks are, of the job's `every`.
+JOB = "the job"
+
+
+def set_of(ranks: Collection[int], every: Sequence[int], places: Sequence[Place], whole: str | None = JOB) -> RankSet:
+    """What the ranks are, of `every` one that is compared; `whole` is what these are, `None` where they have no name.
 
     A place is named when they are most of its ranks and so many ranks drawn by chance would hardly all lie in one
     place of its kind (exactly: the hypergeometric chance times the places of the kind, below 1 %); all ranks of a host
@@ -46,7 +49,7 @@ def set_of(ranks: Collection[int], every: Sequence[int], places: Sequence[Place]
     if len(chosen) == 1:
         host = next((place.name for place in places if place.kind == "host" and chosen <= place.ranks), None)
         return RankSet("rank", host)
-    half = ", half of the job" if 2 * len(chosen) == count else ""
+    half = f", half of {whole}" if whole and 2 * len(chosen) == count else ""
     held = [place for place in places if chosen <= place.ranks and len(chosen) >= _MOSTLY * len(place.ranks)]
     held = [place for place in held if _is_fact(chosen, place) or _chance(chosen, place, places, count) < _BY_CHANCE]
     if held:

@@ -38,7 +38,7 @@ class StepNeeds(Result[StepNeedsColumn]):
         ),
         "end_ns": Column.moment("End of its last operation, or where the host begins the next step if that is later."),
         "is_partial": Column.flag("The capture misses operations of it."),
-        "is_open": Column.flag("The capture's last step."),
+        "is_open": Column.flag("The last step before recording ends or pauses."),
         "compute_ns": Column.time("Time in which a compute kernel runs."),
         "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
         **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},

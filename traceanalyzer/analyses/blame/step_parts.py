@@ -25,8 +25,8 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
 
     A step runs here from the end of the step before to the end of its own last operation, and on while nothing runs
     until the host begins the next step: time in which nothing runs belongs to the step that the host is in, and the
-    capture's last step is as whole as the others. The first begins where its range begins on the host, or where the
-    GPU has done what was queued before.
+    last step before recording ends or pauses is as whole as the others. The first begins where its range begins on the
+    host, or where the GPU has done what was queued before.
     `needed_host_ns` is the time of its range on the host less that in blocking calls: what launching it takes.
     """
     windows = _windows(trace)
@@ -85,8 +85,10 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
     if not len(held):
         whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated, True)
         return pd.DataFrame([whole], columns=names)
-    ends = _until_the_next(trace, held, np.maximum.accumulate(last[held]))
-    begins = np.append(_first_begin(trace, int(held[0])), ends[:-1])
+    pauses = steps["is_open"].to_numpy()[held][:-1]
+    next_begins = _begins(trace, held)[1:]
+    ends = _until_the_next(np.maximum.accumulate(last[held]), next_begins, pauses)
+    begins = np.append(_first_begin(trace, int(held[0])), np.where(pauses, next_begins, ends[:-1]))
     table = table_of(
         {
             "step": steps["step"].to_numpy()[held],
@@ -102,12 +104,18 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def _until_the_next(trace: RankTrace, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Each step's end: of its last operation, or later where the host begins the next one, before its operations."""
+def _begins(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """When the host begins each step, or its first operation runs."""
     owned, starts = trace.op_step != NONE, trace.gpu_ops["start_ns"].to_numpy()
     first = extreme_at(np.minimum, trace.op_step[owned], starts[owned], len(trace.steps))[rows]
-    begins = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], first)
-    return np.maximum.accumulate(np.append(np.maximum(ends[:-1], begins[1:]), ends[-1]))
+    begins: np.ndarray = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], first)
+    return begins
+
+
+def _until_the_next(ends: np.ndarray, next_begins: np.ndarray, pauses: np.ndarray) -> np.ndarray:
+    """Each step's end: of its last operation, or later where the host begins the next one, unless recording paused."""
+    until = np.where(pauses, ends[:-1], np.maximum(ends[:-1], next_begins))
+    return np.maximum.accumulate(np.append(until, ends[-1]))
 
 
 def _first_begin(trace: RankTrace, row: int) -> int:

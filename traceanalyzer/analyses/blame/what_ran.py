@@ -184,18 +184,37 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
     gaps, of_gap = step_gaps(trace, windows)
     starts = np.maximum(gaps.starts, windows["begin_ns"].to_numpy()[of_gap])
     launched = np.minimum(gaps.launched, windows["end_ns"].to_numpy()[of_gap])
-    threads = _of_program(trace, idle_causes.thread_of_launch(trace, gaps.launch))
+    threads = idle_causes.thread_of_launch(trace, gaps.launch)
     is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= idle_causes.SHORT_NS)
     numbers = windows["step"].to_numpy()
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
-        yield from _of_thread(trace, int(thread), starts[rows], launched[rows], numbers[of_gap[rows]])
+        for one, since, until, held in _who_tells(trace, int(thread), starts[rows], launched[rows]):
+            yield from _of_thread(trace, one, since, until, numbers[of_gap[rows[held]]])
 
 
-def _of_program(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
-    """The threads; of JAX the one that runs the program's steps."""
+def _who_tells(
+    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Threads, the stretches of which each one tells, and which of the given stretches each of those lies in.
+
+    That is the launching thread; of JAX, whose program only waits for its runtime's threads while those launch, they
+    tell as long as they record something, and the program's own thread the rest.
+    """
     program = idle_causes.program_thread(trace)
-    return threads if program is None else np.where(threads == NONE, NONE, program)
+    if program is None or program == thread:
+        yield thread, starts, launched, np.arange(len(starts))
+        return
+    tables = (trace.api_calls, trace.host_ops, trace.ranges)
+    recorded = Intervals.of(*(
+        np.concatenate([table[name].to_numpy()[table["thread"].to_numpy() == thread] for table in tables])
+        for name in ("start_ns", "end_ns")
+    ))  # fmt: skip
+    rest = Intervals.of([int(starts.min())], [int(launched.max())]) - recorded
+    for one, told in ((thread, recorded), (program, rest)):
+        held, stretch = _pairs(told.starts, told.ends, starts, launched)
+        since, until = np.maximum(told.starts[stretch], starts[held]), np.minimum(told.ends[stretch], launched[held])
+        yield one, since, until, held
 
 
 def _of_thread(

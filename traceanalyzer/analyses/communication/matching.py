@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.call_lists import (
     GROUP_UNKNOWN,
     NO_ARGUMENTS,
     NOT_ON_ALL,
+    NOT_WAITING_ALIKE,
     OF_ONE_RANK,
     PEER_COPY,
     RANK_MISSING,
@@ -119,12 +120,16 @@ def _collectives(
 def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarray) -> bool:
     """Whether ranks of one file, whose clock is one, end calls that are taken for one collective at one moment.
 
-    Where they do not, calls of several groups that look alike were taken for one: none is told.
+    Where they do not, calls of several groups that look alike were taken for one: none is told. Collectives of one root
+    do not end together: those of one process, as `nn.DataParallel` makes them, are taken as they come.
     """
     if instances.empty or "file" not in calls:
         return True
     rows = instances["row"].to_numpy()
     held = calls[["rank", "file", "end_ns"]].take(rows).assign(instance=instances["instance"].to_numpy())
+    held = held[~calls["collective"].take(rows).isin(NOT_WAITING_ALIKE).to_numpy()]
+    if held.empty:
+        return True
     first = held.groupby(["instance", "file"], observed=True)["end_ns"].transform("first")
     apart_ns = (held["end_ns"] - first).groupby([held["file"], held["rank"]], observed=True).median()
     spread = apart_ns.groupby("file", observed=True).agg(lambda apart: apart.max() - apart.min())

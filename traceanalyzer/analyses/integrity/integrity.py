@@ -174,24 +174,24 @@ def _different_world_size(ranks: pd.DataFrame, told: int | None) -> list[Defect]
 
 
 def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int | None) -> list[Defect]:
-    size = _world_size(ranks) or told
-    if size is None or not len(ranks) or len(ranks) >= size:
+    if not len(ranks):
         return []
-    count, here = size - len(ranks), set(ranks["rank"])
+    size, here = _world_size(ranks) or told or 0, set(ranks["rank"])
+    expected = range(size) if wanted is None else wanted
+    count = len(expected) - sum(rank in expected for rank in here)
     affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
-    if wanted is not None and wanted <= here:
-        text = (
-            f"{len(ranks)} of the job's {size} ranks are looked at (--ranks): figures over ranks are of these, and "
-            "waits for the others cannot be told from transfers."
-        )
-        return [Defect(LEFT_OUT, MEDIUM, count, size, text, affects)]
-    missing = islice((rank for rank in range(size) if rank not in here), _MOST_NAMED)
-    listed = ", ".join(map(str, missing)) + (", …" if count > _MOST_NAMED else "")
-    text = (
-        f"{len(ranks)} of the job's {size} ranks are here (missing: {listed}): figures over ranks are of these, and "
-        "waits for the others cannot be told from transfers."
-    )
-    return [Defect("missing_ranks", MEDIUM, count, size, text, affects)]
+    be = "is" if len(ranks) == 1 else "are"
+    of_these = "figures over ranks are of these, and waits for the others cannot be told from transfers."
+    if count > 0:
+        lacking = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in here)
+        listed = ", ".join(map(str, islice(lacking, _MOST_NAMED))) + (", …" if count > _MOST_NAMED else "")
+        of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"
+        text = f"{len(ranks)} of {of} {be} here (missing: {listed}): {of_these}"
+        return [Defect("missing_ranks", MEDIUM, count, len(expected), text, affects)]
+    if len(ranks) < size:
+        text = f"{len(ranks)} of the job's {size} ranks {be} looked at (--ranks): {of_these}"
+        return [Defect(LEFT_OUT, MEDIUM, size - len(ranks), size, text, affects)]
+    return []
 
 
 def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bool) -> list[Defect]:

@@ -50,7 +50,7 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
     by_name = _by_name(ops, is_kernel)
     speaking = np.array([_speaks(trace, name) for name in by_name.index], dtype=bool)
     by_operator = _of_operators(trace, is_kernel)
-    found = by_name[speaking | by_name.index.isin(by_operator)]
+    found = _with_time(by_name[speaking | by_name.index.isin(by_operator)])
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())
@@ -116,7 +116,7 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
     ops = trace.gpu_ops
     by_name = _by_name(ops, is_any(ops["kind"], "compute"))
-    found = by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name
+    found = _with_time(by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name)
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())
@@ -151,6 +151,11 @@ def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
     occurs = np.flatnonzero(np.bincount(codes, minlength=len(total)))
     order = occurs[np.argsort(-total[occurs], kind="stable")]
     return pd.Series(total[order], index=names.categories[order].astype("str"))
+
+
+def _with_time(by_name: pd.Series) -> pd.Series:
+    """Those that take any: the others hide nothing, and have no share where none takes any."""
+    return by_name[by_name.to_numpy() > 0]
 
 
 def _speaks(trace: RankTrace, name: str) -> bool:

@@ -71,7 +71,7 @@ class Iterations(Result[IterationsColumn]):
             is_secondary=True,
         ),
         "is_open": Column.flag(
-            "The capture's last one: its window ends with its own last operation.", is_secondary=True
+            "The last one before recording ends: its window ends with its own last operation.", is_secondary=True
         ),
         "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
         "tokens_per_s": Column.text("Prefill and decode tokens / window."),

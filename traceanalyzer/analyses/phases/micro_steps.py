@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.selection import step_at
 
 GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")
@@ -82,8 +82,9 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
 def _begins(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that mark micro-steps, in order; nested ones count once."""
     names = trace.ranges["name"].cat.categories
+    ranges = trace.ranges[(trace.ranges["domain"] != XLA_PHASES).to_numpy(dtype=bool, na_value=True)]
     for pattern in (_BACKWARD, _FORWARD):
-        own = trace.ranges[trace.ranges["name"].isin([name for name in names if pattern.fullmatch(name)])]
+        own = ranges[ranges["name"].isin([name for name in names if pattern.fullmatch(name)])]
         if len(own):
             reach = own["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
             begins: np.ndarray = own.loc[own["start_ns"] >= reach, "start_ns"].to_numpy()

@@ -1,11 +1,13 @@
 """How long each stage of a pipeline waits: the bubble as measured."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, typed
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.names import PipelineColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.pipelines import pipeline_shape
@@ -15,6 +17,7 @@ from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, s
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model.tables import table_of
 
@@ -41,6 +44,11 @@ class Pipeline(Result[PipelineColumn]):
         "p2p_ns": Column.time("Sum of their durations, waiting included."),
         "p2p_exposed_ns": Column.time("Exposed communication in the window that belongs to them."),
         "p2p_wait_ns": Column.time("Part of it in which they wait for a peer; absent where some could not be matched."),
+        "collective_wait_ns": Column.time(
+            "Exposed wait in collectives of groups that hold several of the pipeline's stages (tied embeddings, norms "
+            "of gradients): stages that are done early wait there at the end of a step. Beside the bubble, not in it; "
+            "absent where some could not be matched."
+        ),
         "bubble_ns": Column.time("Idle + wait of point-to-point calls.", better=Better.LESS),
         "bubble_pct": Column.share("100 · bubble / window.", better=Better.LESS),
         "schedule": Column.text(
@@ -72,6 +80,7 @@ def across(
     exposed_calls: ExposedCalls,
     steps: Steps,
     breakdown: Breakdown,
+    calls: Calls,
 ) -> Pipeline:
     """Order the stages, and measure each over the complete steps that they share (else the whole window)."""
     moves = pipeline_messages.table
@@ -84,6 +93,7 @@ def across(
     )
     table = table.merge(_windows(steps.table, breakdown.table, shared), on="rank")
     table = table.merge(_p2p(moves, exposed_calls.table, shared), on="rank", how="left")
+    table["collective_wait_ns"] = _collective_waits(table, calls.table, exposed_calls.table, shared)
     table = table.sort_values(["pipeline", "stage"], ignore_index=True)
     return Pipeline(table.join(_schedules(table, moves, pipeline_schedule.table, shared), on="pipeline"))
 
@@ -116,6 +126,24 @@ def _p2p(moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.
             "p2p_wait_ns": exposed["wait_ns"].astype("Int64").where(exposed["unmatched_ns"] == 0),
         }
     ).reset_index()
+
+
+def _collective_waits(
+    table: pd.DataFrame, calls: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]
+) -> pd.api.extensions.ExtensionArray:
+    """Exposed wait of each row's rank in collectives among several stages of its pipeline."""
+    own = calls[~calls["collective"].isin(POINT_TO_POINT) & calls["group_ranks"].notna()]
+    pipeline_of = table.set_index("rank")["pipeline"]
+    held = {text for text in own["group_ranks"].unique() if _holds_several(parsed(text) or (), pipeline_of)}
+    own = own[own["group_ranks"].isin(held)][["rank", "call"]]
+    stretches = stretches[stretches["step"].isin(shared)] if shared else stretches
+    sums = stretches.merge(own, on=["rank", "call"]).groupby("rank")[["wait_ns", "unmatched_ns"]].sum()
+    sums = sums.reindex(table["rank"], fill_value=0)
+    return sums["wait_ns"].astype("Int64").where(sums["unmatched_ns"] == 0).array
+
+
+def _holds_several(ranks: Iterable[int], pipeline_of: pd.Series) -> bool:
+    return bool(pipeline_of.reindex(list(ranks)).dropna().duplicated().any())
 
 
 def _schedules(table: pd.DataFrame, moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:

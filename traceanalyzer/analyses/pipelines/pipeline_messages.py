@@ -30,14 +30,15 @@ class PipelineMessages(Result[PipelineMessagesColumn]):
         "call": Column.ident("Position among the rank's communication operations."),
         "message": Column.ident("Position among the call's messages."),
         "step": Column.ident("Step that launched the call; absent for none."),
+        "launch_ns": Column.moment("When the host began to launch the call; absent where the trace does not tell."),
         "start_ns": Column.moment("Start of the call on the GPU."),
         "end_ns": Column.moment("End of the call on the GPU."),
         "is_send": Column.flag("Whether the rank sends it."),
         "peer": Column.ident("Global rank at the other end."),
         "direction": Column.text(
             "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
-            "else by the compute launched last before it (of several at once by what else goes to the peer); of a "
-            "receive only by such a range. Absent where nothing tells."
+            "else by the compute launched last before it (of several at once, or after passes of both directions, by "
+            "what else goes to the peer); of a receive only by such a range. Absent where nothing tells."
         ),
     }
 
@@ -50,10 +51,13 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
         return pd.DataFrame()
     moves = pipeline_shape.transfers(own.assign(rank=trace.rank)).drop(columns="rank")
     rows = moves["gpu_op"].to_numpy()
-    launched_last = _phase_before(trace, rows, phase_of_op)
-    told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None))
+    launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
+    told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
     direction = _by_ranges(trace, rows).fillna(told).to_numpy()
-    return moves.assign(message=moves.groupby("call").cumcount(), direction=direction)
+    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launched_ns = trace.api_calls["start_ns"].to_numpy().take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
+    return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
+                        launch_ns=pd.arrays.IntegerArray(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
@@ -71,19 +75,21 @@ def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
     return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
 
 
-def _of_several(moves: pd.DataFrame, told: pd.Series) -> pd.Series:
-    """Directions where calls that send several messages at once have those of their peers.
+def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> pd.Series:
+    """Directions where sends that can be of two passes have those of their peers.
 
-    Such a call sends an activation and a gradient, of passes that ran one after the other: the compute launched last
-    tells that of one of them only. What else goes to the same peer tells, where that goes one way.
+    A call that sends an activation and a gradient follows a pass each way: the compute launched last tells that of one
+    of them only. So it is where one of the two passes has nothing to send, as those of the first and the last stage.
+    What else goes to the same peer tells, where that goes one way.
     """
-    is_one = moves["is_send"] & (moves["is_send"].groupby(moves["call"]).transform("sum") == 1)
-    several = moves["is_send"] & ~is_one
-    if not several.any():
+    is_alone = moves["is_send"] & (moves["is_send"].groupby(moves["call"]).transform("sum") == 1)
+    is_certain = is_alone & ~is_mixed
+    if is_certain.equals(moves["is_send"]):
         return told
-    ways = table_of({"peer": moves["peer"], "way": told})[is_one].drop_duplicates()
+    ways = table_of({"peer": moves["peer"], "way": told})[is_certain].drop_duplicates()
     known = moves["peer"].map(ways.drop_duplicates("peer", keep=False).set_index("peer")["way"]).astype("object")
-    return told.where(~several, known.where(known.notna(), None))
+    known = known.where(known.notna() | ~is_alone, told)
+    return told.where(is_certain | ~moves["is_send"], known.where(known.notna(), None))
 
 
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
@@ -114,8 +120,12 @@ def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     return pd.Series(names[action_at(found, times)], dtype="object")
 
 
-def _phase_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -> np.ndarray:
-    """Forward or backward, as the compute launched last before each operation is; `None` before any."""
+def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forward or backward, as the compute launched last before each operation is; `None` before any.
+
+    And whether compute of both lies between the operation and the one of `rows` before it (before whose like where
+    there is none between).
+    """
     ops = in_launch_order(trace, rows)
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
     is_work = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
@@ -123,4 +133,13 @@ def _phase_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -
     by_op = pd.Series(names.to_numpy(), index=ops["gpu_op"])
     found = by_op.reindex(rows)
     phases: np.ndarray = found.where(found.notna(), None).to_numpy(dtype=object)
-    return phases
+    return phases, _are_mixed(ops, phase, is_work).reindex(rows, fill_value=False).to_numpy()
+
+
+def _are_mixed(ops: pd.DataFrame, phase: np.ndarray, is_work: np.ndarray) -> pd.Series:
+    """Of each transfer whether forward and backward compute lie between it and the transfer before, by `gpu_op`."""
+    at = np.flatnonzero(ops["is_transfer"])
+    done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])
+    made = np.diff(done, axis=1, prepend=0) > 0
+    is_mixed = pd.Series(made.all(axis=0)).astype("boolean").where(made.any(axis=0)).ffill().fillna(value=False)
+    return pd.Series(is_mixed.to_numpy(dtype=bool), index=ops["gpu_op"].to_numpy()[at])

@@ -53,6 +53,15 @@ def stages(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
 
 
+def begins_ns(moves: pd.DataFrame) -> pd.Series:
+    """When messages begin: their launches, whose order is the program's; on the GPU where these are not known.
+
+    Where hosts run ahead, a receive that is posted later can start before a send that waits for compute.
+    """
+    starts = moves["start_ns"]
+    return moves["launch_ns"].fillna(starts) if "launch_ns" in moves else starts
+
+
 def _global(group_ranks: object, peer: int) -> int:
     if not isinstance(group_ranks, str):
         return peer
@@ -108,5 +117,5 @@ def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
     """Whether the rank's steps begin with a send (most of them)."""
     own = moves[(moves["rank"] == rank) & moves["step"].notna()]
     own = own if len(own) else moves[moves["rank"] == rank]
-    first = own.sort_values(["start_ns", "is_send"], kind="stable").drop_duplicates("step")
+    first = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable").drop_duplicates("step")
     return bool(2 * first["is_send"].sum() > len(first))

@@ -33,6 +33,11 @@ class Pipelines(Result[PipelinesColumn]):
         "bubble_pct": Column.share(
             "100 · sum of the stages' bubbles / sum of their windows; absent without waits.", better=Better.LESS
         ),
+        "collective_wait_pct": Column.share(
+            "100 · sum of the stages' exposed waits in collectives among several of them / sum of their windows: what "
+            "the expected figure holds beside the bubble; absent without waits.",
+            better=Better.LESS,
+        ),
         "expected_bubble_pct": Column.share(
             "Expected, not measured: 100 · (S−1)/(vM+S−1) for S ranks, v stages a rank, M "
             "microbatches, or that of the order of passes (see `pipeline`); absent where neither is known."
@@ -49,12 +54,13 @@ class Pipelines(Result[PipelinesColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(
             bubble_pct=percent(table["bubble_ns"], table["window_ns"]),
+            collective_wait_pct=percent(table["collective_wait_ns"], table["window_ns"]),
             compute_cv=ratio(table["compute_std_ns"], table["compute_mean_ns"]),
             compute_max_over_mean=ratio(table["compute_max_ns"], table["compute_mean_ns"]),
         )
 
 
-_STORED = ("bubble_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
+_STORED = ("bubble_ns", "collective_wait_ns", "window_ns", "compute_std_ns", "compute_mean_ns", "compute_max_ns")
 
 
 def across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:
@@ -78,7 +84,10 @@ def _row(number: int, stages: pd.DataFrame) -> dict[str, object]:
         "expected_bubble_pct": stages["expected_bubble_pct"].iloc[0],
         "bottleneck_stage": int(slowest["stage"]),
         "bottleneck_rank": int(slowest["rank"]),
-        "bubble_ns": stages["bubble_ns"].sum() if stages["bubble_ns"].notna().all() else pd.NA,
+        **{
+            name: stages[name].sum() if stages[name].notna().all() else pd.NA
+            for name in ("bubble_ns", "collective_wait_ns")
+        },
         "window_ns": int(stages["window_ns"].sum()),
         "compute_std_ns": float(compute.std(ddof=0)),
         "compute_mean_ns": float(compute.mean()),

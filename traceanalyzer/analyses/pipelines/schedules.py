@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from traceanalyzer.analyses.pipelines.pipeline_shape import begins_ns
 from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, WEIGHTS
 
@@ -160,7 +161,8 @@ def _both_ends(sent: pd.Series, messages: pd.DataFrame, order: list[int]) -> Sch
 
 def _beginning(messages: pd.DataFrame, order: list[int]) -> list[int]:
     """The ranks that begin most of their steps with a send."""
-    starts = messages[messages["step"].notna()].sort_values("start_ns", kind="stable")
+    starts = messages[messages["step"].notna()]
+    starts = starts.assign(begin=begins_ns(starts)).sort_values("begin", kind="stable")
     first = starts.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
     return [rank for rank in order if first.get(rank, 0) > 0.5]
 

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.names import ReplayColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_ring
 from traceanalyzer.analyses.replay.build import piece_of
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.order import CircleError
@@ -130,8 +130,11 @@ def unprofiled_steps_ns(replay: Replay) -> tuple[int, int] | None:
 
 
 def gain_of(replay: Replay, *changes: Change) -> Gain | None:
-    """What the changes, made together, gain in a mean step; `None` where there is no graph."""
-    return replay.engine.gains([changes])[0] if replay.engine else None
+    """What the changes, made together, gain in a mean step; `None` where there is no graph, or no host to change."""
+    engine = replay.engine
+    if engine is None or (not engine.has_hosts and any(change.part in OF_HOSTS for change in changes)):
+        return None
+    return engine.gains([changes])[0]
 
 
 def gains_of(replay: Replay, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain] | None:

@@ -187,12 +187,18 @@ def _pass_of_op(ops: pd.DataFrame, passes: pd.DataFrame) -> np.ndarray:
 
 def _of_messages(job: Job, lengths: JobLengths, ranks: Sequence[int]) -> tuple[float, bool]:
     """What a message takes, and whether a rank's messages follow each other on one stream."""
-    joins = job.joins
-    held = (joins["collective"].isin(OF_MESSAGES) & joins["rank"].isin(ranks)).to_numpy()
-    taken = lengths.transfer_ns[held]
-    streams = [
-        job.nodes[rank].piece.ops["stream"].to_numpy()[joins["op"].to_numpy()[held & (joins["rank"] == rank)]]
-        for rank in ranks
-    ]
-    has_one = all(len(np.unique(own)) <= 1 for own in streams)
-    return float(np.median(taken[taken > 0])) if (taken > 0).any() else 0.0, has_one
+    taken = lengths.transfer_ns[_is_message(job, ranks)]
+    return float(np.median(taken[taken > 0])) if (taken > 0).any() else 0.0, is_on_one_stream(job, ranks)
+
+
+def is_on_one_stream(job: Job, ranks: Sequence[int]) -> bool:
+    """Whether each of these ranks that exchanges messages has all of its own on one stream, and any of them does."""
+    held = _is_message(job, ranks)
+    ops, rank_of = job.joins["op"].to_numpy(), job.joins["rank"].to_numpy()
+    own = [job.nodes[rank].piece.ops["stream"].to_numpy()[ops[held & (rank_of == rank)]] for rank in set(rank_of[held])]
+    return bool(own) and all(len(np.unique(streams)) == 1 for streams in own)
+
+
+def _is_message(job: Job, ranks: Sequence[int]) -> np.ndarray:
+    held: np.ndarray = (job.joins["collective"].isin(OF_MESSAGES) & job.joins["rank"].isin(ranks)).to_numpy()
+    return held

@@ -28,7 +28,8 @@ class Steps(Result[StepsColumn]):
         "name": Column.text("The range that marks the step on the host.", written=Written.KERNEL),
         "is_complete": Column.flag("Neither open nor partial: counts in means."),
         "is_open": Column.flag(
-            "The capture's last step: its window ends with its own last operation.", is_secondary=True
+            "The last step before recording ends or pauses: its window ends with its own last operation.",
+            is_secondary=True,
         ),
         "is_partial": Column.flag(
             "The capture misses operations that this step launched, or may: its file is cut off or begins with it.",

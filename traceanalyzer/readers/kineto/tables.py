@@ -144,8 +144,8 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
 
 
 def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
-    if category == "operator":  # old profilers wrote steps among the operators
-        steps = [event for event in events if event.name.startswith(_STEP)]
+    steps = [event for event in events if event.name.startswith(_STEP)]
+    if steps:  # old profilers wrote steps among the operators
         events = [event for event in events if not event.name.startswith(_STEP)]
         _add_ranges(builder, category, steps)
     args = [event.args or _NO_ARGS for event in events]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.model.schema import XLA_MODULES
+from traceanalyzer.model.schema import XLA_MODULES, XLA_PHASES
 from traceanalyzer.readers.xplane.events import events, integers
 
-STEP_DOMAIN, MODULE_DOMAIN, PHASE_DOMAIN, HOST_DOMAIN = "JAX step", XLA_MODULES, "JAX autodiff", "host"
+STEP_DOMAIN, HOST_DOMAIN = "JAX step", "host"
 
 _API = re.compile(r"^(?:cuda[A-Z]|cu[A-Z]|hip[A-Z])")
 
@@ -73,8 +73,8 @@ def ranges(host: pd.DataFrame, calls: pd.DataFrame, launches: pd.DataFrame) -> p
     other = rest_of_host[is_other]
     number = integers(other["step_num"])
     steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN)
-    modules = _modules(launches).assign(domain=MODULE_DOMAIN)
-    phases = _phases(launches).assign(domain=PHASE_DOMAIN)
+    modules = _modules(launches).assign(domain=XLA_MODULES)
+    phases = _phases(launches).assign(domain=XLA_PHASES)
     rest = other[number.isna()].assign(domain=HOST_DOMAIN)
     parts = [part for part in (steps, modules, phases, rest) if len(part)]
     columns = ["start_ns", "end_ns", "name", "thread", "domain"]

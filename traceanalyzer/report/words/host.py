@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import text
@@ -12,6 +14,12 @@ from traceanalyzer.meaning.quantities import text
 NO_GPU_WORK = "No GPU work in this capture; here is the host."
 
 _MOST_ROWS = 8
+
+_FAR_APART = 2.0
+"""Times in collectives of which one is this many times the other are no chance."""
+
+_EXPLAINS = 0.5
+"""What a late rank does longer is named when it is this part of what others spend longer in collectives."""
 
 
 def is_host_only(results: Results) -> bool:
@@ -29,8 +37,8 @@ def sentences(results: Results) -> list[str]:
     ):
         own = table[table["role"] == role]
         if len(own):
-            made.append(f"{what} {_over_ranks(own)}.")
-    return made
+            made.append(f"{what} {_over_ranks(own, table['rank'].unique())}.")
+    return made + _waiting(table)
 
 
 def longest(results: Results) -> list[dict[str, Any]]:
@@ -50,15 +58,49 @@ def has_steps(results: Results) -> bool:
     return bool(results["host_work"].to_frame()["steps"].notna().all())
 
 
-def _over_ranks(own: pd.DataFrame) -> str:
-    """`Optimizer.step#AdamW.step: 1.2 to 1.5 ms a step`."""
+def _over_ranks(own: pd.DataFrame, ranks: np.ndarray) -> str:
+    """`Optimizer.step#AdamW.step: 1.2 to 1.5 ms a step, by rank`; which ranks, where not all of them do it."""
     times = own.assign(time_ns=_time_ns(own))
     name = times.groupby("name", sort=False)["time_ns"].mean().idxmax()
-    held = times.loc[times["name"] == name, "time_ns"]
+    rows = times[times["name"] == name]
+    held = rows["time_ns"]
     least, most = text(float(held.min()), Unit.NS), text(float(held.max()), Unit.NS)
-    of = " a step" if own["steps"].notna().all() else " in the capture"
-    shown = short_name(str(name))
-    return f"{shown}: {most}{of}" if least == most else f"{shown}: {least} to {most}{of}, by rank"
+    some = sorted(set(rows["rank"].tolist()))
+    where = f" on rank{'' if len(some) == 1 else 's'} {listed(some)} alone" if len(some) < len(ranks) else ""
+    shown = f"{short_name(str(name))}{where}"
+    return f"{shown}: {most}{_of(own)}" if least == most else f"{shown}: {least} to {most}{_of(own)}, by rank"
+
+
+def _of(table: pd.DataFrame) -> str:
+    return " a step" if table["steps"].notna().all() else " in the capture"
+
+
+def _waiting(table: pd.DataFrame) -> list[str]:
+    """Which rank the others seem to wait for in the CPU's collectives, and what it does longer than they do.
+
+    A collective of the CPU ends on no rank before the last one has come: who spends least in them came last.
+    """
+    times = table.assign(time_ns=_time_ns(table))
+    ranks = times["rank"].unique()
+    own = times[times["role"] == "collectives"].groupby("rank")["time_ns"].sum()
+    if len(own) < 2 or len(own) < len(ranks) or own.max() < _FAR_APART * own.min():
+        return []
+    late, early = int(own.idxmin()), int(own.idxmax())
+    apart_ns = own[early] - own[late]
+    of_main = times[(times["role"] == "main") & (times["what"] != "collective")]
+    by_name = of_main.pivot_table(index="name", columns="rank", values="time_ns", aggfunc="sum", fill_value=0.0)
+    if late not in by_name:
+        return []
+    longer = by_name[late] - by_name.drop(columns=late).reindex(columns=own.index.drop(late), fill_value=0.0).median(
+        axis=1
+    )
+    if longer.max() < _EXPLAINS * apart_ns:
+        return []
+    apart, more = (text(float(length), Unit.NS) for length in (apart_ns, longer.max()))
+    said = (
+        f"Rank {early} is {apart}{_of(table)} longer in collectives than rank {late}, for which it seems to wait there"
+    )
+    return [f"{said}: rank {late} takes {more} longer than others in {short_name(str(longer.idxmax()))}."]
 
 
 def _time_ns(table: pd.DataFrame) -> pd.Series:

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,14 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.files.whole import DRAFT, remove_old_drafts
 from traceanalyzer.processes import signals_wait
 
 RECORD = ".traceanalyzer.json"
 """In every folder that was filled: what the report is of, and which files are its."""
 
 _GATES = "gate."
-
-_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def whole(target: Path, source: str, content: str, *, force: bool = False) -> It
     try:
         is_new = not target.exists()
         target.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=target))
+        draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=target))
     except OSError as error:
         raise _unwritable(target, error) from error
     try:
@@ -83,7 +81,7 @@ def whole(target: Path, source: str, content: str, *, force: bool = False) -> It
             raise
         raise _unwritable(target, error) from error
     finally:
-        _remove_old_drafts(target)
+        remove_old_drafts(target)
         shutil.rmtree(draft, ignore_errors=True)
         if is_new:
             with suppress(OSError):  # it holds the report, or another process's
@@ -144,14 +142,6 @@ def _refuse_others(target: Path, new: Iterable[str], ours: Collection[str]) -> N
             raise UsageError(f"{place} is there already and no report's: name another --output, or replace it: --force")
         if any((target / part).is_symlink() for part in PurePosixPath(name).parents if part.parts):
             raise UsageError(f"{place.parent} is a link to elsewhere: name another --output, or follow it: --force")
-
-
-def _remove_old_drafts(target: Path) -> None:
-    """Drafts that a killed process left, a day after."""
-    for draft in target.glob(".writing-*"):
-        with suppress(OSError):
-            if time.time() - draft.stat().st_mtime > _DAY_S:
-                shutil.rmtree(draft, ignore_errors=True)
 
 
 def _record(target: Path) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+"""Files that are written: they appear when they are whole, and until then what lay there stays."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.processes import signals_wait
+
+DRAFT = ".writing-"
+"""How the names of folders begin in which drafts lie."""
+
+_DAY_S = 86_400
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Where to write what becomes `path` when the block ends well, in a folder that nobody else uses.
+
+    What is no file, such as a pipe or /dev/null, keeps its place and is given the content.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    if path.exists() and not path.is_file():
+        with _errors_of(path), tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder, path.name)
+            yield draft
+            with draft.open("rb") as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        return
+    with whole_files(path.parent, path) as folder_of_drafts:
+        yield folder_of_drafts / path.name
+
+
+@contextmanager
+def whole_files(folder: Path, only: Path | None = None) -> Iterator[Path]:
+    """A folder for drafts of files, which take their places in `folder` when the block ends well.
+
+    When it does not, nothing is left of them, and folders that were made for them go again.
+
+    Args:
+        folder: where the files will lie; it is made.
+        only: the one that will; `None` for all that are written.
+
+    Raises:
+        UsageError: they cannot be written.
+    """
+    absent = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        with _errors_of(only or folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=DRAFT, dir=folder) as drafts:
+                yield Path(drafts)
+                with signals_wait():
+                    for draft in [Path(drafts, only.name)] if only else sorted(Path(drafts).iterdir()):
+                        draft.replace(folder / draft.name)
+    finally:
+        remove_old_drafts(folder)
+        for made in absent:
+            with suppress(OSError):  # it holds what was written, here or by others
+                made.rmdir()
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """Errors of the file system that are no other file's are told as of this one."""
+    try:
+        yield
+    except OSError as error:
+        place = None if error.filename is None else Path(error.filename)
+        if place is not None and not (place.is_relative_to(path.parent) or path.is_relative_to(place)):
+            raise
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+
+
+def remove_old_drafts(folder: Path) -> None:
+    """Remove drafts that a killed process left, a day after."""
+    for draft in folder.glob(f"{DRAFT}*"):
+        with suppress(OSError):
+            if time.time() - draft.stat().st_mtime > _DAY_S:
+                shutil.rmtree(draft, ignore_errors=True)

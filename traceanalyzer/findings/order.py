@@ -1,0 +1,58 @@
+"""In which order findings are read: what the capture cannot tell, then the severest, then what gains most."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.finding import SEVERITIES, Finding
+
+
+def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]:
+    """Findings, first to read first; `error_ns` is how far a mean step is off by chance (`error_of_mean_step_ns`).
+
+    What the capture cannot tell goes before advice. Hosts that are late by the recording alone are no reason to doubt a
+    gain that holds without it: they come after. Distances from an ideal come after causes of the same severity that
+    can be mended, and so does what gains nothing; an unknown gain outranks none.
+
+    Gains that differ by less than the error of either, or than mean steps do by chance, are alike: of these what is
+    said of ranks unlike the others is first, for that is a fault, not how the job is.
+    """
+    found: list[Finding] = []
+    for _, alike in groupby(sorted(findings, key=lambda item: (*_class(item), -_gain_ns(item))), key=_class):
+        left = list(alike)
+        while left:
+            most = left[0]
+            near = [item for item in left if _gain_ns(most) - _gain_ns(item) <= _error_ns(most, item, error_ns)]
+            first = next((item for item in near if item.ranks), most)
+            found.append(first)
+            left = [item for item in left if item is not first]
+    return found
+
+
+def error_of_mean_step_ns(headline: Headline) -> float:
+    """How far the mean of the recorded steps is off by chance: their deviation over the root of their number.
+
+    Of the ranks the median; 0 where no two steps are complete.
+    """
+    table = headline.table
+    held = table[table["steps"].notna() & table["step_std_ns"].notna()] if len(table) else table
+    if held.empty:
+        return 0.0
+    return float((held["step_std_ns"].astype("float64") / held["steps"].astype("float64") ** 0.5).median())
+
+
+def _class(finding: Finding) -> tuple[bool, int, bool, bool]:
+    return (
+        not finding.is_about_capture or finding.is_of_hosts,
+        SEVERITIES.index(finding.severity),
+        finding.is_of_ideal or finding.expected_ns == 0,
+        finding.expected_ns is None,
+    )
+
+
+def _gain_ns(finding: Finding) -> int:
+    return finding.expected_ns or 0
+
+
+def _error_ns(one: Finding, other: Finding, error_ns: float) -> float:
+    return max(error_ns, one.gain_error_ns or 0, other.gain_error_ns or 0)
