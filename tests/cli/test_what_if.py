@@ -29,6 +29,8 @@ def test_json_has_the_same(folder, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["changes"] == ["rank 1=peers", "compute 2x"]
     assert answer["gain_ns"] == answer["before_ns"] - answer["after_ns"] > 0
+    least, most = answer["unprofiled_gains_ns"]
+    assert 0 <= least <= answer["unprofiled_ns"] - answer["unprofiled_after_ns"] <= most
     assert sum(answer["path_pct_after"].values()) == pytest.approx(100)
 
 
