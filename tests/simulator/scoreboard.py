@@ -15,6 +15,7 @@ from tests.simulator.case import Case, recorded
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.engine import run
+from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
@@ -138,7 +139,7 @@ def main() -> None:
     """Print a row for each case, and how many are right."""
     chosen = [
         case
-        for case in (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES)
+        for case in (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES)
         if not sys.argv[1:] or any(text in case.name for text in sys.argv[1:])
     ]
     right = 0
