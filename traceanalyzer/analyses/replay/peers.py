@@ -295,5 +295,7 @@ class Peers:
         column = np.repeat(np.arange(len(parts)), lengths)
         shape = (int(code.max(initial=NONE)) + 1, len(parts))
         ns = np.concatenate([values for _, _, values in parts.values()])
-        table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1]).reshape(shape)
-        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table
+        table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
+        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table.reshape(shape).astype(
+            float
+        )
