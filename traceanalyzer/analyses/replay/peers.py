@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.relief import Relief
@@ -289,9 +290,12 @@ class Peers:
         keys = np.concatenate([key for key, _, _ in parts.values()])
         held = np.concatenate([mask for _, mask, _ in parts.values()])
         code = np.full(len(keys), NONE, dtype=np.int64)
-        code[held] = pd.DataFrame(keys[held]).groupby(list(range(keys.shape[1])), sort=False).ngroup()
+        columns = {str(place): own for place, own in enumerate(keys[held].T)}
+        code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
         column = np.repeat(np.arange(len(parts)), lengths)
-        table = np.zeros((int(code.max(initial=NONE)) + 1, len(parts)))
+        shape = (int(code.max(initial=NONE)) + 1, len(parts))
         ns = np.concatenate([values for _, _, values in parts.values()])
-        np.add.at(table, (code[held], column[held]), ns[held])
-        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table
+        table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
+        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table.reshape(shape).astype(
+            float
+        )
