@@ -204,6 +204,10 @@ def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
     path.write_bytes(space.SerializeToString())
     with pytest.raises(NotATraceError, match="a capture of TPUs"):
         xplane.peek(path)
+    space.planes[0].name = b"/host:CPU"
+    path.write_bytes(space.SerializeToString())
+    with pytest.raises(NotATraceError, match="on CPUs alone"):
+        xplane.peek(path)
     messages._pool.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(NotATraceError, match="pip install protobuf"):

@@ -21,8 +21,6 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.files import bounded
 from traceanalyzer.meaning.columns import Unit, unit_of
 
-SCOPES = ("any rank", "all ranks", "mean", "max", "min")
-
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
     {">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
 )

@@ -73,8 +73,12 @@ class Answer:
             step,
             *self._unprofiled(),
             f"critical path before: {_listed(self.path_pct_before)}",
-            f"critical path after:  {_listed(self.path_pct_after)}",
+            f"critical path after:  {self._after()}",
         ]
+
+    def _after(self) -> str:
+        is_same = self.gain.before_ns == self.gain.after_ns and self.path_pct_before == self.path_pct_after
+        return "the same: nothing of what changes lies on it" if is_same else _listed(self.path_pct_after)
 
     def _said(self) -> str:
         gain = self.gain
@@ -93,11 +97,11 @@ class Answer:
         return f"{said}, a bound and no forecast: {', and '.join(why)}" if why else f"{said} ± {error}"
 
     def _unprofiled(self) -> list[str]:
-        if self.gain.unprofiled_ns is None:
+        if self.gain.unprofiled_ns is None or any(change.part == "profiler" for change in self.changes):
             return []
         before, after = (ns / 1e6 for ns in self.gain.unprofiled_ns)
         said = f"gain {before - after:,.2f} ms" if after <= before else f"{after - before:,.2f} ms longer"
-        if self.unprofiled_gains_ns:
+        if self.unprofiled_gains_ns and after < before:
             least, most = (f"{ns / 1e6:,.2f}" for ns in self.unprofiled_gains_ns)
             said += f" ({least} to {most} ms, by what recording may take the hosts)" if least != most else ""
         return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms: {said}"]

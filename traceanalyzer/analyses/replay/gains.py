@@ -139,7 +139,8 @@ class Engine:
         stages = dict(zip(self.job.nodes, self.peers.stages.tolist(), strict=True))
         ranks = frozenset(rank for rank in self.ranks_of_stages if change.ranks is None or stages[rank] in change.ranks)
         if not ranks:
-            raise UsageError(f"{change}: there is no such stage of a pipeline")
+            known = ", ".join(map(str, sorted({stages[rank] for rank in self.ranks_of_stages})))
+            raise UsageError(f"{change}: there is no such stage of a pipeline; there are {known}")
         if change.to != IDEAL:
             return (replace(change, part="rank", ranks=ranks),)
         even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
