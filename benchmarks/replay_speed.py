@@ -6,9 +6,9 @@ python benchmarks/replay_speed.py tests/captures/ddp --copies 40 --ranks 8 --mem
 
 import argparse
 from dataclasses import replace
-from itertools import pairwise
 from time import process_time
-from tracemalloc import get_traced_memory, reset_peak, start
+from tracemalloc import get_traced_memory, start
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,12 @@ import traceanalyzer as ta
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.phases.op_phases import op_phases
-from traceanalyzer.analyses.replay import replay
+from traceanalyzer.analyses.replay import path, replay, slack, slowdown, what_ifs
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.model import RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 
+NEEDED = ("members", "clocks", "steps", "ranks", "calls", "groups", "pipeline")
 EVENTS = ("gpu_ops", "api_calls", "host_ops", "ranges", "comm_args")
 
 
@@ -34,41 +35,66 @@ def main() -> None:
     options = arguments.parse_args()
     base = [repeated(trace, options.copies) for trace in ta.load(options.capture).ranks]
     held = sum(trace.table(name).memory_usage(deep=False).sum() for trace in base for name in EVENTS) / len(base)
-    of_ranks = []
-    for rank in range(options.ranks):
-        trace = as_rank(base[rank % len(base)], rank, options.ranks)
-        own = reduce_rank(trace, ("members", "clocks", "steps", "ranks", "calls", "groups"))
-        of_ranks.append((trace, own, OperatorTree.of(trace), op_phases(trace)))
-    before = combine({rank: own for rank, (_, own, *_) in enumerate(of_ranks)}, ("members", "clocks", "steps"))
+    of_ranks: dict[int, Any] = {}
+    pieces = {}
+    clock = Clock()
     if options.memory:
         start()
-    marks = [process_time()]
-    pieces = {
-        rank: replay.per_rank(trace, own["members"], own["calls"], own["groups"], tree, phases)
-        for rank, (trace, own, tree, phases) in enumerate(of_ranks)
-    }
-    marks.append(process_time())
+    for rank in range(options.ranks):
+        trace = as_rank(base[rank % len(base)], rank, options.ranks)
+        own = reduce_rank(trace, NEEDED)
+        tree, phases = OperatorTree.of(trace), op_phases(trace)
+        clock.leave_out()
+        pieces[rank] = replay.per_rank(trace, own["members"], own["calls"], own["groups"], tree, phases)
+        clock.add("graph of each rank")
+        of_ranks[rank] = own
+    before = combine(of_ranks, ("members", "clocks", "steps", "pipeline"))
+    pipeline = before.pop("pipeline")
+    clock.leave_out()
     found = replay.across(pieces, **before)
-    marks.append(process_time())
+    clock.add("joined, replayed twice")
     found.engine.job.replay(found.engine.job.recorded)
-    marks.append(process_time())
-    if options.memory:
-        kept, peak = (each / 1e6 for each in get_traced_memory())
-        reset_peak()
+    clock.add("one replay more")
+    stretches = path.stretches(pieces, found)
+    path.across(pieces, stretches)
+    clock.add("critical path")
     found.engine.gains([(Change("rank", PEERS, frozenset({0})),)])
-    marks.append(process_time())
+    clock.add("a first gain, with and without the profiler")
     found.engine.gains([(Change("host"),)])
-    marks.append(process_time())
-    graph, joined, once, first, more = (f"{end - begin:.3g} s" for begin, end in pairwise(marks))
-    print(
-        f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations: graph {graph}, joined and replayed twice {joined}, "
-        f"one replay more {once}; the first gain with and without the profiler {first}, one more {more}; "
-        f"events {options.ranks * held / 1e6:.0f} MB"
-    )
+    clock.add("one gain more")
+    found.engine.gains([(Change("host", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
+    clock.add("seven gains together, as of episodes that hide each other")
+    what_ifs.across(pieces, found)
+    clock.add("what-ifs of a report")
+    slowdown.across(pieces, found, pipeline)
+    clock.add("slowdown")
+    slack.across(pieces, found)
+    clock.add("slack")
+    print(f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations; events {options.ranks * held / 1e6:.0f} MB")
     if options.memory:
-        print(
-            f"graph and replay hold {kept:.0f} MB (at most {peak:.0f} MB), gains at most {get_traced_memory()[1] / 1e6:.0f} MB"
-        )
+        print(f"at most {get_traced_memory()[1] / 1e6:.0f} MB counted, with what the ranks' other tables hold")
+        return
+    print("| stage | CPU s |\n|---|---|")
+    for stage, seconds in clock.spent.items():
+        print(f"| {stage} | {seconds:.2f} |")
+
+
+class Clock:
+    """CPU seconds by stage."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self._since = process_time()
+
+    def leave_out(self) -> None:
+        """What was done since the last stage is of none."""
+        self._since = process_time()
+
+    def add(self, stage: str) -> None:
+        """What was done since then is of this stage."""
+        now = process_time()
+        self.spent[stage] = self.spent.get(stage, 0.0) + now - self._since
+        self._since = now
 
 
 def repeated(trace: RankTrace, copies: int) -> RankTrace:

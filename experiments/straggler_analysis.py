@@ -134,7 +134,7 @@ def piece(own: pd.DataFrame) -> Piece:
         {name: np.empty(0, dtype=np.int64) for name in ("segment", "ns", "data_ns", "step", "is_launch")}
     )
     segments = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("begin_ns", "before", "own_ns", "step")})
-    blocks = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("op", "segment")})
+    blocks = pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in ("op", "segment", "is_own")})
     edges = pd.DataFrame({"source": waits[:, 0], "target": waits[:, 1], "is_recorded": True})
     return Piece(ops.assign(key=held["key"]), host, segments, edges, blocks, "the trace has no hosts")
 
@@ -152,6 +152,7 @@ def members(pieces: dict[int, Piece]) -> pd.DataFrame:
             "start_ns": rows["start_ns"], "end_ns": rows["start_ns"] + rows["duration_ns"],
             "transfer_ns": pd.array([1] * len(rows), dtype="Int64"), "collective": rows["name"].astype("str"),
             "size_bytes": pd.array([pd.NA] * len(rows), dtype="Int64"),
+            "wait_ns": pd.array([pd.NA] * len(rows), dtype="Int64"), "is_whole": True,
         }
     )  # fmt: skip
 

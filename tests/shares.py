@@ -9,14 +9,19 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.samples import EVERY
 
+RUNS_OF_ALL = tuple(f"tests/runners/test_{name}.py" for name in ("strategies", "traces", "zo_offload"))
+"""They share one launch of all runners' command lines: a strategy's name is a capture's too."""
+
 
 def share(test):
     """The name of what a test is done with, by its id: pages in a browser, a capture's tests, else its file's."""
     file, _, name = test.partition("::")
     if file.startswith("tests/browser/"):
         return "browser"
+    if file in RUNS_OF_ALL:
+        return "runs"
     given = re.findall(r"(?<=[\[-])\w+(?=[\]-])", name)
-    captures = [] if file.startswith("tests/runners/") else [one for one in given if one in EVERY]
+    captures = [one for one in given if one in EVERY]
     return captures[0] if captures else file
 
 

@@ -1,9 +1,12 @@
 """The documentation says what the code does."""
 
 import inspect
+import itertools
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 import traceanalyzer as ta
@@ -82,6 +85,45 @@ def test_links_in_the_documentation_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "sample_traces" / "README.md"]
+
+NOT_YET = re.compile(r"/(x|tiny_kernels)\.\w+$")
+"""Files that a reader of the page is to write."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_the_documentation_names_are_there(page):
+    rooms = "traceanalyzer|templates|tests|docs|experiments|benchmarks|sample_traces|skill|typings"
+    named = re.findall(rf"`((?:{rooms})/[\w./-]+)`", page.read_text(encoding="utf-8"))
+    assert [one for one in named if not (ROOT / one).exists() and not NOT_YET.search(one)] == []
+
+
+def command_lines(text):
+    """Words after `analyze-traces` of each line of the pages' blocks of code, up to where the shell goes on."""
+    for block in re.findall(r"```\w*\n(.*?)```", text.replace("\\\n", " "), re.DOTALL):
+        for line in re.findall(r"^\s*(?:- run: +)?(?:\$ )?analyze-traces +(.*)", block, re.MULTILINE):
+            words = shlex.shlex(line, posix=True, punctuation_chars=True)
+            words.whitespace_split = True
+            yield list(itertools.takewhile(lambda word: word[0] not in "();<>|&", words))
+
+
+def test_options_of_commands_in_the_documentation_exist():
+    """Names of options and what can be chosen of them; files of the examples are nobody's."""
+    lines = [words for page in PAGES for words in command_lines(page.read_text(encoding="utf-8"))]
+    assert len(lines) > 40
+    for words in lines:
+        named, command = words, cli.commands["report"]
+        if words[0] in cli.commands:
+            command, named = cli.commands[words[0]], words[1:]
+        while isinstance(command, click.Group) and named and named[0] in command.commands:
+            command, named = command.commands[named[0]], named[1:]
+        context = click.Context(command)
+        given, *_ = command.make_parser(context).parse_args(list(named))
+        for option in command.params:
+            if isinstance(option.type, click.Choice) and option.name in given:
+                option.type_cast_value(context, given[option.name])
 
 
 def test_every_command_has_an_example():

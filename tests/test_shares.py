@@ -15,8 +15,9 @@ from tests.shares import share
         ("tests/analyses/test_a.py::test_a[nsys_ddp-4]", "nsys_ddp"),
         ("tests/analyses/test_a.py::test_a[my ddp]", "tests/analyses/test_a.py"),
         ("tests/browser/test_page.py::test_a[ddp]", "browser"),
-        # A strategy's name is a capture's too, but what its tests share is one run of all strategies.
-        ("tests/runners/test_strategies.py::test_a[simple_ddp]", "tests/runners/test_strategies.py"),
+        ("tests/runners/test_command.py::test_a", "tests/runners/test_command.py"),
+        ("tests/runners/test_strategies.py::test_a[simple_ddp]", "runs"),
+        ("tests/runners/test_traces.py::test_a", "runs"),
     ],
 )
 def test_a_capture_and_a_file_lie_in_one_process(test, name):

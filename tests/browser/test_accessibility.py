@@ -10,6 +10,11 @@ pytestmark = pytest.mark.browser
 
 PAGES = ("ddp", "moe", "comparison", "doctor", "memory", "trend")
 
+WITHOUT_REPEATED_ROWS = """() => { for (const body of document.querySelectorAll('tbody')) { const seen = new Map();
+for (const row of [...body.rows]) { const kind = row.className + [...row.cells].map(c => c.className).join();
+seen.set(kind, (seen.get(kind) ?? 0) + 1); if (seen.get(kind) > 2) row.remove(); } } }"""
+"""Two rows of each sort of a table: axe looks at every cell of thousands, and finds in the third what is in the first."""
+
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory):
@@ -37,10 +42,14 @@ def path_of(request, written):
 def test_axe_finds_no_violation(name, axe, path_of, opened):
     with opened(path_of(name), timeline=name in ("ddp", "moe")) as page:
         page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        page.evaluate(WITHOUT_REPEATED_ROWS)
         page.evaluate(axe)
-        for theme in ("light", "dark"):
+        # Another theme changes colours alone.
+        for theme, rules in (("light", None), ("dark", ["color-contrast"])):
             page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
-            found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+            found = page.evaluate(
+                "rules => axe.run(document, {resultTypes: ['violations'], ...(rules && {runOnly: rules})})", rules
+            )
             wrong = [
                 (rule["id"], rule["impact"], [node["html"][:160] for node in rule["nodes"][:3]])
                 for rule in found["violations"]

@@ -16,6 +16,7 @@ import pytest
 
 from tests.builders import NAMES, document, host, kernel, write
 from tests.conftest import sampled
+from traceanalyzer import cli
 from traceanalyzer.cli import run
 from traceanalyzer.errors import UsageError
 from traceanalyzer.report.writers import folder
@@ -126,6 +127,16 @@ def check_permissions(tmp_path):
     assert code == 0, said
     skipped = json.loads((tmp_path / "open" / "out" / "summary.json").read_text())["skipped"]
     assert "Permission denied" in json.dumps(skipped)
+    (tmp_path / "job" / "rank1.json").chmod(0o644)
+    for mode in (0o700, 0o711, 0o744):  # a folder of a rank
+        (tmp_path / "job" / "rank_1").mkdir(exist_ok=True)
+        (tmp_path / "job" / "rank_1").chmod(mode)
+        code, said = as_nobody(*arguments, "-o", "open/out", "--fail-on", "idle_pct > 101")
+        skipped = json.loads((tmp_path / "open" / "out" / "summary.json").read_text())["skipped"]
+        assert [(one["what"], one["why"]) for one in skipped] == [("job/rank_1", "cannot be read (Permission denied)")]
+    (tmp_path / "job").chmod(0o700)
+    code, said = as_nobody("summary", "job", "--jobs", "1")
+    assert (code, "job: cannot be read (Permission denied)" in said) == (2, True), said
 
 
 @pytest.mark.parametrize(
@@ -145,6 +156,37 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, when):
         assert not list(tmp_path.glob("out/*"))
         assert not list(tmp_path.glob("out/.writing-*"))
     assert all_ended(process.pid)
+
+
+class Ends:
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        os.kill(os.getpid(), self.number)
+        list(range(10))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, cli._TerminatedError), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_inside_what_swallows_errors_is_not_lost(monkeypatch, number, error):
+    monkeypatch.setattr(sys, "unraisablehook", None)  # put back afterwards
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
+    cli._answer_signals()
+
+    def work():
+        ends = Ends(number)
+        del ends
+        time.sleep(60)
+
+    try:
+        with pytest.raises(error):
+            work()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def all_ended(parent):

@@ -29,6 +29,8 @@ def test_json_has_the_same(folder, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["changes"] == ["rank 1=peers", "compute 2x"]
     assert answer["gain_ns"] == answer["before_ns"] - answer["after_ns"] > 0
+    least, most = answer["unprofiled_gains_ns"]
+    assert 0 <= least <= answer["unprofiled_ns"] - answer["unprofiled_after_ns"] <= most
     assert sum(answer["path_pct_after"].values()) == pytest.approx(100)
 
 
@@ -41,6 +43,9 @@ def test_json_has_the_same(folder, capsys):
         (("--kernel", "nope=2x"), "no kernel contains 'nope'; there are"),
         (("--collective", "allreduce=2x"), "did you mean all_reduce"),
         (("--host", "none", "--in-steps", "99"), "there is no step 99"),
+        (("--kind", "computes=2x"), "such as compute=2x"),
+        (("--comm", "0-1=peers"), "none are left"),
+        (("--sync", "cudaDeviceSynchronize@lunch=none"), "nothing is launched in a phase 'lunch'; there are"),
         (("--schedule", "soon"), "write gpipe"),
         (("--schedule", "1f1b"), "no ranks of this job"),
         (("--schedule", "1f1b", "--in-steps", "1"), "all ranks and steps"),

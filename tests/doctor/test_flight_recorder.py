@@ -9,7 +9,7 @@ import pytest
 from tests.doctor.builders import dump, entry, write_dumps
 from traceanalyzer.doctor import examine, hang, read_flight_recorder
 from traceanalyzer.errors import InputError
-from traceanalyzer.report.examination import page, picture
+from traceanalyzer.report.examination import as_json, page, picture
 
 
 def test_a_thousand_ranks_within_five_seconds(tmp_path):
@@ -113,3 +113,12 @@ def test_garbage_is_one_clear_line(tmp_path, content):
     with pytest.raises(InputError) as told:
         read_flight_recorder(tmp_path)
     assert "\n" not in str(told.value)
+
+
+def test_names_that_steer_a_terminal_or_the_direction_of_writing_are_marked(tmp_path):
+    odd = "\x1b[31mred\u202egnp\ud800"
+    dumps = {rank: dump([entry(1, f"nccl:{odd}", sizes=((rank,),))], range(2), description=odd) for rank in range(2)}
+    text = as_json.text(examination := examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)))
+    for shown in (json.loads(text)["tables"]["last_calls"][0]["operation"], page.page(examination)):
+        assert not {"\x1b", "\u202e", "\ud800"} & set(shown)
+        assert "�[31mred�gnp�" in shown

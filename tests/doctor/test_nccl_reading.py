@@ -90,3 +90,13 @@ a:1:9 [4] NCCL INFO AllReduce: 4194304 Bytes -> Algo 1 proto 2 time 33.4
 def test_a_text_without_nccl_is_refused():
     with pytest.raises(InputError, match="NCCL_DEBUG=INFO"):
         read_logs([("log", "hello\nworld")])
+
+
+def test_a_communicator_of_more_ranks_than_there_can_be_is_damage():
+    """Who is absent was looked for among 299,999,999."""
+    line = "node0:100:100 [0] NCCL INFO ncclCommInitRank comm 0x100 rank 0 nranks {} cudaDev 0 busId 0 commId 0xabc - Init START\n"
+    text = "node0:100:100 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n" + line
+    sizes = [
+        [member.size for member in read_logs([("a.log", text.format(size))])[0].members] for size in (8, "2" + "9" * 12)
+    ]
+    assert sizes == [[8], []]

@@ -67,3 +67,11 @@ def test_a_text_without_its_figures_is_one_line(tmp_path):
     (tmp_path / "a.txt").write_text("process_cpu_seconds_total 12\n")
     with pytest.raises(InputError, match="no figure of xpu_timer"):
         read_xpu_timer(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("value", ["e", "1.2.3", "--1", "1e999", "+", "nan"])
+@pytest.mark.parametrize("rank", ["0", "²", "9" * 5000])
+def test_what_is_no_number_is_left_out(tmp_path, value, rank):
+    found = read_xpu_timer(written(tmp_path, metrics(1), metrics(rank, latency=value, tflops=7)))
+    own = found.samples[found.samples["rank"] != 1]
+    assert own["value"].tolist() == ([400.0, 7.0, 0.0] if rank == "0" else [])

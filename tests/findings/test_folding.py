@@ -95,3 +95,11 @@ def test_a_mean_step_is_off_by_the_deviation_of_steps_over_the_root_of_their_num
     table = headline.table.assign(steps=4, step_std_ns=[10.0, 30.0])
     assert error_of_mean_step_ns(type(headline)(table)) == 10.0
     assert error_of_mean_step_ns(type(headline)(table.assign(steps=pd.NA))) == 0.0
+
+
+@pytest.mark.parametrize(("gain_ns", "said"), [(9, "Even out."), (5, "Find it.")])
+def test_what_tells_why_says_what_to_do_where_it_gains_most_of_it(gain_ns, said):
+    lead = Finding("a", "high", "a", recommendation="Find it.", gain_ns=10, about="x")
+    sign = Finding("b", "low", "b", recommendation="Even out.", gain_ns=gain_ns, part_of="x", tells_why=True)
+    (card,) = folded([lead, sign])
+    assert card.recommendation == said

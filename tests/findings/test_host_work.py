@@ -8,6 +8,7 @@ from tests.simulator.case import Case, Truth
 from tests.simulator.faults import Fault
 from tests.simulator.scoreboard import report_of
 from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings import host_work as rule
 from traceanalyzer.findings.host_work import cpu_work
 
 NAMES = ("headline", "steps", "host_work", "episodes", "places", "replay")
@@ -16,16 +17,23 @@ NAMES = ("headline", "steps", "host_work", "episodes", "places", "replay")
 MS = 1_000_000
 
 
-def found(*ranges, ranks=1, gloo=()):
+def found(*ranges, ranks=1, gloo=(), of_rank=None):
     """Findings where each of three steps of 100 ms has a product in its first 30 and these ranges."""
     begins = [100 * MS * step for step in range(3)]
     steps = [(f"ProfilerStep#{place}", begin, begin + 100 * MS) for place, begin in enumerate(begins)]
     own = [(name, begin + start * MS, begin + end * MS) for name, start, end in ranges for begin in begins]
-    others = [(name, begin + start * MS, begin + end * MS, 9) for name, start, end in gloo for begin in begins]
+    others = {
+        rank: [
+            (name, begin + start * MS, begin + end * MS, 9)
+            for name, start, end in (of_rank or {}).get(rank, gloo)
+            for begin in begins
+        ]
+        for rank in range(ranks)
+    }
     calls = [("cudaLaunchKernel", begin + 1 * MS, begin + 2 * MS) for begin in begins]
     ops = [("gemm", begin + 5 * MS, begin + 30 * MS, call) for call, begin in enumerate(begins, 1)]
     parts = {
-        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own, *others], rank=rank), NAMES)
+        rank: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own, *others[rank]], rank=rank), NAMES)
         for rank in range(ranks)
     }
     results = combine(parts, NAMES)
@@ -54,6 +62,15 @@ def test_work_that_starts_nothing_while_the_gpu_idles(ranges, ranks, said):
 def test_a_collective_on_the_cpu_is_work_that_starts_nothing():
     (title,) = found(gloo=[("gloo:all_gather", 40, 80)])
     assert title.startswith("Rank 0's CPU is in gloo:all_gather for 40 ms a step and starts no GPU work there: ")
+
+
+def test_what_a_collective_gains_is_of_all_its_ranks(monkeypatch):
+    """Rank 1 is in it as long, beside its product but for 6 ms: taken from rank 0's host alone it gains nothing."""
+    asked = []
+    monkeypatch.setattr(rule, "gains_of", lambda _, changes: asked.extend(changes))
+    titles = found(gloo=[("gloo:all_gather", 40, 80)], ranks=2, of_rank={1: [("gloo:all_gather", 6, 36)]})
+    assert len(titles) == 1
+    assert [change.ranks for (change,) in asked] == [frozenset((0, 1))]
 
 
 def test_what_another_rank_hides_is_not_advised():

@@ -79,7 +79,7 @@ def test_less_than_the_job_does_not_pass(job, what):
 
 TYPOS = (
     "idle_pc > 95", "idel_pct > 95", "breakdown.idle_pkt > 95", "braekdown.idle_ns > 1 s", "idle_pct >> 95", "idle_pct > 95 @ any rnak",
-    "idle_pct > 9 5", "idle_pct", "", "idle_pct > nan", "idle_pct > inf", "idle_pct +5pp", "nccl.calls[collectiv=all_reduce] > 9999",
+    "idle_pct > 9 5", "idle_pct", "", "idle_pct > nan", "idle_pct > inf", "idle_pct > 1e999", "idle_pct +5pp", "nccl.calls[collectiv=all_reduce] > 9999",
     "nccl.calls[collective=all_reduced] > 9999", "step_ms > 70 GB", "idle_pct > 95 # and more",
 )  # fmt: skip
 

@@ -15,6 +15,8 @@ PLACED = {0: Placed("a", "r1"), 1: Placed("a", "r1"), 2: Placed("b")}
         "rank,host,rack\n0,a,r1\n1,a,r1\n2,b,\n",
         "# my cluster\n0-1, a, r1\n2, b\n",
         "host,rack,rank\na,r1,0-1\nb,,2\n",
+        "0-1 a r1\n2\tb\n",
+        "rank;host;rack\n0;a;r1\n1;a;r1\n2;b\n",
         '{"0": {"host": "a", "rack": "r1"}, "1": {"host": "a", "rack": "r1"}, "2": "b"}',
         '[{"rank": "0-1", "host": "a", "rack": "r1"}, {"rank": 2, "host": "b"}]',
     ],
@@ -27,7 +29,9 @@ def test_hosts_are_read(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "why"),
     [("", "empty"), ("0,a\n0,b\n", "rank 0 is there twice"), ("x,y\n", "rank and host are needed"),
-     ("0-1,a\nb,c\n", "'b' is no rank"), ('{"0": 3}', "entry 0"), ("0\n", "line 1 has 1 cells"), ("[1", "Expecting")],
+     ("0-1,a\nb,c\n", "'b' is no rank"), ('{"0": 3}', "entry 0"), ("0\n", "line 1 has 1 cells"), ("[1", "Expecting"),
+     ("3-1,a\n", "'3-1' ends before it begins"), ("0-9999999,a\n", "is no rank"),
+     ('{"0": {"hostname": "a"}}', "neither host nor rack among hostname")],
 )  # fmt: skip
 def test_what_is_no_list_of_hosts_is_refused(tmp_path, text, why):
     (path := tmp_path / "hosts").write_text(text)

@@ -12,7 +12,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
-from traceanalyzer.discovery import discover
+from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files import packing
 
@@ -148,6 +148,16 @@ def test_a_rank_is_found_in_a_path_by_the_users_expression(tmp_path):
     assert {trace.rank: trace.meta.rank_source for trace in traces.ranks} == dict.fromkeys((5, 6), "--rank-regex")
     both = ta.load(sorted(tmp_path.glob("*/*.json")), rank_regex=r"gpu(\d+)")
     assert [trace.rank for trace in both.ranks] == [5, 6]
+    assert not discover(tmp_path, r"gpu(\d+)").skipped
+
+
+@pytest.mark.parametrize("expression", [r"zz(\d+)", r"(gpu)"])
+def test_an_expression_that_finds_no_rank_is_said(tmp_path, expression):
+    (tmp_path / "gpu5.json").write_bytes(text())
+    for found in (discover(tmp_path, expression), of_files([tmp_path / "gpu5.json"], expression)):
+        (said,) = found.skipped
+        assert said.what == f"--rank-regex {expression!r}"
+        assert "finds no rank in any path, such as" in said.why
 
 
 @pytest.mark.parametrize(("expression", "why"), [("gpu(", "not a regular expression"), (r"gpu\d+", "in parentheses")])

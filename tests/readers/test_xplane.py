@@ -204,6 +204,10 @@ def test_what_cannot_be_read_says_why(tmp_path, monkeypatch):
     path.write_bytes(space.SerializeToString())
     with pytest.raises(NotATraceError, match="a capture of TPUs"):
         xplane.peek(path)
+    space.planes[0].name = b"/host:CPU"
+    path.write_bytes(space.SerializeToString())
+    with pytest.raises(NotATraceError, match="on CPUs alone"):
+        xplane.peek(path)
     messages._pool.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(NotATraceError, match="pip install protobuf"):
@@ -235,6 +239,46 @@ def test_groups_along_the_axes_of_a_mesh(sizes, axes, expected):
             own.part.before, own.part.size = part
     ((_, found),) = collectives(proto)
     assert found.groups == expected
+
+
+@pytest.mark.parametrize("opcode", [b"async-start", b"fusion"])
+def test_a_collective_inside_what_starts_or_fuses_it(opcode):
+    proto = messages.hlo()
+    inner = proto.module.computations.add(id=7).instructions.add(name=b"ag.1", opcode=b"all-gather")
+    inner.shape.element_type = 16
+    inner.shape.dimensions.extend([4, 2])
+    proto.module.computations.add(id=8).instructions.add(name=b"add.1", opcode=b"add")
+    main = proto.module.computations.add(id=9).instructions
+    main.add(name=b"wrapped.1", opcode=opcode).called.append(7)
+    main.add(name=b"plain.1", opcode=opcode).called.append(8)
+    found = dict(collectives(proto))
+    assert set(found) == {"ag.1", "wrapped.1"}
+    assert (found["wrapped.1"].name, found["wrapped.1"].size_bytes) == ("all_gather", 16)
+
+
+@pytest.mark.parametrize(
+    ("names", "axis", "role"), [(("data", "model"), 1, "tensor parallel"), (("axis_0", "axis_1"), 1, None)]
+)
+def test_a_mesh_s_axis_names_its_groups(tmp_path, monkeypatch, names, axis, role):
+    added = build.add_module
+
+    def with_mesh(space, *arguments, **others):
+        added(space, *arguments, **others)
+        stat = space.planes[-1].event_metadata[0].value.stats[0]
+        proto = messages.hlo()
+        proto.ParseFromString(stat.bytes_value)
+        for instruction in proto.module.computations[0].instructions:
+            del instruction.replica_groups[:]
+            for name in names:
+                instruction.mesh_axes.mesh.axes.add(name=name.encode(), size=2)
+            instruction.mesh_axes.axes.add(axis=axis)
+        stat.bytes_value = proto.SerializeToString()
+
+    monkeypatch.setattr(build, "add_module", with_mesh)
+    build.write(tmp_path / "a.xplane.pb", gpus=4)
+    groups = run(load(tmp_path).ranks, ["groups"])["groups"].to_frame()
+    assert sorted(groups["group_ranks"]) == ["0,1", "2,3"]
+    assert groups["role"].fillna("").tolist() == [role or ""] * 2
 
 
 def test_a_module_s_broadcast_of_an_array_is_no_collective():

@@ -32,13 +32,28 @@ def runs_of(tmp_path_factory):
             env=ENVIRONMENT,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
         return json.loads((folder / "results.json").read_text())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def measured(request, runs_of):
+    """What one command line measured: those that files name in `RUNS`, by number of ranks, are run at once."""
+    made = {}
+
+    def of(line: str, ranks: int) -> dict:
+        if ranks not in made:
+            files = {item.module.__name__: getattr(item.module, "RUNS", {}) for item in request.session.items}
+            lines = [one for name in sorted(files) for one in files[name].get(ranks, ())]
+            made[ranks] = dict(zip(lines, runs_of(lines, ranks), strict=True))
+        return made[ranks][line]
+
+    return of
 
 
 @pytest.fixture

@@ -29,7 +29,10 @@ def main(lines_path: str, results_path: str) -> None:
             strategy_named(config.strategy).check(config, world.size)
             sys.stdout.write(" ".join(line) + "\n")
             record = train(config, world)
-            results.append({"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer})
+            out = str(Path(config.out).absolute())
+            results.append(
+                {"losses": record.losses, "parallel": record.parallel, "transfer": record.transfer, "out": out}
+            )
         if world.rank == 0:
             Path(results_path).write_text(json.dumps(results))
 

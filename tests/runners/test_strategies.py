@@ -50,21 +50,12 @@ ENCODER = f"{BASE} pytorch_ddp --batch 6 --model tiny-bert --seed 3"
 OWN_TESTS = {"single", "zo_offload", "broadcast1", "broadcast2", "broadcast3"}
 
 
-@pytest.fixture(scope="module")
-def single(runs_of):
-    return [run["losses"] for run in runs_of(SINGLE, ranks=1)]
+RUNS = {1: SINGLE, 2: [*ON_TWO_RANKS.values(), ENCODER, EXAMPLE, *IN_BF16.values()], 4: [*ON_FOUR_RANKS.values()]}
 
 
-@pytest.fixture(scope="module")
-def on_two_ranks(runs_of):
-    runs = runs_of([*ON_TWO_RANKS.values(), ENCODER, EXAMPLE, *IN_BF16.values()], ranks=2)
-    names = [*ON_TWO_RANKS, "encoder", "the example of extending", *(f"{name} in bf16" for name in IN_BF16)]
-    return dict(zip(names, runs, strict=True))
-
-
-@pytest.fixture(scope="module")
-def on_four_ranks(runs_of):
-    return dict(zip(ON_FOUR_RANKS, runs_of(list(ON_FOUR_RANKS.values()), ranks=4), strict=True))
+@pytest.fixture
+def single(measured):
+    return [measured(line, 1)["losses"] for line in SINGLE]
 
 
 def test_every_strategy_is_verified():
@@ -77,25 +68,25 @@ def test_single_learns(single):
     assert decoder[-1] < decoder[0] - 0.05
 
 
-@pytest.mark.parametrize("name", [*ON_TWO_RANKS, "the example of extending"])
-def test_two_ranks_have_the_losses_of_one(single, on_two_ranks, name):
-    assert on_two_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
+@pytest.mark.parametrize("line", [*ON_TWO_RANKS.values(), EXAMPLE], ids=[*ON_TWO_RANKS, "the example of extending"])
+def test_two_ranks_have_the_losses_of_one(single, measured, line):
+    assert measured(line, 2)["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ON_FOUR_RANKS)
-def test_four_ranks_have_the_losses_of_one(single, on_four_ranks, name):
-    assert on_four_ranks[name]["losses"] == pytest.approx(single[0], abs=TOLERANCE)
+def test_four_ranks_have_the_losses_of_one(single, measured, name):
+    assert measured(ON_FOUR_RANKS[name], 4)["losses"] == pytest.approx(single[0], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", IN_BF16)
-def test_bf16_stays_near_fp32(single, on_two_ranks, name):
-    assert on_two_ranks[f"{name} in bf16"]["losses"] == pytest.approx(single[0], abs=BF16_TOLERANCE)
+def test_bf16_stays_near_fp32(single, measured, name):
+    assert measured(IN_BF16[name], 2)["losses"] == pytest.approx(single[0], abs=BF16_TOLERANCE)
 
 
-def test_the_encoder_trains_alike(single, on_two_ranks):
-    assert on_two_ranks["encoder"]["losses"] == pytest.approx(single[1], abs=TOLERANCE)
+def test_the_encoder_trains_alike(single, measured):
+    assert measured(ENCODER, 2)["losses"] == pytest.approx(single[1], abs=TOLERANCE)
 
 
-def test_run_json_names_the_pipeline_split(on_two_ranks):
-    parallel = on_two_ranks["pp_gpipe"]["parallel"]
+def test_run_json_names_the_pipeline_split(measured):
+    parallel = measured(ON_TWO_RANKS["pp_gpipe"], 2)["parallel"]
     assert (parallel["pp"], parallel["microbatches"], parallel["split"]) == (2, 4, [3, 1])

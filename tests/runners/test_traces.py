@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -28,12 +29,17 @@ OPERATIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def traces(runs_of, tmp_path_factory):
+LINES = {
+    name: f"--strategy {name} {BASE} --out {name.replace(' ', '_')}"
+    for name in [*COLLECTIVES, "pp_1f1b --microbatches 2"]
+}
+RUNS = {2: [*LINES.values()]}
+
+
+@pytest.fixture
+def traces(measured):
     """Folder of each run's traces."""
-    folders = {name: tmp_path_factory.mktemp("run") for name in [*COLLECTIVES, "pp_1f1b --microbatches 2"]}
-    runs_of([f"--strategy {name} {BASE} --out {folder}" for name, folder in folders.items()], ranks=2)
-    return folders
+    return {name: Path(measured(line, 2)["out"]) for name, line in LINES.items()}
 
 
 def events(folder, rank):

@@ -14,10 +14,14 @@ BASE = f"--device cpu --profiler none --warmup 0 --steps 4 --lr {LEARNING_RATE} 
 TOLERANCE = 2e-3
 
 
-@pytest.fixture(scope="module")
-def runs(runs_of):
-    lines = [f"{BASE} zo_offload --batch 4", f"{BASE} zo_offload --batch 4 --slice-params"]
-    return runs_of(lines, ranks=2) + runs_of([f"{BASE} zo_offload --batch 8", f"{BASE} single --batch 8"], ranks=1)
+ON_TWO_RANKS = [f"{BASE} zo_offload --batch 4", f"{BASE} zo_offload --batch 4 --slice-params"]
+ON_ONE = [f"{BASE} zo_offload --batch 8", f"{BASE} single --batch 8"]
+RUNS = {1: ON_ONE, 2: ON_TWO_RANKS}
+
+
+@pytest.fixture
+def runs(measured):
+    return [measured(line, 2) for line in ON_TWO_RANKS] + [measured(line, 1) for line in ON_ONE]
 
 
 def in_memory(steps=4, batch=8):

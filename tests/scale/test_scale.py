@@ -124,7 +124,7 @@ def test_of_those_that_were_asked_for_the_missing_are_named_once_and_no_others(f
     found = discover(folder)
     summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 9})), names=("integrity",), jobs=1)
     checks = {row["check"]: row for row in summary.results["integrity"].rows()}
-    assert "1 of the 2 ranks that --ranks asks for are here (missing: 9)" in checks["missing_ranks"]["sentence"]
+    assert "1 of the 2 ranks that --ranks asks for is here (missing: 9)" in checks["missing_ranks"]["sentence"]
     assert "ranks_left_out" not in checks
     assert "9" not in " ".join(summary.notes)
 

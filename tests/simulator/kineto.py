@@ -85,7 +85,7 @@ def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str,
     start, end = op.launch_start_ns, op.launch_end_ns
     events = [_event(recorded, "cuda_runtime", name, start + 100, end - 100, _HOST_THREAD, correlation=op.number + 1)]
     comm = op.instruction.comm
-    if comm and captured.how.arguments != "none":
+    if comm and not comm.kernel and captured.how.arguments != "none":
         texts = _arguments(captured, recorded, op, comm)
         # Messages of one kernel are recorded one after the other, before the end of their group launches it.
         ends = [end] if len(texts) == 1 else [start + 90 * place // len(texts) for place in range(1, len(texts) + 1)]
@@ -108,14 +108,14 @@ def _stream_wait(recorded: Recorded, wait: StreamWait) -> list[dict[str, Any]]:
 
 def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]:
     comm = op.instruction.comm
-    name = KERNELS[comm.collective] if comm else op.instruction.name
+    name = (comm.kernel or KERNELS[comm.collective]) if comm else op.instruction.name
     category = "gpu_memcpy" if op.instruction.kind == "copy" else "kernel"
     args: dict[str, Any] = {"device": 0, "stream": op.instruction.stream, "correlation": op.number + 1}
     args |= (
         {"bytes": op.instruction.size_bytes} if category == "gpu_memcpy" else {"grid": [op.instruction.blocks, 1, 1]}
     )
     is_described = captured.how.arguments == "kernel" and op.number in recorded.launched
-    if comm and is_described and comm.collective != "send_recv":
+    if comm and not comm.kernel and is_described and comm.collective != "send_recv":
         args |= _arguments(captured, recorded, op, comm)[0]
     return _event(recorded, category, name, op.start_ns, op.end_ns, op.instruction.stream, **args)
 

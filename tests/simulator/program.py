@@ -18,7 +18,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Comm:
-    """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks)."""
+    """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks).
+
+    `kernel` is the name of one that is not NCCL's: its trace has no arguments, and names no group.
+    """
 
     collective: str
     group: Group
@@ -26,6 +29,7 @@ class Comm:
     dtype: str = "BFloat16"
     sends: tuple[int, ...] = ()
     receives: tuple[int, ...] = ()
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,9 @@ class Program:
         )
 
     def collective(self, collective: str, group: Group, elements: int, transfer_ns: int, *,
-                   stream: int = COMM_STREAM, after: tuple[int, ...] = ()) -> int:  # fmt: skip
+                   stream: int = COMM_STREAM, after: tuple[int, ...] = (), kernel: str = "") -> int:  # fmt: skip
         """A collective whose data takes `transfer_ns` once all ranks have come."""
-        comm = Comm(collective, group, elements)
+        comm = Comm(collective, group, elements, kernel=kernel)
         return self._launch(Instruction("launch", transfer_ns, collective, "comm", stream, after, comm))
 
     def exchange(self, group: Group, elements: int, transfer_ns: int, *, sends: tuple[int, ...] = (),

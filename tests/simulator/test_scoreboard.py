@@ -5,6 +5,7 @@ import pytest
 from tests.conftest import sampled
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
+from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
@@ -19,6 +20,7 @@ from tests.simulator.scoreboard import judged
         *sampled(MORE_CASES, every=12),
         *sampled(RARE_CASES, every=18),
         *sampled(DRAWN_CASES, every=17),
+        *sampled(LIBRARY_CASES, every=7),
     ],
     ids=lambda case: case.name,
 )

@@ -45,8 +45,10 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "error_pct": "The same in per cent of before.",
         "unmatched_ns": "Communication in it whose partners are not known, ns.",
         "is_bound": "The gain is a bound, no forecast.",
+        "is_lower_bound": "The gain may be more: waits in calls whose partners are not known stay.",
         "unprofiled_ns": "Before, without what recording takes the hosts, an estimate, ns; absent where not known.",
         "unprofiled_after_ns": "After, without that, ns.",
+        "unprofiled_gains_ns": "Least and most gain of that step, by what recording may take the hosts.",
         "path_pct_before": "Per cent of the critical path by category, as recorded.",
         "path_pct_after": "The same after the changes.",
     }

@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 import warnings
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -112,9 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
         from traceanalyzer.scale import set_up_process
 
         set_up_process()
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:  # nohup ignores one
-            signal.signal(getattr(signal, name), _terminate)
+    _answer_signals()
     code = run(given)
     sys.exit(USAGE_OR_INPUT if code == DONE and _is_answer_lost(given) else code)
 
@@ -132,8 +131,31 @@ class _TerminatedError(BaseException):
     """A signal that ends the process: drafts are removed on the way out, as after Ctrl-C."""
 
 
+def _answer_signals() -> None:
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:  # nohup ignores one
+            signal.signal(getattr(signal, name), _terminate)
+    sys.unraisablehook = _raised_again
+
+
 def _terminate(*_: object) -> None:
     raise _TerminatedError
+
+
+def _raised_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """A signal that comes in what lets no error out, such as `__del__`, comes again a moment later."""
+    if hasattr(signal, "setitimer") and issubclass(ignored.exc_type, KeyboardInterrupt | _TerminatedError):
+        signal.signal(signal.SIGALRM, partial(_raise, ignored.exc_type))
+        signal.setitimer(signal.ITIMER_REAL, _A_MOMENT_S)
+    else:
+        sys.__unraisablehook__(ignored)
+
+
+_A_MOMENT_S = 0.01
+
+
+def _raise(kind: type[BaseException], *_: object) -> None:
+    raise kind
 
 
 def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code

@@ -39,11 +39,12 @@ class Question(click.Command):
         self._is_known = True
 
     def _asked(self, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
-        from traceanalyzer.agents.verbs import ask
+        from traceanalyzer.agents.verbs import VERBS
         from traceanalyzer.agents.workspace import Workspace
 
         assert self.name is not None
-        answer = ask(Workspace((Path.cwd(),), jobs, follow_links, is_open=True), self.name, **given)
+        # What cannot be read is an answer to an assistant; here it is an error, with its code.
+        answer = VERBS[self.name](Workspace((Path.cwd(),), jobs, follow_links, is_open=True), **given)
         if as_json:
             click.echo(answer.text())
         else:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from traceanalyzer.diff import Comparison, Side
     from traceanalyzer.diff.sources import SourceOptions
     from traceanalyzer.gate import Outcome
+    from traceanalyzer.report.comparison import DiffReport
 
 FORMATS = ("html", "csv", "json", "md")
 
@@ -79,8 +80,8 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     from traceanalyzer import gate
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
-    from traceanalyzer.report.comparison import DIFF_WRITERS, DiffReport, terminal
-    from traceanalyzer.report.writers import folder, gates
+    from traceanalyzer.report.comparison import DiffReport, terminal
+    from traceanalyzer.report.writers import gates
 
     console = Console(quiet=options["quiet"])
     wanted = wanted_gates(options, of_comparison=True)
@@ -109,15 +110,10 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
         {sides[place].label: one for place, one in changed.items()},
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
-    with folder.whole(target, " and ".join(named), _content(comparison, outcomes), force=options["force"]) as draft:
-        formats = dict.fromkeys(options["formats"] or FORMATS)
-        files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
-        if outcomes:
-            files += gates.write(outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
-        written = draft.final(files)
+    written, notes = _written(report, target, " and ".join(named), options)
     terminal.show(report, console)
     gates.show(outcomes, console)
-    for note in draft.notes:
+    for note in notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
         console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
@@ -126,6 +122,22 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     if options["open_page"]:
         click.launch(str(page))
     return gate_code(outcomes, options["inconclusive"])
+
+
+def _written(
+    report: "DiffReport", target: Path, source: str, options: dict[str, Any]
+) -> tuple[list[Path], tuple[str, ...]]:
+    """The files of a report of `source` in its folder, whole or not at all, and what there is to note of it."""
+    from traceanalyzer.report.comparison import DIFF_WRITERS
+    from traceanalyzer.report.writers import folder, gates
+
+    content = _content(report.comparison, report.outcomes)
+    with folder.whole(target, source, content, force=options["force"]) as draft:
+        formats = dict.fromkeys(options["formats"] or FORMATS)
+        files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
+        if report.outcomes:
+            files += gates.write(report.outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
+        return draft.final(files), draft.notes
 
 
 def source_options(options: dict[str, Any]) -> "SourceOptions":

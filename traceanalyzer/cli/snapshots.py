@@ -30,6 +30,7 @@ Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
     """Snapshots in the folder, or the file, that was named; links to outside it are said and skipped."""
     from traceanalyzer.discovery import LINK_OUT
+    from traceanalyzer.discovery.candidates import closed_below
     from traceanalyzer.discovery.memory_snapshots import find_snapshots
 
     named = [place for place in places if place is not None]
@@ -39,6 +40,8 @@ def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path
     left_out = [] if follows_links else sorted({*find_snapshots(named[0], follows_links=True)} - {*found})
     for path in left_out:
         click.echo(f"Skipped: {path} ({LINK_OUT})", err=True)
+    for path in closed_below(named[0]) if found else ():
+        click.echo(f"Skipped: {path} (cannot be read)", err=True)
     return found
 
 

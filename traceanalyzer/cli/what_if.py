@@ -110,6 +110,7 @@ def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
     """
     from traceanalyzer.analyses.replay.change import PARTS
     from traceanalyzer.analyses.replay.written import change_of, numbers
+    from traceanalyzer.kinds import KNOWN_KINDS
 
     steps = numbers(options["in_steps"]) if options["in_steps"] else None
     rules = []
@@ -120,5 +121,9 @@ def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
         try:
             yield change_of(kind, what, steps)
         except UsageError:
+            if kind not in KNOWN_KINDS:
+                raise UsageError(
+                    f"--kind {text!r}: write {', '.join(KNOWN_KINDS)} and what becomes of it, such as compute=2x"
+                ) from None
             rules.append(text)
     options["kinds"] = tuple(rules)

@@ -13,6 +13,7 @@ from traceanalyzer.discovery.candidates import (
     files_below,
     is_wanted,
     leads_out,
+    looked_into,
     named_files,
     packed_by,
     without_copies,
@@ -49,6 +50,10 @@ _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
 
 
+BY_REGEX = "--rank-regex"
+"""How ranks are called that the user's expression finds in paths."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """All runs in order of time, and files that looked like traces but are none."""
@@ -74,6 +79,10 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     url = url_of(folder)
     if url is None and not folder.exists():
         raise InputError(f"{folder}: no such folder; name the folder that holds the traces")
+    try:
+        looked_into(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read ({error.strerror})") from error
     if url is None and (not folder.is_dir() or reader_of(folder)):
         return of_files([folder], rank_regex)
     candidates = list(files_below(folder) if url is None else at_url(url))
@@ -85,6 +94,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
     if not captures:
         raise InputError(_nothing_in(folder, skipped))
+    skipped += _unfit(in_path, captures)
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}
     for capture in captures if in_path else _told_apart(captures, folder):
         by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
@@ -115,9 +125,11 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise InputError(f"{path}: named {times} times; name each rank's own file once")
-    captures, skipped = _peeked(named_files(paths), Path(), _rank_pattern(rank_regex))
+    in_path = _rank_pattern(rank_regex)
+    captures, skipped = _peeked(named_files(paths), Path(), in_path)
     if not captures:
         raise InputError(_nothing_in(paths[0], skipped))
+    skipped += _unfit(in_path, captures)
     return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
 
 
@@ -168,6 +180,14 @@ def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
     return pattern
 
 
+def _unfit(in_path: re.Pattern[str] | None, captures: Sequence[Capture]) -> list[Skipped]:
+    """The user's expression, where it tells no file's rank: it is hardly what was meant."""
+    if in_path is None or any(one.hint and one.hint.source == BY_REGEX for one in captures):
+        return []
+    path = printable(named(captures[0].place))
+    return [Skipped(f"--rank-regex {in_path.pattern!r}", f"it finds no rank in any path, such as {path}")]
+
+
 def _with_ends(captures: list[Capture]) -> list[Capture]:
     """When those ended that say nowhere which rank they are, or the same as others: time tells then what they are."""
     unnamed = [capture for capture in captures if capture.is_numbered_by_order]
@@ -196,6 +216,7 @@ def _end_ns(capture: Capture) -> int | None:
 
 def _peek(path: Path) -> Header:
     try:
+        looked_into(path)
         reader = reader_of(path)
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
@@ -225,7 +246,7 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
     match = in_path.search(below) if in_path and Expression(in_path.pattern).search(below) else None
     found = match["rank" if match and "rank" in match.re.groupindex else 1] if match else None
     if found and found.isdecimal():
-        return RankHint(int(found), "--rank-regex")
+        return RankHint(int(found), BY_REGEX)
     return _named_in((path.name,)) or _named_in(path.parent.parts)
 
 

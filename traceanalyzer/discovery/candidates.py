@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from traceanalyzer.discovery.clustering import RUN_INFO, natural
+from traceanalyzer.errors import InputError
 from traceanalyzer.files import packing
 from traceanalyzer.files.archives import SUFFIXES, is_archive
 from traceanalyzer.files.packing import is_json
@@ -49,8 +50,12 @@ def at_url(url: str) -> Iterator[Candidate]:
 
 
 def files_below(folder: Path) -> Iterator[Candidate]:
-    """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole."""
-    for place, folders, files in os.walk(folder):
+    """Files that a reader takes by name, and archives, in natural order; a folder that one takes whole stays whole.
+
+    A folder that cannot be looked into is among them, so that it is named as skipped: it may hold a rank.
+    """
+    closed: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=closed.append):
         folders[:] = sorted((name for name in folders if not name.startswith(".")), key=natural)
         for name in list(folders):
             if _may_be_trace(Path(place, name)):
@@ -60,6 +65,7 @@ def files_below(folder: Path) -> Iterator[Candidate]:
             path = Path(place, name)
             if name not in OURS and (_may_be_trace(path) or is_archive(path) or packed_by(path)):
                 yield Candidate(path)
+    yield from (Candidate(Path(error.filename)) for error in closed)
 
 
 def without_copies(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -74,17 +80,42 @@ def without_copies(candidates: Sequence[Candidate]) -> list[Candidate]:
 def leads_out(path: Path, folder: Path) -> bool:
     """Whether a path below the folder is a link to what lies outside it, or a folder of files that holds such a link.
 
-    Broken links lead nowhere.
+    Broken links lead nowhere, and neither does what cannot be looked into.
     """
     top = folder.resolve()
-    files = [path, *path.iterdir()] if path.is_dir() else [path]
-    return any(file.is_symlink() and file.exists() and not file.resolve().is_relative_to(top) for file in files)
+    try:
+        files = [path, *path.iterdir()] if path.is_dir() else [path]
+        return any(file.is_symlink() and file.exists() and not file.resolve().is_relative_to(top) for file in files)
+    except OSError:
+        return False
+
+
+def looked_into(path: Path) -> None:
+    """Raise `OSError` for a folder whose files cannot be listed and opened."""
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            for entry in entries:
+                entry.stat(follow_symlinks=False)
+                return
 
 
 def all_below(folder: Path, *, follows_links: bool = False) -> list[Path]:
-    """Regular files below a folder, in order; links to what lies outside it only where they are followed."""
+    """Regular files below a folder, in order; links to what lies outside it only where they are followed.
+
+    Raises:
+        InputError: a folder in it cannot be looked into.
+    """
+    if closed := closed_below(folder):
+        raise InputError(f"{closed[0]}: cannot be read; open it to this user, or name what is to be read")
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return found if follows_links else [path for path in found if not leads_out(path, folder)]
+
+
+def closed_below(folder: Path) -> list[Path]:
+    """Folders whose files cannot be listed, or opened."""
+    errors: list[OSError] = []
+    places = [Path(place) for place, _, _ in os.walk(folder, onerror=errors.append)]
+    return [*(Path(error.filename) for error in errors), *(place for place in places if not os.access(place, os.X_OK))]
 
 
 def packed_by(path: Path) -> str | None:

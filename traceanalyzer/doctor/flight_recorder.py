@@ -14,6 +14,7 @@ import pandas as pd
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import safe_pickle
+from traceanalyzer.model.schema import printable
 
 _RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pkl|pickle|txt|bin))?(?:\.gz)?$")
 _GLOO_AND_THE_LIKE = re.compile(r"^\w+:")
@@ -234,8 +235,8 @@ def _entries(
 
 
 def _text(value: Any) -> str:
-    """A text that can be written: a pickle may hold halves of characters."""
-    return str(value).encode(errors="replace").decode()
+    """A text that can be shown: a dump may hold halves of characters, and those that steer a terminal."""
+    return printable(str(value))
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:

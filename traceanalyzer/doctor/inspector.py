@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import bounded
+from traceanalyzer.model.schema import printable
 
 _COLUMNS = ("communicator", "rank", "ranks", "nodes", "host", "collective", "number", "size_bytes", "duration_ns",
             "algbw_gb_per_s", "busbw_gb_per_s", "dumped_ns")  # fmt: skip
@@ -86,12 +87,16 @@ def _row(record: Any) -> tuple[Any, ...] | None:
         return None
     host = about.get("hostname")
     return (
-        str(head.get("id")), rank, _number(head.get("n_ranks"), whole=True), _number(head.get("nnodes"), whole=True),
-        None if host is None else str(host), str(told.get("coll")), _number(told.get("coll_sn"), whole=True),
+        _text(head.get("id")), rank, _number(head.get("n_ranks"), whole=True), _number(head.get("nnodes"), whole=True),
+        None if host is None else _text(host), _text(told.get("coll")), _number(told.get("coll_sn"), whole=True),
         _number(told.get("coll_msg_size_bytes"), whole=True), None if duration is None else round(duration * 1000),
         _number(told.get("coll_algobw_gbs")), _number(told.get("coll_busbw_gbs")),
         None if dumped is None else round(dumped * 1000),
     )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return printable(str(value))
 
 
 def _number(value: Any, *, whole: bool = False) -> Any:

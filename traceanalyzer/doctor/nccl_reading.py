@@ -11,7 +11,7 @@ from traceanalyzer.doctor.nccl_log import Link, Member, NcclLog, Process, Timeou
 from traceanalyzer.errors import InputError
 
 _VERSION = re.compile(r"(?:NCCL|RCCL) version (\d\S*)")
-_MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,9}) n[rR]anks (\d{1,9})(.*)$")
+_MEMBER = re.compile(r"comm (0x[0-9a-fA-F]+) rank (\d{1,6}) n[rR]anks (\d{1,6})(?!\d)(.*)$")
 _STATE = re.compile(r"- (Init|Destroy|Abort|Finalize) (START|COMPLETE)")
 _FACT = re.compile(r"(?:(cudaDev|nvmlDev) (\d{1,9})(?!\w)|(busId|commId|parent) (\w+))")
 _NODES = re.compile(r"comm (0x\w+) rank (\d{1,9}) nRanks (\d{1,9}) nNodes (\d{1,9})")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,13 @@ import pandas as pd
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import bounded
+from traceanalyzer.model.schema import printable
 
-_SAMPLE = re.compile(r"^(XPU_TIMER_[A-Z0-9_]+)\{([^}]*)\}\s+([-+.\deE]+)", re.MULTILINE)
+_SAMPLE = re.compile(
+    r"^(XPU_TIMER_[A-Z0-9_]+)\{([^}]*)\}\s+([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])",
+    re.MULTILINE | re.ASCII,
+)
+_RANK = re.compile(r"\d{1,9}", re.ASCII)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 _COLLECTIVE, _PRODUCT, _COMMON = "XPU_TIMER_COLL_KERNEL_", "XPU_TIMER_MM_KERNEL_", "XPU_TIMER_COMMON_"
@@ -68,9 +74,9 @@ def read_xpu_timer(place: Path, *, follows_links: bool = False) -> XpuTimer:
 def _rows(path: Path) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, text, value in _SAMPLE.findall(bounded.content(path, _MOST_BYTES).decode("utf-8")):
-        labels = dict(_LABEL.findall(text))
+        labels = {key: printable(label) for key, label in _LABEL.findall(text)}
         of, metric = _of(name)
-        if of is None or not labels.get("rank", "").isdigit():
+        if of is None or not _RANK.fullmatch(labels.get("rank", "")) or not isfinite(float(value)):
             continue
         told = {key: labels.get(key) for key in _SERIES}
         host = next((labels[key] for key in ("pod_name", "ip") if labels.get(key) not in (None, "", "NOT_SET")), None)

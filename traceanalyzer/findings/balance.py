@@ -60,22 +60,16 @@ def uneven_compute(
         return []
     basis = Basis.of(headline, steps)
     compute = frame["compute_ns"].astype("int64") / basis.per
+    window = frame["window_ns"].astype("int64") / basis.per
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
-    window = frame["window_ns"].astype("int64") / basis.per
-    if 2 * (window[rank] - window.mean()) > excess_ns:  # its window is longer: more of the same work lies in it
-        return []
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
-    is_said = any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
-    by_step = compute_by_step(step_needs)
-    if share < imbalance_pct or is_said or not is_lasting(by_step, rank):
+    if _has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
         return []
-    own = alike(compute, places)
-    if not own.is_one and not by_step.empty and not is_beyond_chance(by_step, own.ranks):
-        own = Alike((rank,), None, float(compute.drop(rank).median()))
-    goal = compute.mean() if own.is_one or own.others is None else own.others
-    even = gain_of(replay, Change("compute", float(goal / compute[list(own.ranks)].max()), frozenset(own.ranks)))
-    even = None if even is None or even.is_bound else even
+    own = _longest(compute, compute_by_step(step_needs), places)
+    if own is None:
+        return []
+    even = _evened(compute, own, replay)
     if even and 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * basis.mean_ns(rank):
         return []
     least = int(compute.idxmin())
@@ -93,12 +87,7 @@ def uneven_compute(
             f"rank {least} only {milliseconds(compute[least])}{where}.{_shorter(even, own)}",
             evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-            caveat="The gain is what "
-            + (
-                f"rank {rank} computes beyond the mean rank."
-                if own.is_one
-                else "they compute beyond the others' median."
-            ),
+            caveat=f"The gain is what {_beyond(own)}.",
             gain_ns=even.gain_ns if even else round(excess_ns),
             unprofiled_gain_ns=even.unprofiled_gain_ns if even else None,
             interval_ns=_longest_step(calls, steps, least),
@@ -107,6 +96,33 @@ def uneven_compute(
         ),
         *_other_products(work, rank, least),
     ]
+
+
+def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
+    """Whether more of the same work lies in the rank's window, which makes half of its excess or more."""
+    return bool(2 * (window[rank] - window.mean()) > excess_ns)
+
+
+def _is_said(rank: int, episodes: Episodes) -> bool:
+    return any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
+
+
+def _longest(compute: pd.Series, by_step: pd.DataFrame, places: Places) -> Alike | None:
+    """The rank that computes longest in most steps, with those like it where that is no chance; `None` if it varies."""
+    rank = int(compute.idxmax())
+    if not is_lasting(by_step, rank):
+        return None
+    own = alike(compute, places)
+    if not own.is_one and not by_step.empty and not is_beyond_chance(by_step, own.ranks):
+        return Alike((rank,), None, float(compute.drop(rank).median()))
+    return own
+
+
+def _evened(compute: pd.Series, own: Alike, replay: Replay) -> Gain | None:
+    """What the job gains with one rank's compute as the mean rank's, or a set's as the others' median; no bounds."""
+    goal = compute.mean() if own.is_one or own.others is None else own.others
+    even = gain_of(replay, Change("compute", float(goal / compute[list(own.ranks)].max()), frozenset(own.ranks)))
+    return None if even is None or even.is_bound else even
 
 
 def _shorter(even: Gain | None, own: Alike) -> str:
@@ -120,8 +136,9 @@ def _shorter(even: Gain | None, own: Alike) -> str:
 
 
 def _beyond(own: Alike) -> str:
-    who = f"rank {own.ranks[0]} computes" if own.is_one else "they compute"
-    return f"{who} beyond {'the mean rank' if own.is_one else 'the median of the others'}"
+    return (
+        f"rank {own.ranks[0]} computes beyond the mean rank" if own.is_one else "they compute beyond the others' median"
+    )
 
 
 def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:

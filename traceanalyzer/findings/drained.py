@@ -63,9 +63,7 @@ def drained_queues(
     if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
         return []
     basis = Basis.of(headline, steps)
-    calls = _of_job(basis.within(sync_calls.to_frame()))
-    calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
-    calls = calls[calls["idle_ns"] > 0]
+    calls = _that_idle(_of_job(basis.within(sync_calls.to_frame())))
     if calls.empty:
         return []
     idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
@@ -74,16 +72,15 @@ def drained_queues(
         return []
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     of_copies = _are_of_pageable_copies(own, sync_copies)
-    times = digits(float(own["calls"].sum()) / basis.per)
-    count = f"{'once' if times == '1' else f'{times} times'} {'a step' if basis.steps is not None else 'in all'}"
     of = "the capture" if basis.steps is None else "a mean step"
     return [
         Finding(
             rule="drained_queues",
             severity=severity(share),
-            title=f"{_who(idles, basis, places)} {count} ({_where(own)}), and then the GPU idles until its host has "
-            f"launched again, {_whose(idles, places)} {milliseconds(idles[worst])} {basis.of_a_step}. Without these "
-            f"waits the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} shorter.",
+            title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)}), and then the GPU idles "
+            f"until its host has launched again, {_whose(idles, places)} {milliseconds(idles[worst])} "
+            f"{basis.of_a_step}. Without these waits the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} "
+            "shorter.",
             evidence=plain(_by_place(own)),
             recommendation=_PIN
             if of_copies
@@ -97,6 +94,17 @@ def drained_queues(
             part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else [])),
         )
     ]
+
+
+def _that_idle(calls: pd.DataFrame) -> pd.DataFrame:
+    """Calls in or after which the GPU idles, with that time."""
+    calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
+    return calls[calls["idle_ns"] > 0]
+
+
+def _how_often(own: pd.DataFrame, basis: Basis) -> str:
+    times = digits(float(own["calls"].sum()) / basis.per)
+    return f"{'once' if times == '1' else f'{times} times'} {'a step' if basis.steps is not None else 'in all'}"
 
 
 def _of_job(calls: pd.DataFrame) -> pd.DataFrame:

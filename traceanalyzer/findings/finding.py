@@ -42,6 +42,7 @@ class Finding:
         about: the cause that it tells of, by which others point at it: `host of rank 0`, `pipeline 0`.
         part_of: the cause behind it: the first finding about that cause takes this one in.
         is_to_do_first: where a distance from an ideal takes it in, its advice comes before that one's.
+        tells_why: where it gains most of what the finding that takes it in does, its advice stands for that one's.
         also: findings that it has taken in: the same cause, seen from elsewhere.
     """
 
@@ -68,6 +69,7 @@ class Finding:
     about: str | None = None
     part_of: str | None = None
     is_to_do_first: bool = False
+    tells_why: bool = False
     also: "tuple[Finding, ...]" = ()
 
     @property

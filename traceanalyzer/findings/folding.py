@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 
+_MOST = 0.8
+
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
     """Findings with those taken in whose `part_of` is what another one is `about`; the order stays.
@@ -23,8 +25,12 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
-    """One card is as grave as its gravest sign; of an ideal, what signs say can be mended is to be done first."""
+    """One card is as grave as its gravest sign; of an ideal, what signs say can be mended is to be done first.
+
+    A sign that tells why the cause is there, and gains most of what mending it does, says what to do.
+    """
     first = [it.recommendation for it in also if it.is_to_do_first and it.recommendation] if lead.is_of_ideal else []
-    advice = " ".join([*dict.fromkeys(first), lead.recommendation or ""]).strip() or None
+    why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
+    advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None
     grave = min((it.severity for it in (lead, *also)), key=SEVERITIES.index)
     return replace(lead, also=also, severity=grave, recommendation=advice)

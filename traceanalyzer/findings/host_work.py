@@ -66,11 +66,17 @@ def cpu_work(
     shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
     held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
     named_alike = [own for _, own in held.groupby("name", sort=False)]
-    changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in named_alike]
+    # All ranks of a collective are in it, those whose GPUs idle less while it runs, too.
+    sharing = [table[table["name"] == own["name"].iloc[0]] if _is_collective(own) else own for own in named_alike]
+    changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in sharing]
     gains = gains_of(replay, changes) if changes else None
     of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
     found = [_finding(own, gain, basis, episodes, places) for own, gain in zip(named_alike, of_each, strict=True)]
     return [each for each in found if each is not None]
+
+
+def _is_collective(own: pd.DataFrame) -> bool:
+    return bool((own["role"] == COLLECTIVES).all())
 
 
 def _finding(own: pd.DataFrame, gain: Gain | None, basis: Basis, episodes: Episodes, places: Places) -> Finding | None:

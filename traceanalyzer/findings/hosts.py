@@ -1,5 +1,7 @@
 """Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile."""
 
+from dataclasses import dataclass
+
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
@@ -14,6 +16,7 @@ from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -83,18 +86,12 @@ def host_bound(
     few = few_steps(step_needs, basis, rank, "host_ns")
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
-    gain = gain_of(replay, Change("host", 0.0))
-    without, binds_too = of_hosts(
-        unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=basis.steps is not None
-    )
-    # Queues that hosts drain by waiting for their GPUs run dry without a profiler, too.
-    drained = gain_of(replay, Change("sync"))
-    is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
-    is_recorded_so = binds_too is False and not is_drained
+    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
+    gain = replayed.gain
     means = mean_steps(idle, basis, ["host_ns", "window_ns"])
     own_set = alike(means["host_ns"], places)
     needed = _needed_ns(step_needs, basis)
-    part_of = None if is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
+    part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
     # What the hosts need is said of the late rank; here it would be of other steps.
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     needs = needed.iloc[:0] if is_of_late else needed
@@ -104,18 +101,18 @@ def host_bound(
     return [
         Finding(
             rule="host_bound",
-            severity=severity(share) if binds_too or is_drained else "medium",
-            title=f"{said} {'' if is_drained else without}".strip(),
+            severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
+            title=f"{said} {'' if replayed.is_drained else replayed.without}".strip(),
             evidence=by_activity(own, basis),
             recommendation=_RECORD_LESS
-            if is_recorded_so
+            if replayed.is_recorded_so
             else data_parallel_advice(operators, ranks)
-            + _advice(name, ranks, is_sure=binds_too is not None or is_drained),
+            + _advice(name, ranks, is_sure=replayed.binds_too is not None or replayed.is_drained),
             caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
-            is_about_capture=is_recorded_so,
+            is_about_capture=replayed.is_recorded_so,
             is_of_ideal=True,
             is_of_hosts=True,
             steps=few.steps if few else None,
@@ -125,6 +122,35 @@ def host_bound(
             part_of=part_of,
         )
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """What hosts that take no time would gain, and what is known of the job without a profiler.
+
+    Attributes:
+        gain: of the job with such hosts.
+        without: what to say of steps without a profiler.
+        binds_too: whether the hosts are too late there as well; `None` where that is not known.
+        is_drained: whether waits of hosts for their GPUs make half of the gain or more.
+    """
+
+    gain: Gain | None
+    without: str
+    binds_too: bool | None
+    is_drained: bool
+
+    @property
+    def is_recorded_so(self) -> bool:
+        """Whether only recording makes them late: queues that hosts drain run dry without a profiler, too."""
+        return self.binds_too is False and not self.is_drained
+
+
+def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
+    gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
+    without, binds_too = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=is_of_steps)
+    is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
+    return _Replayed(gain, without, binds_too, is_drained)
 
 
 _OF_ALL = ("Both hosts need", "No one rank is late:")

@@ -32,18 +32,20 @@ _OF_HOSTS = 0.8
 
 
 def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> list[Finding]:
-    """A measured bubble over 10 % of the stages' time; says what the schedule alone would cost where that is known.
+    """A bubble, and waits in collectives among stages, of over 10 % of the stages' time.
+
+    Says what the schedule alone would cost where that is known.
 
     It is part of what is said of a late rank when a stage makes the others wait by its own doing. Pipelines of one
     schedule that nothing of their own explains are one finding, of the one that waits most.
     """
-    waiting = [row for row in pipelines.rows() if row["bubble_pct"] is not None and row["bubble_pct"] >= BUBBLE_PCT]
+    waiting = [row for row in pipelines.rows() if (_waits_pct(row) or 0.0) >= BUBBLE_PCT]
     causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay) for row in waiting}
     ideal = _ideal(replay)
     elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
     uneven = {row["pipeline"]: rows[0]["pipeline"] for rows in uneven_alike(pipelines) for row in rows}
     alike: dict[object, list[Mapping[str, Any]]] = {}
-    for row in sorted(waiting, key=lambda row: -row["bubble_pct"]):
+    for row in sorted(waiting, key=lambda row: -(_waits_pct(row) or 0.0)):
         number = row["pipeline"]
         own = number if causes[number] else uneven.get(number, (row["schedule"], row["stages"], row["microbatches"]))
         alike.setdefault(own, []).append(row)
@@ -57,6 +59,11 @@ def _ideal(replay: Replay) -> Gain | None:
     """What all pipelines gain with no more bubble than their schedules'; `None` where their stages are not known."""
     has_stages = replay.engine is not None and replay.engine.ranks_of_stages
     return gain_of(replay, Change("stage", IDEAL)) if has_stages else None
+
+
+def _waits_pct(row: Mapping[str, Any]) -> float | None:
+    """All that its stages wait for each other: the bubble, and collectives among them; `None` without the former."""
+    return None if row["bubble_pct"] is None else row["bubble_pct"] + (row["collective_wait_pct"] or 0.0)
 
 
 def _stages(pipeline: Pipeline, row: Mapping[str, Any]) -> pd.DataFrame:
@@ -116,7 +123,9 @@ def _bubble(
         recommendation=_advice(row, ideal, is_uneven=row["pipeline"] in uneven, is_held_up=held_ns > 0),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
         f"transfers.{_of_gain(row, ideal, is_held_up=held_ns > 0)}",
-        gain_ns=_beyond_expected(stages, measured, expected) if ideal is None else ideal.gain_ns + held_ns,
+        gain_ns=_beyond_expected(stages, _waits_pct(row) or 0.0, expected)
+        if ideal is None
+        else ideal.gain_ns + held_ns,
         gain_error_ns=None if ideal is None else ideal.error_ns,
         gain_is_bound=True,
         is_of_ideal=True,
@@ -128,11 +137,11 @@ def _bubble(
 
 def _severity(row: Mapping[str, Any], ideal: Gain | None, held_up_ns: int = 0) -> str:
     """By what an ideal pipeline gains; where the schedule is all that costs, by what twice the microbatches do."""
-    measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
+    waits, expected = _waits_pct(row) or 0.0, row["expected_bubble_pct"]
     if ideal is None:
-        return severity(measured)
+        return severity(waits)
     won = float(ideal.gain_ns + held_up_ns)
-    if expected is not None and measured <= expected + BEYOND_EXPECTED_PCT:
+    if expected is not None and waits <= expected + BEYOND_EXPECTED_PCT:
         won = max(won, _saved_by_twice_ns(row, ideal) or 0.0)
     return severity(100 * won / max(ideal.before_ns, 1))
 
@@ -204,7 +213,7 @@ def _advice(row: Mapping[str, Any], ideal: Gain | None, *, is_uneven: bool, is_h
         f"More microbatches a step, or {other} schedule, shrink"
     )  # fmt: skip
     expected = row["expected_bubble_pct"]
-    if expected is None or row["bubble_pct"] <= expected + BEYOND_EXPECTED_PCT:
+    if expected is None or (_waits_pct(row) or 0.0) <= expected + BEYOND_EXPECTED_PCT:
         return f"{shrink} it{_of_twice(row, ideal)}."
     if is_held_up and not is_uneven:
         return f"{_OWN_STREAMS} {shrink} the {_share(expected)} that the schedule costs{_of_twice(row, ideal)}."

@@ -71,15 +71,6 @@ def uneven_steps(
         return []
     spread = (longest - wide.min(axis=1)).mean()
     most = "at most " if gain.is_bound else ""
-    rows = pd.DataFrame(
-        {
-            "step": wide.index,
-            "shortest_ns": wide.min(axis=1),
-            "mean_ns": wide.mean(axis=1).round(),
-            "longest_ns": longest,
-            "longest_rank": wide.idxmax(axis=1),
-        }
-    )
     return [
         Finding(
             rule="uneven_steps",
@@ -87,7 +78,7 @@ def uneven_steps(
             title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
             f"{milliseconds(spread)} lie between the shortest and the longest ({milliseconds(float(longest.mean()))}), "
             f"for which the others wait. Evened, a mean step is {most}{milliseconds(gain.gain_ns)} shorter.",
-            evidence=plain(rows),
+            evidence=plain(_by_step(wide)),
             recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
             "as many tokens a batch, balanced experts.",
             caveat=None
@@ -99,6 +90,18 @@ def uneven_steps(
             table="step_needs",
         )
     ]
+
+
+def _by_step(wide: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "step": wide.index,
+            "shortest_ns": wide.min(axis=1),
+            "mean_ns": wide.mean(axis=1).round(),
+            "longest_ns": wide.max(axis=1),
+            "longest_rank": wide.idxmax(axis=1),
+        }
+    )
 
 
 def _how(wide: pd.DataFrame) -> str:

@@ -13,14 +13,13 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files import bounded
 from traceanalyzer.meaning.columns import Unit, unit_of
-
-SCOPES = ("any rank", "all ranks", "mean", "max", "min")
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
     {">=": operator.ge, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
@@ -126,6 +125,8 @@ def parse(text: str) -> Gate:
         is_optional=bool(match["maybe"]),
         is_significant=bool(match["significant"]),
     )
+    if not isfinite(gate.number):
+        raise UsageError(f"--fail-on {text!r}: no figure is beyond {gate.number}: it would never fail")
     if gate.is_significant and gate.op is not None:
         raise UsageError(f"--fail-on {text!r}: significant is of a change, such as 'step_ms +3% significant'")
     _check_unit(gate)

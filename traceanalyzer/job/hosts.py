@@ -13,7 +13,10 @@ from traceanalyzer.errors import InputError
 from traceanalyzer.files import bounded
 from traceanalyzer.model.schema import printable
 
-_RANKS = re.compile(r"\s*(\d{1,7})(?:\s*-\s*(\d{1,7}))?\s*")
+_RANKS = re.compile(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*")
+
+_APART = re.compile(r"[;\s]+")
+"""What stands between the words of a line without commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ def read_hosts(path: Path) -> dict[int, Placed]:
     """Rank → host and rack, from CSV or JSON.
 
     CSV has rows `rank,host,rack`, the rack optional, with or without a line of headings; a rank may be a range, `0-7`.
+    Blanks, tabs or semicolons stand for the commas of lines that have none.
     JSON is a list of hosts in order of rank, a list of objects with `rank`, `host` and `rack`, or an object from rank
     to host or to such an object.
 
@@ -51,6 +55,8 @@ def _of_csv(text: str) -> Iterator[_Row]:
     names = ["rank", "host", "rack"]
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         cells = [cell.strip() for cell in row]
+        if len(cells) == 1:
+            cells = _APART.split(cells[0])
         if not any(cells) or cells[0].startswith("#"):
             continue
         if number == 1 and not cells[0][:1].isdigit():
@@ -76,6 +82,8 @@ def _of_json(found: Any) -> Iterator[_Row]:
         host, rack = own.get("host"), own.get("rack")
         if not isinstance(host, str | None) or not isinstance(rack, str | int | None):
             raise ValueError(f"entry {rank}: host and rack are texts")  # noqa: TRY004 - of the file, not of a caller
+        if isinstance(entry, Mapping) and host is None and rack is None:
+            raise ValueError(f"entry {rank}: neither host nor rack among {', '.join(map(str, entry)) or 'nothing'}")
         yield str(rank), host or None, None if rack is None else str(rack)
 
 
@@ -85,7 +93,10 @@ def _placed(rows: Iterable[_Row]) -> dict[int, Placed]:
         match = _RANKS.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is no rank")
-        for rank in range(int(match[1]), int(match[2] or match[1]) + 1):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"{text!r} ends before it begins")
+        for rank in range(first, last + 1):
             if rank in made:
                 raise ValueError(f"rank {rank} is there twice")
             made[rank] = Placed(*(printable(name) if name else None for name in (host, rack)))

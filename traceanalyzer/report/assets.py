@@ -19,6 +19,7 @@ from markupsafe import Markup
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, by_key
+from traceanalyzer.report import compiled
 from traceanalyzer.report.bundle import bundled
 from traceanalyzer.report.words import wording
 
@@ -79,14 +80,11 @@ def script(entry: str) -> Script:
 def environment() -> jinja2.Environment:
     """What renders the templates: escaping, strict about names, with the filters that all pages use.
 
-    One for all pages of a process, as compiling the templates takes a good part of a small page's time.
+    One for all pages of a process: where templates are not compiled beforehand, that takes a good part of a small
+    page's time.
     """
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates()),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+    made = jinja2.Environment(  # noqa: S701 - in SYNTAX
+        loader=compiled.loader(templates()), undefined=jinja2.StrictUndefined, **compiled.SYNTAX
     )
     made.globals["looks"] = LOOKS
     made.filters |= {

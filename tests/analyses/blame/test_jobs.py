@@ -3,6 +3,9 @@
 import pandas as pd
 import pytest
 
+from tests.builders import rank_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.blame import episodes
 from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.transfers import transfers
 
@@ -43,3 +46,11 @@ def test_transfers_are_called_by_collective_and_ranks():
         "all-gather": 100,
         "all-gather among ranks 0, 2, 4 … 62": 100,
     }
+
+
+def test_a_rank_that_communicates_with_nobody_is_held_against_nobody(monkeypatch):
+    traces = [rank_trace([("compute", 5, 90 + 300 * rank, 1)], rank=rank, world_size=1) for rank in range(3)]
+    monkeypatch.setattr(episodes, "jobs_of", lambda _members, ranks: {int(rank): int(rank) for rank in ranks})
+    monkeypatch.setattr(episodes, "with_excess", lambda _needs: pytest.fail("held against others"))
+    assert len(run(traces, ["step_needs"])["step_needs"]) >= 3
+    assert not len(run(traces, ["episodes"])["episodes"])

@@ -257,3 +257,17 @@ def test_of_a_job_without_communication_the_likeliest_kernels_are_named_first():
     places = [sentence.index(name) for name in ("xfer", "update_step", "my_gemm")]
     assert places == sorted(places)
     assert "--kind 'comm=xfer'" in sentence
+
+
+@pytest.mark.parametrize(("kernel_name", "is_said"), [("ring_k7<float>", True), ("at::native::copy_kernel", False)])
+def test_a_kernel_of_an_unknown_backend_s_collective_is_named(kernel_name, is_said):
+    """PyTorch puts `record_param_comms` around collectives of every backend."""
+    operators = [("record_param_comms", 2, 5), ("aten::mm", 20, 29)]
+    calls = [("launch", 3, 4), ("launch", 22, 23)]
+    ops = [(kernel_name, 5, 9, 1), ("gemm", 30, 90, 2)]
+    trace = host_trace(ops, calls, host_ops=operators, meta=replace(META, world_size=2))
+    frame = run([trace], ["integrity"])["integrity"].to_frame().set_index("check")
+    assert ("unknown_communication" in frame.index) == is_said
+    if is_said:
+        assert "the name of its operator speaks of communication" in frame.loc["unknown_communication", "sentence"]
+        assert "first: ring_k7 (" in frame.loc["no_communication", "sentence"]

@@ -191,6 +191,28 @@ def test_the_host_was_blocked_by_its_copy_from_pageable_memory(returns_ns):
 
 
 @pytest.mark.parametrize(
+    ("call", "copies"),
+    [
+        # The event stands before the second product, which is launched by then and ends later.
+        (("cudaEventSynchronize", 40_000, 1_030_000), []),
+        # The copy ends at 2.1 ms; then the host moves its bytes.
+        (("cudaMemcpyAsync", 40_000, 2_700_000), [("DtoH", 2_020_000, 2_100_000, 3, 7, "pageable")]),
+    ],
+    ids=["an event recorded long before", "its own copy and work after it"],
+)
+def test_what_a_blocking_call_waited_for_leaves_nothing_unexplained(call, copies):
+    ops = [("gemm", 20_000, 1_020_000, 1), ("gemm", 1_020_000, 2_020_000, 2), *copies]
+    launches = [("cudaLaunchKernel", 0, 10_000), ("cudaLaunchKernel", 20_000, 30_000)]
+    later = ("cudaLaunchKernel", 5_990_000, 5_995_000)
+    trace = host_trace([*ops, ("gemm", 6_000_000, 7_000_000, 4, 9)], [*launches, call, later])
+    replay = analyse([trace], ["replay"])["replay"]
+    assert replay.engine.error_ns == 0
+    # Without the GPU's work the call returns about when it was made, but for its own work after the copy.
+    gain = gain_of(replay, Change("compute", 0.0))
+    assert gain.gain_ns == pytest.approx(1_000_000 + (2_000_000 if copies else 980_000), abs=60_000)
+
+
+@pytest.mark.parametrize(
     ("job", "gain_ms"),
     [
         (scenarios.ddp(3, steps=5, slow_compute_ns={1: 400_000}), 0.0),

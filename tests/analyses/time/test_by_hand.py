@@ -1,5 +1,7 @@
 """The breakdown of real captures against a reading of their raw events that shares no code with this package."""
 
+import json
+import runpy
 from functools import cache
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import traceanalyzer as ta
 from tests import by_hand, xplane_builders
 from tests.samples import SAMPLES, sample
+from traceanalyzer.analyses import run
 
 CAPTURES = [("symm", 2), pytest.param("pp_interleaved", 2, marks=pytest.mark.thorough)]
 
@@ -52,3 +55,14 @@ def test_jax_s_gpus_from_the_bytes(tmp_path):
     for rank, own in operations.items():
         assert_same(table.loc[rank], by_hand.split(own))
         assert table.loc[rank, "exposed_comm_ns"] == 200
+
+
+def test_the_table_of_others_traces_finds_a_figure_that_is_off():
+    compared = runpy.run_path(str(SAMPLES.parent.parent / "experiments" / "others_traces.py"))["compared"]
+    tables = run(sample("symm").ranks, ["breakdown", "steps"])
+    results = {name: json.loads(table.to_frame().to_json(orient="records")) for name, table in tables.items()}
+    differs, said = compared(SAMPLES / "symm", results)
+    assert not differs
+    assert said.startswith("2 ranks' whole capture, and of 2 whole steps, by hand: the same to the nanosecond.")
+    results["breakdown"][1]["idle_ns"] += 3
+    assert compared(SAMPLES / "symm", results) == (1, said.replace("the same to the nanosecond", "**3 ns off**"))

@@ -16,7 +16,7 @@ import pytest
 from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
-from tests.samples import sample
+from tests.simulator.analysed import repeated
 from traceanalyzer.analyses import Result, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
@@ -276,9 +276,7 @@ def test_no_script_beside_a_page_without_charts(tmp_path):
 @pytest.mark.parametrize("name", ["fsdp_full", pytest.param("moe", marks=pytest.mark.thorough)])
 def test_eight_ranks_are_less_than_three_megabytes(name):
     """Ranks as others that were captured, findings and all: their operators, kernels and waits are a rank's own."""
-    two = sample(name).ranks
-    traces = [trace.renumbered(2 * place + trace.rank, "test") for place in range(4) for trace in two]
-    results = run(traces)
+    results = repeated(once.results(name), 4)
     page = html.page(Report("x", results, findings_of(results)))
     assert len(page.encode()) < 3_000_000
 

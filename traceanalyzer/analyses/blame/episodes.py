@@ -189,6 +189,8 @@ def _of_job(
     replay: Replay,
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
+    if needs["rank"].nunique() < 2:
+        return pd.DataFrame()
     late = with_excess(needs)
     found = told_apart(named(cells(late), late, work), late, work)
     complete = _complete(late, steps)

@@ -30,9 +30,14 @@ _RULES = (
     (REPLICATE, re.compile(r"replicate|inter_partial_data|^ddp_?inter")),
     (SHARD, re.compile(r"shard(?!_?map)|intra_partial_data|^fsdp|^zero")),
     (MODEL, re.compile(r"^model_parallel|^mp(_|$)")),
-    (CONTEXT, re.compile(r"^(hierarchical_)?context|^cp(_|$)|sequence_parallel|^sp(_|$)|ulysses|ring_attn|^ring(_|$)")),
-    (TENSOR, re.compile(r"tensor|^tp(_|$)")),
-    (PIPELINE, re.compile(r"pipeline|^pp(_|$)")),
+    (
+        CONTEXT,
+        re.compile(
+            r"^(hierarchical_)?context|^cp(_|$)|sequence_parallel|^sp(_|$)|ulysses|ring_attn|^ring(_|$)|^sequence$"
+        ),
+    ),
+    (TENSOR, re.compile(r"tensor|^tp(_|$)|^model$")),
+    (PIPELINE, re.compile(r"pipeline|^pp(_|$)|^stage$")),
     (DATA, re.compile(r"data_parallel|^dp(_|$)|^data$|^ddp|^batch$|^loss$")),
 )
 

@@ -1,5 +1,7 @@
 """What the operator that launched a communication call says of it, where neither kernel nor host call has arguments."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
@@ -46,10 +48,12 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     )
 
 
-def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+def comm_operators(
+    trace: RankTrace, rows: np.ndarray, is_of: Callable[[str], bool] = kinds.is_comm_operator
+) -> np.ndarray:
     """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
     launch = trace.gpu_ops["launch"].to_numpy()[rows]
-    own = np.flatnonzero(_mask(trace.host_ops["name"]))
+    own = np.flatnonzero(_mask(trace.host_ops["name"], is_of))
     found = np.full(len(rows), NONE, dtype=np.int64)
     launched = np.flatnonzero(launch != NONE)
     if not len(own) or not len(launched):
@@ -69,9 +73,9 @@ def comm_operators(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def _mask(names: pd.Series) -> np.ndarray:
-    is_of = np.array([kinds.is_comm_operator(str(name)) for name in names.cat.categories], dtype=bool)
-    mask: np.ndarray = np.append(is_of, False)[names.cat.codes.to_numpy()]
+def _mask(names: pd.Series, is_of: Callable[[str], bool]) -> np.ndarray:
+    said = np.array([is_of(str(name)) for name in names.cat.categories], dtype=bool)
+    mask: np.ndarray = np.append(said, False)[names.cat.codes.to_numpy()]
     return mask
 
 

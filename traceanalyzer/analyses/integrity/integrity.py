@@ -180,15 +180,16 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     expected = range(size) if wanted is None else wanted
     count = len(expected) - sum(rank in expected for rank in here)
     affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+    be = "is" if len(ranks) == 1 else "are"
     of_these = "figures over ranks are of these, and waits for the others cannot be told from transfers."
     if count > 0:
         lacking = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in here)
         listed = ", ".join(map(str, islice(lacking, _MOST_NAMED))) + (", …" if count > _MOST_NAMED else "")
         of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"
-        text = f"{len(ranks)} of {of} are here (missing: {listed}): {of_these}"
+        text = f"{len(ranks)} of {of} {be} here (missing: {listed}): {of_these}"
         return [Defect("missing_ranks", MEDIUM, count, len(expected), text, affects)]
     if len(ranks) < size:
-        text = f"{len(ranks)} of the job's {size} ranks are looked at (--ranks): {of_these}"
+        text = f"{len(ranks)} of the job's {size} ranks {be} looked at (--ranks): {of_these}"
         return [Defect(LEFT_OUT, MEDIUM, size - len(ranks), size, text, affects)]
     return []
 

@@ -37,6 +37,8 @@ _OF_OPERATORS = re.compile(
 )
 """Kernels of libraries that only compute, whoever launches them."""
 
+_OF_ANY_BACKEND = "record_param_comms"
+
 _AFFECTS = (
     "headline", "breakdown", "overlap", "steps", "balance", "nccl", "collectives", "exposed_comm", "stragglers",
     "kernels",
@@ -91,7 +93,7 @@ def no_communication(trace: RankTrace) -> list[Defect]:
             "the work), or that was not recorded."
         )
         return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
-    others = _likeliest_first(ops, others)
+    others = _likeliest_first(trace, others)
     text = (
         f"A job of {size} ranks, but nothing in the capture is known as communication: it has none here, or its "
         f"kernels have names that no rule knows and count as compute. Of those that no library of computing kernels "
@@ -100,15 +102,18 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
 
 
-def _likeliest_first(ops: pd.DataFrame, by_name: pd.Series) -> pd.Series:
-    """Kernels that share no stream with matrix products and the like, then those whose names tell no computing."""
+def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
+    """Kernels that speak of communication, that share no stream with matrix products, whose names tell no computing."""
+    ops = trace.gpu_ops
+    by_operator = _of_operators(trace, is_any(ops["kind"], "compute"))
+    is_silent = np.array([not _speaks(trace, name) and name not in by_operator for name in by_name.index], dtype=bool)
     kernels = ops[(ops["kind"] == "compute").to_numpy()]
     names = kernels["name"].astype("str")
     computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
     beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
     is_beside = beside.groupby(names).any().reindex(by_name.index)
     told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index], dtype=bool)
-    order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool)))
+    order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool), is_silent))
     return by_name.iloc[order]
 
 
@@ -166,7 +171,7 @@ def _speaks(trace: RankTrace, name: str) -> bool:
 def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
     """Names of compute kernels that communicating operators launch, of which none launches anything that is known."""
     ops = trace.gpu_ops
-    operator = comm_operators(trace, np.arange(len(ops)))
+    operator = comm_operators(trace, np.arange(len(ops)), _communicates)
     inside = np.flatnonzero(operator != NONE)
     if not len(inside):
         return set()
@@ -179,6 +184,11 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
     found = ops["name"].cat.categories[np.unique(kernels[without])].tolist()
     names = [name for name in found if not _OF_OPERATORS.search(function_path(name))]
     return {name for name in names if not any(rule.search(name) for rule in ruled)}
+
+
+def _communicates(operator: str) -> bool:
+    """Operators of libraries, and what PyTorch puts around every collective, of whatever backend."""
+    return operator == _OF_ANY_BACKEND or kinds.is_comm_operator(operator)
 
 
 def _largest(by_name: pd.Series) -> str:

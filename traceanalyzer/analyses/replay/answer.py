@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gains import BOUND_PCT, Gain
 from traceanalyzer.analyses.replay.other_schedule import NEEDED, Rescheduled, rescheduled
 from traceanalyzer.analyses.replay.path import composition, path_of
 from traceanalyzer.analyses.replay.present import check
@@ -25,6 +25,8 @@ class Answer:
         path_pct_after: the same after the changes.
         is_of_steps: the figures are of a mean complete step, else of the whole capture.
         schedule: where another order of passes was asked for; then there is no path after the changes.
+        unprofiled_gains_ns: the least and the most of the gains of the step without the profiler, by the least, typical
+            and most that recording may take the hosts; `None` where that is not known, or for another schedule.
     """
 
     changes: tuple[Change, ...]
@@ -33,6 +35,7 @@ class Answer:
     path_pct_after: dict[str, float]
     is_of_steps: bool
     schedule: Rescheduled | None = None
+    unprofiled_gains_ns: tuple[int, int] | None = None
 
     @property
     def error_pct(self) -> float | None:
@@ -51,8 +54,10 @@ class Answer:
             "error_pct": self.error_pct,
             "unmatched_ns": self.gain.unmatched_ns,
             "is_bound": self.gain.is_bound,
+            "is_lower_bound": self.gain.is_lower_bound,
             "unprofiled_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[0],
             "unprofiled_after_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[1],
+            "unprofiled_gains_ns": self.unprofiled_gains_ns,
             "path_pct_before": self.path_pct_before,
             "path_pct_after": self.path_pct_after,
             **({"schedule": self.schedule.to_dict()} if self.schedule else {}),
@@ -61,32 +66,45 @@ class Answer:
     def lines(self) -> list[str]:
         """The same in words."""
         gain, what = self.gain, "step" if self.is_of_steps else "capture"
-        change_ns = gain.before_ns - gain.after_ns
-        said = f"gain {gain.gain_ns / 1e6:,.2f} ms" if change_ns >= 0 else f"{-change_ns / 1e6:,.2f} ms longer"
-        error = f"{gain.error_ns / 1e6:,.2f} ms"
-        bound = f" (a bound: {self._why_bound()})" if gain.is_bound else ""
-        step = f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {said} ± {error}{bound}"
+        step = f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {self._said()}"
         if self.schedule:
             return [step, *self._unprofiled(), *self.schedule.lines()]
         return [
             step,
             *self._unprofiled(),
             f"critical path before: {_listed(self.path_pct_before)}",
-            f"critical path after:  {_listed(self.path_pct_after)}",
+            f"critical path after:  {self._after()}",
         ]
 
+    def _after(self) -> str:
+        is_same = self.gain.before_ns == self.gain.after_ns and self.path_pct_before == self.path_pct_after
+        return "the same: nothing of what changes lies on it" if is_same else _listed(self.path_pct_after)
+
+    def _said(self) -> str:
+        gain = self.gain
+        error = f"{gain.error_ns / 1e6:,.2f} ms"
+        change_ns = gain.before_ns - gain.after_ns
+        if change_ns < 0:
+            said = f"{-change_ns / 1e6:,.2f} ms longer"
+        else:
+            said = f"gain {'at most ' if gain.is_bound and not gain.is_lower_bound else ''}{change_ns / 1e6:,.2f} ms"
+        why = []
+        if gain.error_ns > BOUND_PCT / 100 * gain.before_ns:
+            why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")
+        if gain.is_lower_bound:
+            unmatched = f"{gain.unmatched_ns / 1e6:,.2f} ms a rank"
+            why.append(f"waits stay as they are in {unmatched} of communication whose partners are not known")
+        return f"{said}, a bound and no forecast: {', and '.join(why)}" if why else f"{said} ± {error}"
+
     def _unprofiled(self) -> list[str]:
-        if self.gain.unprofiled_ns is None:
+        if self.gain.unprofiled_ns is None or any(change.part == "profiler" for change in self.changes):
             return []
         before, after = (ns / 1e6 for ns in self.gain.unprofiled_ns)
         said = f"gain {before - after:,.2f} ms" if after <= before else f"{after - before:,.2f} ms longer"
+        if self.unprofiled_gains_ns and after < before:
+            least, most = (f"{ns / 1e6:,.2f}" for ns in self.unprofiled_gains_ns)
+            said += f" ({least} to {most} ms, by what recording may take the hosts)" if least != most else ""
         return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms: {said}"]
-
-    def _why_bound(self) -> str:
-        gain = self.gain
-        if gain.unmatched_ns > gain.error_ns:
-            return f"{gain.unmatched_ns / 1e6:,.2f} ms are communication whose partners are not known"
-        return f"the replay misses the recording by {self.error_pct:.1f} %"
 
     def __repr__(self) -> str:
         return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])
@@ -123,7 +141,8 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
         found = rescheduled(engine, results, str(schedules[0].to), others)
         return Answer(tuple(changes), found.gain, before, {}, is_of_steps, found)
     after = composition(path_of(replay, engine.lengths(*changes)))
-    return Answer(tuple(changes), engine.gains([tuple(changes)])[0], before, after, is_of_steps)
+    gain, between = engine.gains([tuple(changes)])[0], engine.unprofiled_gains_ns(changes)
+    return Answer(tuple(changes), gain, before, after, is_of_steps, unprofiled_gains_ns=between)
 
 
 def _listed(percents: dict[str, float]) -> str:

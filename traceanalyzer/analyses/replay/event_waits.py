@@ -12,7 +12,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
-TOUCHING_NS = 10_000
+TOUCHING_NS = 16_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
 
 _LAST_PART, _LAST_NS = 0.25, 50_000

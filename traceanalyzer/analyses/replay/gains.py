@@ -10,6 +10,7 @@ from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
 from traceanalyzer.analyses.replay.peers import Peers
+from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
@@ -138,7 +139,8 @@ class Engine:
         stages = dict(zip(self.job.nodes, self.peers.stages.tolist(), strict=True))
         ranks = frozenset(rank for rank in self.ranks_of_stages if change.ranks is None or stages[rank] in change.ranks)
         if not ranks:
-            raise UsageError(f"{change}: there is no such stage of a pipeline")
+            known = ", ".join(map(str, sorted({stages[rank] for rank in self.ranks_of_stages})))
+            raise UsageError(f"{change}: there is no such stage of a pipeline; there are {known}")
         if change.to != IDEAL:
             return (replace(change, part="rank", ranks=ranks),)
         even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
@@ -208,12 +210,29 @@ class Engine:
         without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
         if self.has_cost_of_recording:
             # Last, so that what becomes as long as on peers loses the cost of its own calls.
-            each = self._mean_steps([(UNRECORDED,), *((*changes, UNRECORDED) for changes in scenarios)])
+            each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
             without = [(each[0], one) for one in each[1:]]
         return [
             Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
             for each, pair in zip(after, without, strict=True)
         ]
 
+    def unprofiled_gains_ns(self, changes: Sequence[Change]) -> tuple[int, int] | None:
+        """The smallest and the largest gain of the step without the profiler, by what recording may take the hosts.
+
+        `None` where the capture holds no calls whose cost is known, or where that cost is what is changed.
+        """
+        if not self.has_cost_of_recording or any(change.part == "profiler" for change in changes):
+            return None
+        costs = [Change("profiler", cost) for cost in COST_NS]
+        steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
+        found = [max(0, before - after) for before, after in zip(steps, steps[len(costs) :], strict=False)]
+        return min(found), max(found)
+
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
         return [round(float(each)) for each in self.steps_after(scenarios).mean(axis=0)]
+
+
+def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The changes to the job without the profiler, which takes nothing away a second time."""
+    return changes if any(change.part == "profiler" for change in changes) else (*changes, UNRECORDED)

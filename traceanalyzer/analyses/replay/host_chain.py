@@ -71,7 +71,7 @@ def _empty() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         ("op", "segment"),
     )
     host, segments, blocks = (table_of({name: np.empty(0, dtype=np.int64) for name in names}) for names in integers)
-    return host.assign(is_launch=False), segments.assign(call=pd.Series(dtype="str")), blocks
+    return host.assign(is_launch=False), segments.assign(call=pd.Series(dtype="str")), blocks.assign(is_own=False)
 
 
 def _chains(trace: RankTrace) -> list[np.ndarray]:
@@ -190,6 +190,9 @@ def _blocks(trace: RankTrace, ops: pd.DataFrame, cuts: np.ndarray, what: np.ndar
                         np.append(calls["start_ns"].to_numpy(), 0)[ops["api_call"]])  # fmt: skip
     op_ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy()
     last = _last_of_streams(ops["stream"].to_numpy(), launched, starts)
+    # An event may have been recorded long before the call: what stands after it in its stream ends later.
+    is_event = (what == _EVENT)[:, None]
+    last = np.where(is_event, np.minimum(last, _last_of_streams(ops["stream"].to_numpy(), op_ends, ends + 1)), last)
     last_ends = np.where(last == NONE, np.iinfo(np.int64).min, np.append(op_ends, 0)[last])
     fits = (last != NONE) & (last_ends <= ends[:, None])
     # One stream or event: the latest launched when the call returned at once, else what ended last.
@@ -199,21 +202,21 @@ def _blocks(trace: RankTrace, ops: pd.DataFrame, cuts: np.ndarray, what: np.ndar
     one = np.zeros_like(fits)
     if fits.shape[1]:
         one[np.arange(len(cuts)), score.argmax(axis=1)] = True
-    is_event = (what == _EVENT)[:, None]
     kept = fits & np.where((what == _EVERY)[:, None], True, one) & (~is_event | was_blocked[:, None])
     kept &= ((what != _OWN) & (what != _QUEUE))[:, None]
     segment, stream = np.nonzero(kept)
-    own = [_own_copies(ops, cuts, what, op_ends, ends), _of_queue(op_ends, starts, ends, what)]
-    table = table_of({"op": last[segment, stream], "segment": segment + 1})
-    return under_each_other([table, *own])
+    copies = _own_copies(ops, cuts, what, op_ends, ends).assign(is_own=True)
+    queued = _of_queue(op_ends, starts, ends, what).assign(is_own=False)
+    table = table_of({"op": last[segment, stream], "segment": segment + 1, "is_own": False})
+    return under_each_other([table, copies, queued])
 
 
-def _last_of_streams(stream: np.ndarray, launched: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """For each time and stream the last operation that had been launched by then, or -1."""
+def _last_of_streams(stream: np.ndarray, moments: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """For each time and stream the last operation whose moment (launch, end) came before, or -1."""
     bounds = np.append(np.flatnonzero(np.append(True, stream[1:] != stream[:-1])[: len(stream)]), len(stream))
     last = np.full((len(times), len(bounds) - 1), NONE, dtype=np.int64)
     for column, (begin, end) in enumerate(pairwise(bounds)):
-        place = np.searchsorted(np.maximum.accumulate(launched[begin:end]), times)
+        place = np.searchsorted(np.maximum.accumulate(moments[begin:end]), times)
         last[:, column] = np.where(place > 0, begin + place - 1, NONE)
     return last
 

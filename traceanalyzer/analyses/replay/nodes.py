@@ -227,7 +227,9 @@ class Nodes:
         begin = piece.segments["begin_ns"].to_numpy()
         ends = (piece.ops["start_ns"] + piece.ops["duration_ns"]).to_numpy()
         op, segment = piece.blocks["op"].to_numpy(), piece.blocks["segment"].to_numpy()
-        after = np.minimum(begin[segment] - ends[op], LATE_NS)
+        after = begin[segment] - ends[op]
+        # After its own copy from or to pageable memory a call works on: it moves the bytes, and its pages come.
+        after = np.where(piece.blocks["is_own"].to_numpy(dtype=bool), after, np.minimum(after, LATE_NS))
         reached = np.full(len(begin), NEVER)
         np.maximum.at(reached, segment, ends[op] + after)
         chained, before = self._chained, piece.segments["before"].to_numpy()[self._chained]

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.relief import Relief
@@ -32,7 +33,7 @@ class Peers:
         self.job, self.relief = job, relief
         self.ranks = list(job.nodes)
         self.place = {rank: column for column, rank in enumerate(self.ranks)}
-        self._known: dict[tuple[str, str, bytes], np.ndarray] = {}
+        self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
@@ -58,7 +59,7 @@ class Peers:
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
             return np.asarray(own)
-        table = "_op_table" if changed is None else "_free_table"
+        table = self._op_table if changed is None else self._free_table
         key, wanted = self._op_keys[rank], self._together(table, columns, put_together)
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
@@ -76,11 +77,11 @@ class Peers:
         if not len(columns):
             return np.asarray(own)
         key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
-        wanted = self._together("_host_table", columns, put_together)
-        scaled = self._scaled(own, rank, self._host_keys, "_host_table", columns, put_together)
+        wanted = self._together(self._host_table, columns, put_together)
+        scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
         if not len(wanted):
             return scaled
-        typical = self._together("_middle_table", columns, put_together)
+        typical = self._together(self._middle_table, columns, put_together)
         is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
         is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
         lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
@@ -116,21 +117,21 @@ class Peers:
         """The same when each step takes what it takes on the fastest rank that does the same."""
         own = self.job.nodes[rank].column("host", "ns")
         columns = np.flatnonzero(self.alike[self.place[rank]])
-        return self._scaled(own, rank, self._step_keys, "_step_table", columns, np.min)
+        return self._scaled(own, rank, self._step_keys, self._step_table, columns, np.min)
 
-    def _together(self, table: str, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
-        """The named table's columns put together: one answer for all ranks that are held against the same others."""
-        key = (table, of.__name__, columns.tobytes())
+    def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
+        """A table's columns put together: one answer for all ranks that are held against the same others."""
+        key = (id(table), of.__name__, columns.tobytes())  # it lives as long as this object
         if key not in self._known:
-            self._known[key] = of(getattr(self, table)[:, columns], axis=1)
+            self._known[key] = of(table[:, columns], axis=1)
         return self._known[key]
 
-    def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: str,
+    def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: np.ndarray,
                 columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:  # fmt: skip
         if not len(columns):
             return own
         wanted = self._together(table, columns, of)
-        held = getattr(self, table)[:, self.place[rank]]
+        held = table[:, self.place[rank]]
         factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
         key = keys[rank]
         return np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
@@ -289,9 +290,12 @@ class Peers:
         keys = np.concatenate([key for key, _, _ in parts.values()])
         held = np.concatenate([mask for _, mask, _ in parts.values()])
         code = np.full(len(keys), NONE, dtype=np.int64)
-        code[held] = pd.DataFrame(keys[held]).groupby(list(range(keys.shape[1])), sort=False).ngroup()
+        columns = {str(place): own for place, own in enumerate(keys[held].T)}
+        code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
         column = np.repeat(np.arange(len(parts)), lengths)
-        table = np.zeros((int(code.max(initial=NONE)) + 1, len(parts)))
+        shape = (int(code.max(initial=NONE)) + 1, len(parts))
         ns = np.concatenate([values for _, _, values in parts.values()])
-        np.add.at(table, (code[held], column[held]), ns[held])
-        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table
+        table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
+        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table.reshape(shape).astype(
+            float
+        )

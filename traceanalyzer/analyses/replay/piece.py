@@ -27,7 +27,7 @@ class Piece:
             first of a chain), `own_ns` (what the call takes when nothing is left to wait for), `step` (in which it
             returns), `call` (its name).
         waits: an operation waits for one of another stream: `source`, `target` (rows of `ops`), `is_recorded`.
-        blocks: a segment begins when an operation has ended: `op`, `segment`.
+        blocks: a segment begins when an operation has ended: `op`, `segment`, `is_own` (the copy that the call made).
         why_no_host: why there is no host side; empty when there is one.
     """
 

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 import pandas as pd
 
-from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
+from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.errors import InputError, UsageError
 
@@ -23,7 +23,7 @@ def check(engine: Engine, change: Change) -> None:
     """Refuse what is not there.
 
     Raises:
-        UsageError: no such rank, step or name.
+        UsageError: no such rank, step, name or phase, or nobody to compare with.
         InputError: the captures have no hosts.
     """
     ranks = list(engine.job.nodes)
@@ -40,12 +40,27 @@ def check(engine: Engine, change: Change) -> None:
         raise UsageError(f"{change}: there is no step {steps[0]}" + (f"; there are {_listed(known)}" if known else ""))
     if change.name and change.part in _COLUMNS:
         _check_name(engine, change, change.name)
+    if change.to == PEERS:
+        _check_peers(engine, change)
+
+
+def _check_peers(engine: Engine, change: Change) -> None:
+    """Refuse a comparison with nobody: it would be answered with a gain of nothing, or of all."""
+    ranks = engine.of_ranks([change])[0].ranks
+    if change.part == "comm":
+        if ranks is None or ranks >= set(engine.job.nodes):
+            raise UsageError(f"{change}: transfers are compared with those of other ranks, and none are left")
+        return
+    changed = frozenset(engine.job.nodes) if ranks is None else ranks
+    if not any(len(engine.peers.of(rank, changed)) for rank in changed):
+        raise UsageError(f"{change}: no other rank runs the same kernels, so there is nothing to compare with")
 
 
 def _check_name(engine: Engine, change: Change, name: str) -> None:
     known = _names(engine, *_COLUMNS[change.part])
     wanted = name.partition("@")[0] if change.part == "sync" else name
     if wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
+        _check_phase(engine, change, name)
         return
     what = "call that blocks a host" if change.part == "sync" else change.part
     if not known:
@@ -56,6 +71,14 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     more = ", …" if not near and len(known) > _MOST_SAID else ""
     verb = "contains" if change.part == "kernel" else "is called"
     raise UsageError(f"{change}: no {what} {verb} {wanted!r}; {said}{more}")
+
+
+def _check_phase(engine: Engine, change: Change, name: str) -> None:
+    """Of `sync CALL@PHASE` the phase."""
+    phase = name.partition("@")[2] if change.part == "sync" else ""
+    known = _names(engine, "host", "phase")
+    if phase and phase not in known:
+        raise UsageError(f"{change}: nothing is launched in a phase {phase!r}; there are {', '.join(known)}")
 
 
 def _names(engine: Engine, table: str, column: str) -> list[str]:

@@ -5,14 +5,16 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.names import SlackColumn
 from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import table_of
 
 _NEVER = 1 << 60
 
@@ -42,14 +44,10 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
     if replay.engine is None:
         return Slack(pd.DataFrame(columns=list(Slack.columns)))
     slacks = slack_of_ops(replay.engine)
-    parts = [
-        nodes.piece.ops[["kind", "name", "duration_ns"]].assign(slack_ns=slacks[rank])[slacks[rank] != NONE]
-        for rank, nodes in replay.engine.job.nodes.items()
-    ]
-    table = under_each_other([typed(part, {"kind": "str", "name": "str"}) for part in parts])
+    table = _of_all(replay.engine.job, slacks)
     table["urgent_ns"] = table["duration_ns"].where(table["slack_ns"] == 0, 0)
     table["is_urgent"] = table["slack_ns"] == 0
-    groups = table.groupby(["kind", "name"])
+    groups = table.groupby(["kind", "name"], observed=True)
     found = table_of(
         {
             "calls": groups.size(),
@@ -60,8 +58,25 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
             "urgent_ns": groups["urgent_ns"].sum(),
         }
     ).reset_index()
+    found = typed(found, {"kind": "str", "name": "str"}).sort_values(["kind", "name"])
     order = ["least_slack_ns", "total_ns"]
     return Slack(found.sort_values(order, ascending=[True, False], kind="stable", ignore_index=True))
+
+
+def _of_all(job: Job, slacks: Mapping[int, np.ndarray]) -> pd.DataFrame:
+    """Kind, name, duration and slack of all ranks' operations inside the window.
+
+    Names stay numbers until they are grouped: a text for each operation would cost more than all else.
+    """
+    inside = [nodes.piece.ops[slacks[rank] != NONE] for rank, nodes in job.nodes.items()]
+    texts = {name: union_categoricals([pd.Categorical(ops[name]) for ops in inside]) for name in ("kind", "name")}
+    return table_of(
+        texts
+        | {
+            "duration_ns": np.concatenate([ops["duration_ns"] for ops in inside]),
+            "slack_ns": np.concatenate([slacks[rank][slacks[rank] != NONE] for rank in job.nodes]),
+        }
+    )
 
 
 def slack_of_ops(engine: Engine) -> dict[int, np.ndarray]:

@@ -6,6 +6,7 @@ The decomposition of Lin et al., Understanding Stragglers in Large Model Trainin
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, ratio, typed
@@ -39,10 +40,13 @@ class Slowdown(Result[SlowdownColumn]):
         "step_ns": Column.time("The step, replayed so.", adds=Adds.DERIVED),
         "ideal_ns": Column.time(
             "The step when compute, copies and host work take their mean over the ranks that do the same, and "
-            "transfers the median of those of the same collective and size.",
+            "transfers the median of those of the same collective and size; the recorded one where that is no longer.",
             adds=Adds.DERIVED,
         ),
-        "slowdown_ratio": Column.number("Step / ideal: what the job would lose if nothing else were uneven."),
+        "slowdown_ratio": Column.number(
+            "Step / ideal: what the job would lose if nothing else were uneven. Of the job and the mean step at "
+            "least 1; of one step, rank, type or stage it may be less, if that needs less than the ideal."
+        ),
         "error_ns": Column.time(
             "By how much the replay without a change misses the recording; of the mean step.", adds=Adds.DERIVED
         ),
@@ -61,7 +65,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
     if engine is None or len(engine.job.nodes) < 2:
         return Slowdown(pd.DataFrame(columns=list(_STORED)))
     cases = _cases(list(engine.job.nodes), pipeline)
-    steps = engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False)
+    steps = _ideal_or_recorded(engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False))
     error_ns = engine.error_ns
     numbers: Sequence[object] = sorted(engine.windows.table["step"].dropna().unique()) or [pd.NA]
     rows = []
@@ -75,6 +79,16 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
             ]
     table = pd.DataFrame(rows, columns=list(_STORED))
     return Slowdown(typed(table, dict.fromkeys(("rank", "stage", "step", "error_ns"), "Int64")))
+
+
+def _ideal_or_recorded(steps: np.ndarray) -> np.ndarray:
+    """The steps (rows) of the even job, the recorded one and the others (columns); all as recorded if that is shorter.
+
+    Who needs less than the mean is longer in the even job. Where the job waits for him all the same, as for a rank
+    that began last, evening out lengthens the job: no part of it costs anything for being uneven.
+    """
+    even, recorded = steps[:, 0], steps[:, 1]
+    return steps if even.mean() < recorded.mean() else np.repeat(recorded[:, None], steps.shape[1], axis=1)
 
 
 Case = tuple[dict[str, object], tuple[Change, ...]]

@@ -75,10 +75,16 @@ def comm_args(ops: pd.DataFrame, known: Known, ranks: Sequence[int], index: int,
             "group_size": pd.array(size, dtype="Int64"),
             "group": pd.Series(members, dtype="object"),
             "group_ranks": pd.Series(members, dtype="object"),
+            "group_description": [_description(one) for one in found],
             "dtype": [one.dtype if one else None for one in found],
             "size_bytes": integers(pd.Series([one.size_bytes if one else None for one in found], dtype="object")).array,
         }
     )
+
+
+def _description(one: Collective | None) -> str | None:
+    """`mesh_fsdp`, as PyTorch's device meshes call their groups."""
+    return f"mesh_{'_'.join(one.axes)}" if one and one.axes else None
 
 
 def _instruction(known: Known, module: str, program: Any, op: str, kernel: str) -> Collective | None:
@@ -92,7 +98,8 @@ def _instruction(known: Known, module: str, program: Any, op: str, kernel: str) 
         if alike and len({one.groups for one in alike}) == 1:
             same = {(one.dtype, one.size_bytes) for one in alike}
             dtype, size = same.pop() if len(same) == 1 else (None, None)
-            return Collective(alike[0].name, alike[0].groups, dtype, size)
+            axes = {one.axes for one in alike}
+            return Collective(alike[0].name, alike[0].groups, dtype, size, axes.pop() if len(axes) == 1 else ())
     return None
 
 

@@ -1,5 +1,6 @@
 """What a compiled module holds, by the HLO that the profiler keeps: collectives with members and sizes, and phases."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -21,6 +22,12 @@ _BETWEEN_DEVICES = ("all-", "reduce-scatter", "ragged-all-to-all", "collective-"
 """Beginnings of opcodes that communicate; `broadcast` and `reduce` stay on the device."""
 
 
+_CALLERS = ("async-start", "fusion")
+
+_UNNAMED_AXIS = re.compile(r"axis_\d+")
+"""What XLA calls an axis that the program did not name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective instruction.
@@ -31,12 +38,14 @@ class Collective:
             not say.
         dtype: element type, when all its arrays have one.
         size_bytes: of the full array.
+        axes: names of the mesh's axes that its groups lie along, where the program gave them such.
     """
 
     name: str
     groups: tuple[tuple[int, ...], ...]
     dtype: str | None
     size_bytes: int | None
+    axes: tuple[str, ...] = ()
 
 
 def operation(instruction: str) -> str | None:
@@ -46,14 +55,28 @@ def operation(instruction: str) -> str | None:
 
 
 def collectives(proto: Any) -> Iterator[tuple[str, Collective]]:
-    """Each collective of a module, by its instruction's name."""
+    """Each collective of a module, by its instruction's name, and by that of what starts or fuses it.
+
+    Of `async-start` and of a fusion a kernel may bear the name, while the collective stands in the computation that
+    they call.
+    """
     devices = devices_of(proto)
+    inside: dict[int, list[Collective]] = {}
+    callers = []
     for computation in proto.module.computations:
         for instruction in computation.instructions:
             opcode = instruction.opcode.decode(errors="replace")
             name = operation(opcode) if opcode.startswith(_BETWEEN_DEVICES) else None
             if name is not None and not opcode.endswith("-done"):
-                yield instruction.name.decode(errors="replace"), _described(name, opcode, instruction, devices)
+                found = _described(name, opcode, instruction, devices)
+                inside.setdefault(computation.id, []).append(found)
+                yield instruction.name.decode(errors="replace"), found
+            elif opcode in _CALLERS:
+                callers.append(instruction)
+    for instruction in callers:
+        held = [one for called in instruction.called for one in inside.get(called, ())]
+        if len(held) == 1:
+            yield instruction.name.decode(errors="replace"), held[0]
 
 
 def phases(proto: Any) -> Iterator[tuple[str, str]]:
@@ -95,7 +118,15 @@ def _described(name: str, opcode: str, instruction: Any, devices: tuple[int, ...
     size = _size_bytes(arrays) if name in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter") else None
     if name == "reduce_scatter" and size is not None:  # its shape is one replica's part
         size = size * len(groups[0]) if groups else None
-    return Collective(name, groups, element[0] if element else None, size)
+    return Collective(name, groups, element[0] if element else None, size, _axes(instruction.mesh_axes))
+
+
+def _axes(listed: Any) -> tuple[str, ...]:
+    """Names of whole axes of the mesh; none where one has no name or is only a part."""
+    axes = [listed.mesh.axes[one.axis].name for one in listed.axes if 0 <= one.axis < len(listed.mesh.axes)]
+    names = tuple(name.decode(errors="replace") for name in axes)
+    is_part = any(one.HasField("part") for one in listed.axes)
+    return () if is_part or not all(names) or any(map(_UNNAMED_AXIS.fullmatch, names)) else names
 
 
 def _full(opcode: str, shape: Any) -> Any:

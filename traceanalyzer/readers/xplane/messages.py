@@ -38,10 +38,11 @@ _FILE: dict[str, Sequence[_Field]] = {
     ),
     "DeviceAssignment": (("computations", 3, "*ComputationDevices"),),
     "ComputationDevices": (("devices", 1, "*int64"),),
-    "HloComputation": (("instructions", 2, "*HloInstruction"),),
+    "HloComputation": (("instructions", 2, "*HloInstruction"), ("id", 5, "int64")),
     "HloInstruction": (
         ("name", 1, "bytes"), ("opcode", 2, "bytes"), ("shape", 3, "HloShape"), ("metadata", 7, "HloMetadata"),
-        ("replica_groups", 49, "*ReplicaGroup"), ("device_list", 87, "DeviceList"), ("mesh_axes", 93, "MeshAxesGroups"),
+        ("called", 38, "*int64"), ("replica_groups", 49, "*ReplicaGroup"),
+        ("device_list", 87, "DeviceList"), ("mesh_axes", 93, "MeshAxesGroups"),
     ),
     "HloMetadata": (("op_name", 2, "bytes"),),
     "HloShape": (("element_type", 2, "int32"), ("dimensions", 3, "*int64"), ("tuple_shapes", 4, "*HloShape")),

@@ -134,7 +134,11 @@ def _gpu_planes(space: Any, path: Path) -> dict[int, Any]:
     found = {int(match[1]): plane for plane in space.planes if (match := _GPU_PLANE.match(text_of(plane.name)))}
     if not found:
         other = next((match[1] for plane in space.planes if (match := _OTHER_DEVICE.match(text_of(plane.name)))), None)
-        what = f"a capture of {other}s, which are not read: only GPUs are" if other else "no plane of a GPU"
+        what = (
+            f"a capture of {other}s, which are not read: only GPUs are"
+            if other
+            else "no plane of a GPU: the program ran on CPUs alone, or the profiler could not trace its GPUs"
+        )
         raise NotATraceError(f"{path}: {what}")
     return dict(sorted(found.items()))
 

@@ -1,0 +1,40 @@
+"""How an answer says what its gain is: a forecast with its error, or which bound and why."""
+
+import pytest
+
+from traceanalyzer.analyses.replay.answer import Answer
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "error_ms", "unmatched_ms", "said"),
+    [
+        (80, 1, 0, "gain 20.00 ms ± 1.00 ms"),
+        (110, 1, 0, "10.00 ms longer ± 1.00 ms"),
+        (80, 5, 0, "gain at most 20.00 ms, a bound and no forecast: 5.00 ms (5.0 %) are not explained by the graph"),
+        (80, 1, 4, ("gain 20.00 ms, a bound and no forecast: waits stay as they are in 4.00 ms a rank of communication "
+                   "whose partners are not known")),
+        (80, 5, 4, ("gain 20.00 ms, a bound and no forecast: 5.00 ms (5.0 %) are not explained by the graph, and waits stay "
+                   "as they are in 4.00 ms a rank of communication whose partners are not known")),
+    ],
+)  # fmt: skip
+def test_a_gain_is_a_forecast_or_a_bound(after_ms, error_ms, unmatched_ms, said):
+    gain = Gain(100 * MS, after_ms * MS, error_ms * MS, unmatched_ms * MS)
+    answer = Answer((Change("comm"),), gain, {}, {}, is_of_steps=True)
+    assert answer.lines()[0] == f"step 100.00 ms → {after_ms}.00 ms: {said}"
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [
+        ((12 * MS, 12 * MS), "gain 12.00 ms"),
+        ((3 * MS, 15 * MS), "gain 12.00 ms (3.00 to 15.00 ms, by what recording may take the hosts)"),
+    ],
+)
+def test_what_is_won_without_the_profiler_is_an_estimate_with_its_range(between, said):
+    gain = Gain(100 * MS, 80 * MS, 0, unprofiled_ns=(60 * MS, 48 * MS))
+    answer = Answer((Change("comm"),), gain, {}, {}, is_of_steps=True, unprofiled_gains_ns=between)
+    assert answer.lines()[1] == f"without the profiler (estimate): 60.00 ms → 48.00 ms: {said}"

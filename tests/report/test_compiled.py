@@ -1,0 +1,41 @@
+"""Templates that a wheel carries as code: the same code as a source tree makes, and only for the jinja2 that made it."""
+
+import jinja2
+import pytest
+
+from traceanalyzer.report import assets, compiled
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("package")
+    compiled.compile_all(assets.templates(), folder / "compiled")
+    return folder
+
+
+def test_each_template_becomes_the_code_that_the_page_s_own_environment_makes(package):
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **compiled.SYNTAX)
+    environment.filters |= assets.environment().filters
+    names = [str(path.relative_to(assets.templates()).as_posix()) for path in assets.templates().rglob("*.html")]
+    assert len(names) == len(list((package / "compiled").glob("tmpl_*.py"))) > 30
+    for name in names:
+        expected = environment.compile(assets.read(name), name, raw=True, defer_init=True)
+        module = package / "compiled" / jinja2.ModuleLoader.get_module_filename(name)
+        assert module.read_text(encoding="utf-8") == expected, name
+
+
+def test_modules_of_another_jinja2_are_left_alone(package, tmp_path):
+    assert isinstance(compiled.loader(package), jinja2.ModuleLoader)
+    (tmp_path / "compiled").mkdir()
+    (tmp_path / "compiled" / "jinja2_version").write_text("2.0", encoding="utf-8")
+    assert isinstance(compiled.loader(tmp_path), jinja2.FileSystemLoader)
+
+
+def test_a_source_tree_reads_its_templates():
+    assert isinstance(compiled.loader(assets.templates()), jinja2.FileSystemLoader)
+
+
+def test_a_filter_that_pages_do_not_have_stops_the_build(tmp_path):
+    (tmp_path / "x.html").write_text("{{ 1 | nonsense }}", encoding="utf-8")
+    with pytest.raises(jinja2.TemplateSyntaxError, match="nonsense"):
+        compiled.compile_all(tmp_path, tmp_path / "compiled")
