@@ -3,7 +3,7 @@
 import pytest
 
 from tests.host_builders import host_trace
-from tests.simulator import Capture, odd_jobs, workloads
+from tests.simulator import Capture, drawn_jobs, odd_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
@@ -54,6 +54,13 @@ def test_ranks_that_never_meet_take_as_long_as_they_like():
 
 def test_a_late_rank_is_no_clock():
     assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs", "calls")) == []
+
+
+def test_ranks_for_which_others_wait_in_the_next_step_have_no_clock_that_was_set():
+    """Half of the ranks exchange gradients for longer, at the end of each step: the first ends apart, without a wait."""
+    job = drawn_jobs.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
+    _, results = analysed(job, "step_needs", "calls")
+    assert rules.clock_step(**results) == []
 
 
 def test_a_rank_that_is_late_once_in_the_first_step_is_no_warm_up():

@@ -26,6 +26,8 @@ from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
+EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES)
+
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000
 _LEAST_COST_PCT = 2.0
@@ -33,10 +35,11 @@ _LEAST_COST_PCT = 2.0
 
 @dataclass(frozen=True)
 class Judged:
-    """A case, the first line of its report, and what is wrong with it (nothing, if right)."""
+    """A case, the first line of its report, what is advised first, and what is wrong with it (nothing, if right)."""
 
     case: Case
     line: str
+    first: Finding | None
     wrong: tuple[str, ...]
 
 
@@ -44,7 +47,7 @@ def judged(case: Case) -> Judged:
     """Run, record, read back, analyse, and hold against the truth."""
     report = report_of(case)
     line = first_line(report)
-    return Judged(case, line, tuple(_wrong(case, report, line)))
+    return Judged(case, line, _first_advice(report), tuple(_wrong(case, report, line)))
 
 
 def report_of(case: Case) -> Report:
@@ -137,11 +140,7 @@ def _wrong_gain(case: Case, first: Finding) -> list[str]:
 
 def main() -> None:
     """Print a row for each case, and how many are right."""
-    chosen = [
-        case
-        for case in (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES)
-        if not sys.argv[1:] or any(text in case.name for text in sys.argv[1:])
-    ]
+    chosen = [case for case in EVERY_CASE if not sys.argv[1:] or any(text in case.name for text in sys.argv[1:])]
     right = 0
     for case in chosen:
         result = judged(case)

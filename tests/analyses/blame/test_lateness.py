@@ -3,9 +3,12 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.lateness import _is_late, with_excess
+from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
+from traceanalyzer.analyses.blame.naming import _of_all_sizes
 from traceanalyzer.analyses.blame.step_needs import PARTS
-from traceanalyzer.analyses.blame.what_ran import with_shapes
+from traceanalyzer.analyses.blame.what_ran import OPERATOR, with_shapes
+
+MS = 1_000_000
 
 
 def needs(host_ns, needed_ns, wait_ns=0):
@@ -86,3 +89,22 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
 )  # fmt: skip
 def test_only_products_multiply_their_inputs_sizes(name, shapes, expected):
     assert with_shapes(name, shapes) == expected
+
+
+def test_an_operator_of_other_sizes_in_each_step_is_one_name():
+    mm, add = ((OPERATOR, f"aten::{name} of [{size}, 8]") for name, size in (("mm", 4), ("add", 4)))
+    other = (OPERATOR, "aten::mm of [6, 8]")
+    assert _of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
+    assert _of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
+
+
+@pytest.mark.parametrize(("beside_ms", "is_mended_with_it"), [((2, 2, 2, 2), True), ((2, -2, 2, -2), False)])
+def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
+    late = pd.DataFrame({"rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS})
+    late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
+    late[[f"{part}_excess" for part in PARTS]] = 0.0
+    late["data_ns_excess"] = [30.0 * MS, 0.0] * 4
+    late["compute_ns_excess"] = [value * MS for one in beside_ms for value in (float(one), 0.0)]
+    found = cells(late)
+    assert list(found["part"]) == ["data_ns"] * 4
+    assert any("compute_ns" in beside for beside in found["beside"]) is is_mended_with_it

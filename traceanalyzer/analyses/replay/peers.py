@@ -287,15 +287,12 @@ class Peers:
     ) -> tuple[dict[int, np.ndarray], np.ndarray]:
         """For each rank the key of each row, and the sums by key and rank."""
         lengths = [len(key) for key, _, _ in parts.values()]
-        keys = np.concatenate([key for key, _, _ in parts.values()])
-        held = np.concatenate([mask for _, mask, _ in parts.values()])
+        keys, held, ns = (np.concatenate([part[place] for part in parts.values()]) for place in range(3))
         code = np.full(len(keys), NONE, dtype=np.int64)
         columns = {str(place): own for place, own in enumerate(keys[held].T)}
         code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
         column = np.repeat(np.arange(len(parts)), lengths)
         shape = (int(code.max(initial=NONE)) + 1, len(parts))
-        ns = np.concatenate([values for _, _, values in parts.values()])
         table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
-        return dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True)), table.reshape(shape).astype(
-            float
-        )
+        by_rank = dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True))
+        return by_rank, table.reshape(shape).astype(float)

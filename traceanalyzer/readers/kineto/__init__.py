@@ -75,6 +75,13 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     Raises:
         NotATraceError: the file cannot be read, or holds no GPU operations.
     """
+    yield from _one_per_device(*_parsed(path, hint, rules))  # no name here: what is read would be held while it is used
+
+
+def _parsed(
+    path: Path, hint: RankHint, rules: KindRules
+) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
+    """What of the file is known, its other tables, and the operators and GPU operations in it."""
     text = EventText.open(path)
     decoder = EventDecoder()
     builder = TableBuilder()
@@ -83,7 +90,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
-    ops = builder.frame("gpu_ops")
+    ops, host_ops = builder.frame("gpu_ops"), builder.frame("host_ops")
     without_category = builder.foreign.pop("", 0)
     if ops.empty and builder.foreign:
         raise NotATraceError(f"{path}: {_of_another_device(builder)}")
@@ -91,18 +98,17 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         raise NotATraceError(f"{path}: {_calls_alone(builder)}")
     if ops.empty and without_category and _OF_NPUS.match(path.name):
         raise NotATraceError(f"{path}: a capture of NPU devices, whose events ({without_category:,}) are not read")
-    is_host_only = ops.empty and not text.is_truncated and not builder.frame("host_ops").empty
+    is_host_only = ops.empty and not text.is_truncated and not host_ops.empty
     if ops.empty and not is_host_only:
-        why = _why_empty(text, decoder, without_category, has_host=not builder.frame("host_ops").empty)
+        why = _why_empty(text, decoder, without_category, has_host=not host_ops.empty)
         raise NotATraceError(f"{path}: {why}")
     meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
-    host, process = recorded_on(path, known.host, builder.frame("host_ops"))
+    host, process = recorded_on(path, known.host, host_ops)
     meta = replace(meta, host=host, process=process)
     if is_host_only:
         unread = (f"{_unread(without_category)}: a device's, where it had work.",) if without_category else ()
         meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *unread))
-    host_ops = linked(path, builder.frame("host_ops"), known.base_ns)
-    yield from _one_per_device(meta, known, builder, host_ops, _described(ops, rules))
+    return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
 
 
 @contextmanager

@@ -129,11 +129,12 @@ class Columns:
         self.rows += later.rows
 
     def frame(self, base_ns: int) -> pd.DataFrame:
-        """The table so far; `base_ns` is added to its times."""
-        columns = {name: _nullable(_joined(chunks, np.int64)) for name, chunks in self._numbers.items()}
+        """The table, with `base_ns` added to its times; rows are handed over, so that none is held twice."""
+        columns = {name: _nullable(_joined(self._numbers.pop(name), np.int64)) for name in list(self._numbers)}
         columns.update({name: columns[name] + base_ns for name in _TIMES if name in columns})
-        columns.update({name: texts.column() for name, texts in self._texts.items()})
-        for names, (texts, plain) in self._joined.items():
+        columns.update({name: self._texts.pop(name).column() for name in list(self._texts)})
+        for names in list(self._joined):
+            texts, plain = self._joined.pop(names)
             columns.update({name: texts.column_of_part(part, plain) for part, name in enumerate(names)})
         return pd.DataFrame(columns, index=pd.RangeIndex(self.rows))
 

@@ -95,8 +95,8 @@ class TableBuilder:
         return self._columns.setdefault(name, Columns())
 
     def frame(self, name: str) -> pd.DataFrame:
-        """What has been collected for a table."""
-        return self.table(name).frame(self.base_ns)
+        """What has been collected for a table; it is handed over, so that no event is held twice: ask for it once."""
+        return self._columns.pop(name, Columns()).frame(self.base_ns)
 
 
 def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
