@@ -12,6 +12,9 @@ from tests.samples import EVERY
 RUNS_OF_ALL = tuple(f"tests/runners/test_{name}.py" for name in ("strategies", "traces", "zo_offload"))
 """They share one launch of all runners' command lines: a strategy's name is a capture's too."""
 
+SCOREBOARD = "tests/simulator/test_scoreboard.py"
+"""Its jobs share nothing and are many: with --thorough, one process would do them all."""
+
 
 def share(test):
     """The name of what a test is done with, by its id: pages in a browser, a capture's tests, else its file's."""
@@ -20,6 +23,8 @@ def share(test):
         return "browser"
     if file in RUNS_OF_ALL:
         return "runs"
+    if file == SCOREBOARD:
+        return test
     given = re.findall(r"(?<=[\[-])\w+(?=[\]-])", name)
     captures = [one for one in given if one in EVERY]
     return captures[0] if captures else file

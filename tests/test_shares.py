@@ -18,6 +18,7 @@ from tests.shares import share
         ("tests/runners/test_command.py::test_a", "tests/runners/test_command.py"),
         ("tests/runners/test_strategies.py::test_a[simple_ddp]", "runs"),
         ("tests/runners/test_traces.py::test_a", "runs"),
+        ("tests/simulator/test_scoreboard.py::test_a[x]", "tests/simulator/test_scoreboard.py::test_a[x]"),
     ],
 )
 def test_a_capture_and_a_file_lie_in_one_process(test, name):
