@@ -57,7 +57,9 @@ def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path):
     job(tmp_path / "job")
     assert run(["job", "-o", "out", "--format", "csv", "-q"]) == 0
     before = {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")}
-    found = ended("job", "-o", "out", "--format", "html", preexec_fn=small_files)
+    # Python would keep what fits of a module's bytecode, and every later test would read that.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    found = ended("job", "-o", "out", "--format", "html", env=environment, preexec_fn=small_files)
     assert found.returncode == 2
     assert "cannot be written (File too large)" in found.stderr
     assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")} == before
@@ -65,12 +67,14 @@ def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path):
 
 @contextlib.contextmanager
 def disk_of(most):
-    """No file of this process may grow beyond so many bytes."""
+    """No file of this process may grow beyond so many bytes; of modules that it loads, no half bytecode is kept."""
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1][1]))
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes_none
         resource.setrlimit(resource.RLIMIT_FSIZE, before[1])
         signal.signal(signal.SIGXFSZ, before[0])
 
@@ -449,3 +453,12 @@ def test_exports_replace_their_own_files_only(tmp_path, monkeypatch, capsys, arg
     assert run([*arguments, "--force"]) == 0
     assert run(arguments) == 0  # its own gives way
     assert (tmp_path / place).read_bytes()[:4] != b"mine"
+
+
+def test_a_file_that_ends_too_soon_for_ourselves_is_a_bug_and_no_interruption(monkeypatch, capsys):
+    def of_half_a_module(*_, **__):
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr(cli.cli.commands["baseline"], "invoke", of_half_a_module)
+    assert run(["baseline", "list"]) == 70
+    assert "Bug in traceanalyzer: EOFError: marshal data too short" in capsys.readouterr().err

@@ -175,19 +175,23 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
         return TERMINATED
     except MemoryError:
         return _without_memory()
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        if isinstance(error.__cause__, EOFError):  # which click takes for the end of what somebody types
+            return _bug(arguments, error.__cause__)
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last line of defence: a user never sees a traceback unasked
-        if str(error) == _NO_THREAD:
-            return _without_memory()
-        if _is_verbose(arguments):
-            traceback.print_exc()
-        click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
-        click.echo("Run again with --verbose for the details to report.", err=True)
-        _write_crash(arguments, error)
-        return BUG
+        return _without_memory() if str(error) == _NO_THREAD else _bug(arguments, error)
     return result if isinstance(result, int) else DONE
+
+
+def _bug(arguments: list[str], error: Exception) -> int:
+    if _is_verbose(arguments):
+        traceback.print_exception(error)
+    click.echo(f"Bug in traceanalyzer: {type(error).__name__}: {error}", err=True)
+    click.echo("Run again with --verbose for the details to report.", err=True)
+    _write_crash(arguments, error)
+    return BUG
 
 
 _NO_THREAD = "can't start new thread"
