@@ -102,6 +102,8 @@ def main() -> int:
     arguments.add_argument("--write", action="store_true")
     given = arguments.parse_args()
     found = [row_of(trace, given.folder / trace.folder) for trace in TRACES if (given.folder / trace.folder).is_dir()]
+    if not found:
+        arguments.error(f"{given.folder} holds none of {', '.join(trace.folder for trace in TRACES)}")
     head = "| trace | what it is | what the report says first | checked how |\n|---|---|---|---|\n"
     table = head + "".join(f"| {' | '.join(cells)} |\n" for cells, _ in found)
     sys.stdout.write(table)
