@@ -92,7 +92,9 @@ class Row:
 
 def main() -> None:
     options = arguments()
-    pythons, missing = ({}, {}) if options.no_peers else peer_tools.environments(options.environments, dict(options.peer))
+    pythons, missing = (
+        ({}, {}) if options.no_peers else peer_tools.environments(options.environments, dict(options.peer))
+    )
     rows: list[Row] = []
     for job in options.jobs:
         rows += measured_job(job, pythons, options)
