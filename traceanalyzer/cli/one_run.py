@@ -162,9 +162,9 @@ def _analysed(
     known = surroundings.with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
     known["wiring"] = wiring
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
-    place = kept_report.place_of(found, run, load, known)
+    entry = kept_report.place_of(found, run, load, known)
     findings = None
-    if held := kept_report.kept(place, analysed):
+    if held := kept_report.kept(entry, analysed):
         summary, findings = held
     else:
         with progress(command.console, len(run.captures)) as advance:
@@ -176,7 +176,7 @@ def _analysed(
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
     if not held:
-        kept_report.keep(place, kept_report.place_of(found, run, load, known), whole, made.findings)
+        kept_report.keep(entry, kept_report.place_of(found, run, load, known), whole, made.findings)
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
 
 

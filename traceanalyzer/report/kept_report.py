@@ -53,6 +53,8 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
     # Its graph is joined when it is asked for: the page needs it, the terminal does not.
 
     __slots__ = ("_engines", "_joined")
+    _engines: list[Engine | None]
+    _joined: Callable[[], Engine | None]
 
     def __init__(self, table: pd.DataFrame, why_not: str, joined: Callable[[], Engine | None]) -> None:
         for name, value in {
@@ -65,12 +67,11 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
             object.__setattr__(self, name, value)
 
     @property
-    def engine(self) -> Engine | None:  # type: ignore[override] - of a frozen class, nobody sets it
+    def engine(self) -> Engine | None:  # type: ignore[override]  # of a frozen class: nobody sets it
         """The graph itself."""
         if not self._engines:
             self._engines.append(self._joined())
-        engine: Engine | None = self._engines[0]
-        return engine
+        return self._engines[0]
 
 
 def place_of(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[str, Any]) -> Path | None:
