@@ -67,7 +67,7 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
             object.__setattr__(self, name, value)
 
     @property
-    def engine(self) -> Engine | None:  # type: ignore[override]  # of a frozen class: nobody sets it
+    def engine(self) -> Engine | None:
         """The graph itself."""
         if not self._engines:
             self._engines.append(self._joined())
