@@ -59,7 +59,7 @@ def test_a_late_rank_is_no_clock():
 def test_ranks_for_which_others_wait_in_the_next_step_have_no_clock_that_was_set():
     """Half of the ranks exchange gradients for longer, at the end of each step: the first ends apart, without a wait."""
     job = drawn_jobs.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
-    _, results = analysed(job, "step_needs", "calls")
+    _, results = analysed(job, "step_needs")
     assert rules.clock_step(**results) == []
 
 

@@ -113,8 +113,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
     if calls.empty:
         return Members(calls)
-    cut = {rank for rank, part in parts.items() if len(part) and part["is_cut"].iloc[0]}
-    matching = match(calls, parts, frozenset(cut))
+    cut = calls.loc[calls["is_cut"].astype(bool), "rank"].unique() if "is_cut" in calls else ()
+    matching = match(calls, parts, frozenset(map(int, cut)))
     members = matching.members
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
     table = under_each_other([members, table_of({"row": alone})])
