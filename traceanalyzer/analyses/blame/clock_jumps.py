@@ -8,9 +8,9 @@ _LEAST_NS = 1_000_000
 def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
     """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not.
 
-    The step differs from the others' by ten times as much as any other step of the rank does, and by ten times as much
-    as any other rank's; and no other rank waits a tenth of that more than in its other steps. Told from three steps and ranks on, of ranks that communicate: others
-    may take as long as they like.
+    The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
+    and no other rank waits a tenth of that more than in its other steps. Told from three steps and ranks on, of ranks
+    that communicate: others may take as long as they like.
     """
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
     held = table[table["rank"].isin(communicating) & table["step"].notna() & ~table["is_partial"].astype(bool)]
