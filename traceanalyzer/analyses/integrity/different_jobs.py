@@ -4,8 +4,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, MEDIUM, Defect
+from traceanalyzer.analyses.names import SourceName
 
-_AFFECTS = ("headline", "breakdown", "balance", "exposed_comm", "stragglers", "collectives", "nccl", "steps")
+_AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
 
 DIFFERENT_JOBS = "different_jobs"
 """The check that finds that ranks do not belong together."""
