@@ -30,7 +30,10 @@ _OF_ONE_RULE = {
         *sampled(RARE_CASES, every=18),
         *sampled(DRAWN_CASES, every=17),
         *sampled(LIBRARY_CASES, every=7),
-        *(case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough) for case in STRANGE_CASES),
+        *(
+            case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
+            for case in STRANGE_CASES
+        ),
     ],
     ids=lambda case: case.name,
 )
