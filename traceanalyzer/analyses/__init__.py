@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.engine import Parts, combine, of_events, reduce_rank, run, thresholds_of
+from traceanalyzer.analyses.engine import Parts, combine, combine_tables, of_events, reduce_rank, run, thresholds_of
 from traceanalyzer.analyses.registry import ANALYSES, Analysis, column_named
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "Results",
     "column_named",
     "combine",
+    "combine_tables",
     "of_events",
     "reduce_rank",
     "run",
