@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.engine import Parts, combine, combine_tables, of_events, reduce_rank, run, thresholds_of
+from traceanalyzer.analyses.dependencies import reached_by
+from traceanalyzer.analyses.engine import Parts, combine, combine_tables, reduce_rank, run, thresholds_of
 from traceanalyzer.analyses.registry import ANALYSES, Analysis, column_named
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = [
     "column_named",
     "combine",
     "combine_tables",
-    "of_events",
+    "reached_by",
     "reduce_rank",
     "run",
     "thresholds_of",

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.blame.clock_jumps import clock_jumps_ns
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
@@ -52,6 +53,10 @@ class StepNeeds(Result[StepNeedsColumn]):
             "Time of the step's range on the host less that in calls that block it or find the queue full."
         ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
+        "clock_jump_ns": Column.time(
+            "By how much the rank's clock is set in it: nothing is concluded of that. Absent where it is not.",
+            is_secondary=True,
+        ),
         "peers": Column.text("Ranks that do the same work: all, or of a pipeline the same stage of each."),
     }
 
@@ -83,7 +88,8 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: P
     exposed = picked(every, ~is_step, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
     table = side_by_side(_split, steps, exposed, call_waits.table).rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
-    return StepNeeds(table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline)))
+    table = table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
+    return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
 
 
 def _split(steps: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

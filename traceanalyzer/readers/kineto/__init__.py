@@ -12,6 +12,11 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.cuda_graphs.operators import with_annotations
+from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
+from traceanalyzer.decoding.decoder import EventDecoder
+from traceanalyzer.decoding.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
+from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
+from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
@@ -19,14 +24,10 @@ from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
-from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.flows import linked
+from traceanalyzer.readers.kineto.frames import frame_of
 from traceanalyzer.readers.kineto.head import Properties, properties
-from traceanalyzer.readers.kineto.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
-from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
-from traceanalyzer.readers.kineto.tables import TableBuilder
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
@@ -90,7 +91,7 @@ def _parsed(
         decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
-    ops, host_ops = builder.frame("gpu_ops"), builder.frame("host_ops")
+    ops, host_ops = frame_of(builder, "gpu_ops"), frame_of(builder, "host_ops")
     without_category = builder.foreign.pop("", 0)
     if ops.empty and builder.foreign:
         raise NotATraceError(f"{path}: {_of_another_device(builder)}")
@@ -102,7 +103,7 @@ def _parsed(
     if ops.empty and not is_host_only:
         why = _why_empty(text, decoder, without_category, has_host=not host_ops.empty)
         raise NotATraceError(f"{path}: {why}")
-    meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
+    meta = _meta(path, hint, known, text, decoder, frame_of(builder, "spans"))
     host, process = recorded_on(path, known.host, host_ops)
     meta = replace(meta, host=host, process=process)
     if is_host_only:
@@ -168,15 +169,14 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     if ops.empty:
         return conform(ops, GPU_OPS)
     ops = named(ops)
-    pairs = ops[["name", "activity"]].drop_duplicates()
-    facts = [
-        (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
-        for name, activity in pairs.astype(str).itertuples(index=False)
-    ]
-    columns = ["name", "activity", "kind", "direction", "source_memory", "target_memory"]
-    table = pd.DataFrame(facts, columns=columns).astype("category").set_index(["name", "activity"])
-    keys = pd.MultiIndex.from_frame(ops[["name", "activity"]].astype("str"))
-    return ops.assign(**{name: table[name].reindex(keys).array for name in columns[2:]})
+    names, activities = ops["name"].cat, ops["activity"].cat
+    width = len(activities.categories)
+    pairs, pair_of_op = np.unique(names.codes.astype(np.int64) * width + activities.codes, return_inverse=True)
+    texts = [(names.categories[pair // width], activities.categories[pair % width]) for pair in pairs]
+    facts = [(rules.kind(name, activity), *_copy_facts(name, activity)) for name, activity in texts]
+    columns = ["kind", "direction", "source_memory", "target_memory"]
+    table = pd.DataFrame(facts, columns=columns).astype("category")
+    return ops.assign(**{name: table[name].array.take(pair_of_op) for name in columns})
 
 
 def _copy_facts(name: str, activity: str) -> tuple[str | None, str | None, str | None]:
@@ -220,9 +220,9 @@ def _meta(
 def _one_per_device(
     meta: RankMeta, known: Properties, builder: TableBuilder, host_ops: pd.DataFrame, ops: pd.DataFrame
 ) -> Iterator[RankTrace]:
-    host = {"host_ops": host_ops, **{name: builder.frame(name) for name in ("api_calls", "ranges", "frames")}}
-    counters, waits, notes = (builder.frame(name) for name in ("counters", "stream_waits", "graph_notes"))
-    comm_args = _with_all_ranks(builder.frame("comm_args"), known.groups)
+    host = {"host_ops": host_ops, **{name: frame_of(builder, name) for name in ("api_calls", "ranges", "frames")}}
+    counters, waits, notes = (frame_of(builder, name) for name in ("counters", "stream_waits", "graph_notes"))
+    comm_args = _with_all_ranks(frame_of(builder, "comm_args"), known.groups)
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
     if known.rank is not None and known.world_size != 1 and len(devices) > 1 and not _drives_the_world(known, ops):
