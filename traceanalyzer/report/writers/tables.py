@@ -133,12 +133,17 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV that no spreadsheet runs as formulas."""
     with path.open("wb") as file:
         file.write(_header([str(name) for name in frame]))
-        if len(frame) and len(frame.columns):
-            mixed = _plain(frame)
-            table = pa.Table.from_pandas(frame.assign(**mixed) if mixed else frame, preserve_index=False)
+        for first in range(0, len(frame) if len(frame.columns) else 0, _ROWS_AT_ONCE):
+            part = frame.iloc[first : first + _ROWS_AT_ONCE]
+            mixed = _plain(part)
+            table = pa.Table.from_pandas(part.assign(**mixed) if mixed else part, preserve_index=False)
             columns = [_inert(column) for column in table.itercolumns()]
             rows = pa.table(columns, names=table.column_names)
             pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
+
+
+_ROWS_AT_ONCE = 1 << 15
+"""Of a table as text: all of one with a row for each of millions of calls would take more memory than the rest."""
 
 
 def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
