@@ -76,7 +76,7 @@ def test_what_a_collective_gains_is_of_all_its_ranks(monkeypatch):
 @pytest.mark.parametrize(
     ("until", "said"),
     [
-        ((80, 80, 45), "the same on ranks 0, 1 of 3; rank 2 comes last (5 ms in it)."),
+        ((80, 80, 45), "the same on ranks 0 and 1; rank 2 comes last (5 ms in it)."),
         ((80, 80, 80), "the same on all 3 ranks."),
         ((80, 61, 60), "the same on all 3 ranks."),  # of two that are in it for about as long either may be the last
     ],
