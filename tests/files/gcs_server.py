@@ -5,12 +5,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlparse
 
 
 class Handler(BaseHTTPRequestHandler):
     bucket = ""
-    self.objects: Mapping[str, bytes] = {}
+    objects: ClassVar[Mapping[str, bytes]] = {}
 
     def do_GET(self) -> None:
         place = urlparse(self.path)
