@@ -63,9 +63,14 @@ def unmatched_calls(
     lengths_in_part = lengths[held["instance"].notna()].sum()
     if 2 * lengths_in_part > lengths.sum():
         lacking = _absent(calls, here)
-        absent, has = (f"rank {lacking[0]}", "has") if len(lacking) == 1 else (f"ranks {listed(lacking)}", "have")
-        why = f"--ranks leaves {absent} out" if are_left_out else f"{absent} {has} no file"
-        who = f"{len(here)} of {size} ranks are {where}, {why}"
+        cut = [] if lacking else _cut(ranks)
+        absent, has = _named(lacking or cut)
+        why = (
+            f"--ranks leaves {absent} out"
+            if are_left_out
+            else f"{absent} {has} {'a file that is cut off' if cut else 'no file'}"
+        )
+        who = f"{len(here) - len(cut)} of {size} ranks are {where}{' whole' if cut else ''}, {why}"
         what = f"after the last of them has come: it moves data, or waits for {absent}, how late is not known"
     return [
         Finding(
@@ -94,6 +99,16 @@ def _absent(calls: Result, here: list[int]) -> list[int]:
     """The ranks of the groups that communicate of which there is no trace."""
     lists = (parsed(text) or () for text in calls.to_frame()["group_ranks"].dropna().unique())
     return sorted({rank for ranks in lists for rank in ranks} - {*here})
+
+
+def _cut(ranks: Result) -> list[int]:
+    """The ranks whose files are cut off."""
+    is_cut = ranks.table["truncated"].fillna(value=False).astype(bool)
+    return sorted(int(rank) for rank in ranks.table.loc[is_cut, "rank"])
+
+
+def _named(ranks: list[int]) -> tuple[str, str]:
+    return (f"rank {ranks[0]}", "has") if len(ranks) == 1 else (f"ranks {listed(ranks)}", "have")
 
 
 def _alone(here: list[int], size: int | None, where: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ TO_ITSELF = "a message of a rank to itself waits for nobody"
 GROUP_UNKNOWN = "the ranks of its group are not known"
 OF_ONE_RANK = "a group of one rank waits for nobody"
 RANK_MISSING = "a rank of its group has no trace"
+RANK_CUT = "a rank of its group has a file that is cut off before"
 NOT_ON_ALL = "not seen on every rank of its group"
 
 
