@@ -2,9 +2,12 @@
 
     python benchmarks/beside_peers.py                                             # some 20 minutes on two cores
     python benchmarks/beside_peers.py --jobs 1x40,1x370,1x1500,8x40,64x12,512x12  # for a machine with many cores
+    python benchmarks/beside_peers.py --jobs 1x370,64x12 --processes 1,2,4,8,16   # how it grows with processes
+    python benchmarks/beside_peers.py --jobs 512x12 --no-peers --before ../earlier  # beside an earlier revision
     python benchmarks/beside_peers.py --quick --trend trend.jsonl                 # without peers: for CI
 
-A job is RANKSxMB; `1x370z` is packed with gzip. The command makes an environment for each peer below `--environments`
+A job is RANKSxMB; `1x370z` is packed with gzip. With `--processes` the command is run cold with each number of them, in
+place of cold and warm; with `--before FOLDER` the package in that folder is measured too, cold. The command makes an environment for each peer below `--environments`
 (both are imported as `hta`, so one cannot hold both) and takes those that are there already; a peer that cannot be
 installed is left out, and the table says why. Traces are a sample's events repeated. Writes a table and a plot with
 machine and date, and an estimate of larger jobs, into `--output` (docs/results): speed.md, speed.svg, speed.json.
@@ -31,7 +34,9 @@ import peer_tools
 import speed_report
 from kineto_speed import repeat
 
-SAMPLE = Path(__file__).parent.parent / "tests" / "captures" / "ddp" / "rank0.json.gz"
+ROOT = Path(__file__).parent.parent
+
+SAMPLE = ROOT / "tests" / "captures" / "ddp" / "rank0.json.gz"
 
 EVENT_BYTES = 328
 """Of the sample, on average."""
@@ -87,7 +92,9 @@ class Row:
 
 def main() -> None:
     options = arguments()
-    pythons, missing = ({}, {}) if options.quick else peer_tools.environments(options.environments, dict(options.peer))
+    pythons, missing = (
+        ({}, {}) if options.no_peers else peer_tools.environments(options.environments, dict(options.peer))
+    )
     rows: list[Row] = []
     for job in options.jobs:
         rows += measured_job(job, pythons, options)
@@ -102,10 +109,7 @@ def measured_job(job: Job, pythons: Mapping[str, str], options: argparse.Namespa
         traces = Path(folder, "traces")
         size_mb = make(traces, job)
         like = Row("", job.ranks, size_mb, job.is_packed)
-        own = Path(folder, "own")
-        environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache"}
-        command = peer_tools.ours(own, traces, Path(folder, "report"), jobs=options.processes)
-        rows = [run(f"traceanalyzer, {what}", like, command, environment, own=own) for what in ("cold", "warm")]
+        rows = ours(Path(folder), traces, like, options)
         first = next(traces.iterdir())
         if job.ranks == 1 and not job.is_packed:
             rows.append(run("json.load", like, [sys.executable, "-c", peer_tools.LOADED, str(first)]))
@@ -116,6 +120,24 @@ def measured_job(job: Job, pythons: Mapping[str, str], options: argparse.Namespa
             target = first if is_parser else traces
             command = [python, "-c", peer_tools.code_of(name), str(target)]
             rows.append(run(name, like, command, limit_s=options.limit_s))
+    return rows
+
+
+def ours(folder: Path, traces: Path, like: Row, options: argparse.Namespace) -> list[Row]:
+    """This project's command: cold and warm, or with each number of processes; and an earlier revision's, cold."""
+    runs = [(f"traceanalyzer, {count} process{'es' * (count > 1)}", ROOT, count) for count in options.processes]
+    runs = runs or [("traceanalyzer, cold", ROOT, None), ("traceanalyzer, warm", ROOT, None)]
+    if options.before:
+        runs.append(("traceanalyzer before, cold", options.before.resolve(), None))
+    rows = []
+    for what, package, count in runs:
+        if "warm" not in what:
+            shutil.rmtree(folder / "cache", ignore_errors=True)
+        paths = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache", "PYTHONPATH": paths}
+        command = peer_tools.ours(folder / "own", traces, folder / "report", jobs=count)
+        rows.append(run(what, like, command, environment, own=folder / "own"))
+        shutil.rmtree(folder / "report", ignore_errors=True)
     return rows
 
 
@@ -187,10 +209,17 @@ def jobs(text: str) -> list[Job]:
     return [Job.of(part) for part in text.split(",")]
 
 
+def counts(text: str) -> list[int]:
+    """`1,2,4` as numbers."""
+    return [int(part) for part in text.split(",")]
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=jobs, default=None, metavar="RANKSxMB,…", help=f"default: {MODERATE}")
-    parser.add_argument("--processes", type=int, help="--jobs of this project's command")
+    parser.add_argument("--processes", type=counts, default=(), metavar="N,…", help="--jobs of this project's command")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="with an earlier revision's package")
+    parser.add_argument("--no-peers", action="store_true", help="without other tools; json.load alone")
     parser.add_argument("--limit-s", type=float, default=900, help="a peer that takes longer is ended, and said")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON",
                         type=lambda text: tuple(text.split("=", 1)),
@@ -203,6 +232,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent.parent / "docs" / "results")
     options = parser.parse_args()
     options.jobs = options.jobs or jobs(QUICK if options.quick else MODERATE)
+    options.no_peers = options.no_peers or options.quick
     return options
 
 

@@ -93,4 +93,5 @@ def _installed(python: Path, package: str) -> str | None:
 def ours(own: Path, folder: Path, report: Path, *, jobs: int | None) -> list[str]:
     """The whole command of this project: page, CSV and JSON."""
     asked = [] if jobs is None else ["--jobs", str(jobs)]
-    return [sys.executable, "-c", OURS, str(own), str(folder), "--output", str(report), *asked]
+    # Safe path: the package is the one that the environment names, not what lies in the working folder.
+    return [sys.executable, "-P", "-c", OURS, str(own), str(folder), "--output", str(report), *asked]

@@ -34,7 +34,7 @@ def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
 
 @pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40 ms"), (0, "")])
 def test_a_clock_that_is_set(by_ns, says):
-    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs", "calls"))
+    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
     assert [item.title for item in found if says in item.title] == [item.title for item in found]
     assert bool(found) == bool(says)
 
@@ -49,17 +49,17 @@ def test_ranks_that_never_meet_take_as_long_as_they_like():
         calls = [("cudaLaunchKernel", start + 10, start + 20) for start in starts]
         ops = [("gemm", start + 30, start + MS, i + 1) for i, start in enumerate(starts)]
         traces.append(host_trace(ops, calls, ranges=steps, rank=rank))
-    assert rules.clock_step(**run(traces, ["step_needs", "calls"])) == []
+    assert rules.clock_step(**run(traces, ["step_needs"])) == []
 
 
 def test_a_late_rank_is_no_clock():
-    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs", "calls")) == []
+    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs",)) == []
 
 
 def test_ranks_for_which_others_wait_in_the_next_step_have_no_clock_that_was_set():
     """Half of the ranks exchange gradients for longer, at the end of each step: the first ends apart, without a wait."""
     job = drawn_jobs.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
-    _, results = analysed(job, "step_needs", "calls")
+    _, results = analysed(job, "step_needs")
     assert rules.clock_step(**results) == []
 
 

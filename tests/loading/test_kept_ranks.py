@@ -10,7 +10,7 @@ import pytest
 from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions, cache, kept_ranks
+from traceanalyzer.loading import LoadOptions, cache, kept_ranks, kept_tables
 from traceanalyzer.scale import summarise, work
 from traceanalyzer.scale.reduced import reduce_capture
 from traceanalyzer.selection import Selection
@@ -78,7 +78,7 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
 @pytest.mark.parametrize(
     "column",
     [
-        pd.Series([None, float("nan"), pd.NA, True, 3, 1.5, "NA", "null"], dtype="object"),
+        pd.Series([None, float("nan"), pd.NA, True, 3, 1.5, "NA", "null", (0, 1), ("a",), ()], dtype="object"),
         pd.Categorical(["b", None, "a"], categories=["c", "b", "a"]),
         pd.array([1, None], dtype="Int64"),
         pd.array([True, None], dtype="boolean"),
@@ -93,8 +93,8 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
 def test_columns(column):
     frame = pd.DataFrame({"x": column})
     for each in (frame, frame.iloc[:0]):
-        array, dtype = kept_ranks._arrow(each["x"])
-        back = pd.DataFrame({"x": kept_ranks._pandas(kept_ranks.pa.chunked_array([array]), dtype)})
+        array, dtype = kept_tables._arrow(each["x"])
+        back = pd.DataFrame({"x": kept_tables._pandas(kept_tables.pa.chunked_array([array]), dtype)})
         pd.testing.assert_frame_equal(back, each, check_exact=True, check_categorical=True)
         assert [type(value) for value in back["x"]] == [type(value) for value in each["x"]]
 

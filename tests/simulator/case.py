@@ -42,7 +42,8 @@ class Truth:
 class Case:
     """A job that can be run with its fault and without; `first` is the first step that is recorded.
 
-    `left` are the faults that stay when what the truth says first is mended.
+    `left` are the faults that stay when what the truth says first is mended; `is_of_capture` where what is gained is a
+    part of all that was recorded and of no mean step.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Case:
     how: Capture = field(default_factory=Capture)
     first: int = 0
     left: Faults = ()
+    is_of_capture: bool = False
 
     def gain_ns(self) -> int:
         """By how much a mean recorded complete step is longer than without the first fault: both are run."""
@@ -59,12 +61,15 @@ class Case:
         return round(with_fault - without)
 
     def _step_ns(self, truth: Run) -> float:
-        """Mean over the late ranks and complete steps of the GPU step: first operation to the next step's first."""
-        lengths = []
+        """Mean over the late ranks and complete steps of the GPU step: first operation to the next step's first.
+
+        Without steps the whole job's GPU time.
+        """
+        lengths, every = [], list(truth.ops.values())
         for rank in self.truth.ranks:
             ops, begins = truth.ops[rank], _begins(truth, rank)
-            if not begins:
-                return max(op.end_ns for op in ops) - ops[0].start_ns
+            if not begins or self.is_of_capture:
+                return max(own[-1].end_ns for own in every) - min(own[0].start_ns for own in every)
             # Communication may run ahead of the step that it belongs to.
             own = [op for op in ops if op.instruction.stream == COMPUTE_STREAM]
             firsts = [min(op.start_ns for op in own if op.launch_start_ns >= begin) for begin in begins]

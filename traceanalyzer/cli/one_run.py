@@ -151,6 +151,7 @@ def _analysed(
 ) -> "tuple[Summary, Report, Examination | None, Memory]":
     from traceanalyzer.findings import named_ranks
     from traceanalyzer.job import run_info
+    from traceanalyzer.report import kept_report
     from traceanalyzer.report.build import build
     from traceanalyzer.scale import summarise, with_timelines
 
@@ -159,16 +160,23 @@ def _analysed(
     place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
     examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     known = surroundings.with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
-    with progress(command.console, len(run.captures)) as advance:
-        summary = summarise(
-            found, run, load, jobs=options["jobs"], progress=advance, is_guarded=True, wiring=wiring, **known
-        )
+    known["wiring"] = wiring
+    analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
+    entry = kept_report.place_of(found, run, load, known)
+    findings = None
+    if held := kept_report.kept(entry, analysed):
+        summary, findings = held
+    else:
+        with progress(command.console, len(run.captures)) as advance:
+            summary = analysed(progress=advance)
     clock.mark("read and analyse")
     notes = (*_of_other_runs(command, run), *info_notes, *examination_notes)
-    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info)
+    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info, findings)
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
+    if not held:
+        kept_report.keep(entry, kept_report.place_of(found, run, load, known), whole, made.findings)
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
 
 

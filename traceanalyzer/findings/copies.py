@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.lateness import all_late_by
+from traceanalyzer.findings.lateness import all_late_by, late_by
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
@@ -48,8 +48,13 @@ def pageable_copies(
     return [replace(_pageable(held, basis, len(headline), replay), part_of=part_of)] if len(held) else []
 
 
-def serial_blocks(headline: Headline, steps: Steps, launches: Launches, block_bounds: BlockBounds) -> list[Finding]:
-    """Repeated blocks whose copies from and to the host (a tenth of them or more) and compute follow each other."""
+def serial_blocks(
+    headline: Headline, steps: Steps, launches: Launches, block_bounds: BlockBounds, episodes: Episodes
+) -> list[Finding]:
+    """Repeated blocks whose copies from and to the host (a tenth of them or more) and compute follow each other.
+
+    Of a rank that is late by copies it is a part of what is said of that.
+    """
     if not len(block_bounds) or not len(headline):
         return []
     basis = Basis.of(headline, steps)
@@ -61,7 +66,11 @@ def serial_blocks(headline: Headline, steps: Steps, launches: Launches, block_bo
     is_block = ~is_step.fillna(value=False).astype(bool) | (basis.steps is None)
     serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
     windows = launches.table.set_index("rank")["window_ns"]
-    return [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
+    found = [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
+    return [
+        replace(item, part_of=late_by(episodes, int(rank), "copies"))
+        for item, rank in zip(found, serial["rank"], strict=True)
+    ]
 
 
 def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> Finding:

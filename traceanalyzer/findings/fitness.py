@@ -9,6 +9,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.integrity.different_jobs import DIFFERENT_JOBS
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, TRUNCATED
 from traceanalyzer.analyses.phases.iterations import Iterations
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 LEAST_WAIT_PCT = 5.0
 """Of a step, that all ranks wait for somebody who is not here."""
 
-_LEAST_JUMP_NS = 1_000_000
 _ALIKE = 0.5
 
 
@@ -35,9 +35,10 @@ def missing_straggler(
     """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step."""
     if not len(headline) or not len(calls):
         return []
-    here = set(ranks.table["rank"])
+    cut = {*ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
+    here = set(ranks.table["rank"]) - cut
     frame = calls.to_frame()
-    frame = frame[frame["group_ranks"].notna()]
+    frame = frame[frame["group_ranks"].notna() & frame["rank"].isin(here)]
     members = {text: _numbers(text) for text in frame["group_ranks"].astype("str").unique()}
     lacking = {text: own - here for text, own in members.items() if own - here and len(own & here) > 1}
     frame = frame[frame["group_ranks"].astype("str").isin(lacking)]
@@ -58,6 +59,8 @@ def missing_straggler(
     are_left_out = len(integrity) and (integrity.table["check"] == LEFT_OUT).any()
     many = len(missing) > 1
     who = f"{f'{len(missing)} ranks' if many else f'rank {missing[0]}'} {'have' if many else 'has'} no trace"
+    if cut >= {*missing}:
+        who = "their files are cut off" if many else f"rank {missing[0]}'s file is cut off"
     add = "Add the traces of the missing ranks, or record all ranks again"
     if are_left_out:
         who = f"--ranks leaves out {f'{len(missing)} of their groups' if many else f'rank {missing[0]}'}"
@@ -78,31 +81,30 @@ def missing_straggler(
     ]
 
 
-def clock_step(step_needs: StepNeeds, calls: Calls) -> list[Finding]:
+def recorded_apart(integrity: Integrity) -> list[Finding]:
+    """The ranks' captures share no time, and no rank answers another's calls: none can be held against another."""
+    if not (len(integrity) and (integrity.table["check"] == DIFFERENT_JOBS).any()):
+        return []
+    return [
+        Finding(
+            rule="recorded_apart",
+            severity="high",
+            title="These ranks were not recorded together: their captures have no time in common, and no rank answers "
+            "another's communication. Who waits for whom, and whose work is longer, cannot be told.",
+            recommendation="Start and stop the profiler in the same steps on every rank (a schedule counts them), and "
+            "put the traces of one job alone into the folder.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def clock_step(step_needs: StepNeeds) -> list[Finding]:
     """One rank's step is longer or shorter than everybody else's by what no wait explains, and stays so.
 
     Of ranks that communicate: others may take as long as they like.
     """
-    if not len(step_needs) or not len(calls):
-        return []
-    table = step_needs.table[step_needs.table["rank"].isin(calls.table["rank"])]
-    table = table[table["step"].notna() & ~table["is_partial"].astype(bool)]
-    lengths = (table["end_ns"] - table["begin_ns"]).astype("float64")
-    wide = table.assign(length=lengths).pivot_table(index="step", columns="rank", values="length")
-    if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
-        return []
-    off = wide.sub(wide.median(axis=1), axis=0)
-    # Ranks that really are at a step for longer are waited for in the next one at last.
-    waited = table.groupby("step")["exposed_wait_ns"].max().astype("float64")
-    waited = pd.concat([waited, waited.shift(-1)], axis=1).max(axis=1)
-    found = []
-    for rank in off:
-        step = off[rank].abs().idxmax()
-        jump, rest = float(off[rank][step]), off[rank].drop(step)
-        is_jump = abs(jump) >= max(_LEAST_JUMP_NS, 10 * rest.abs().max()) and waited[step] < abs(jump) / 10
-        if is_jump and step != wide.index[-1]:
-            found.append(_clock_step(int(rank), int(step), jump))
-    return found
+    jumps = step_needs.table[step_needs.table["clock_jump_ns"].notna()] if len(step_needs) else step_needs.table
+    return [_clock_step(int(row.rank), int(row.step), float(row.clock_jump_ns)) for row in jumps.itertuples()]
 
 
 def _clock_step(rank: int, step: int, jump: float) -> Finding:
@@ -207,9 +209,13 @@ _LOST = "operations that were lost"
 
 
 def lost_pct(integrity: Result) -> pd.Series:
-    """Of each rank that lost some the per cent of its launches whose operation is missing amid others."""
+    """Of each rank that lost some the per cent of its launches whose operation is missing amid others.
+
+    Not of a file that is cut off: its streams' operations do not end at one moment.
+    """
     frame = integrity.to_frame()
-    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna()]
+    cut = frame.loc[frame["check"] == TRUNCATED, "rank"]
+    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna() & ~frame["rank"].isin(cut)]
     share = 100 * own["count"].astype("float64") / own["total"].astype("float64")
     return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
 

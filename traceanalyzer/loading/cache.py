@@ -1,7 +1,7 @@
 """The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
 
 An entry is of one file as it was: its path, size, inode, times of change, and what else decides what is made of it.
-What entries hold is for their makers: `kept_traces`, `kept_ranks`.
+What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.kept_report` of whole runs.
 """
 
 import hashlib
@@ -138,7 +138,7 @@ class Draft:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return [entry for entry in folder.iterdir() if re.fullmatch(r"[0-9a-f]{64}(-ranks)?", entry.name)]
+        return [entry for entry in folder.iterdir() if re.fullmatch(r"[0-9a-f]{64}(-ranks|-report)?", entry.name)]
     except OSError:
         return []
 

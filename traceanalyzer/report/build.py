@@ -19,6 +19,7 @@ def build(
     notes: tuple[str, ...] = (),
     command: str | None = None,
     run_info: RunInfo | None = None,
+    findings: tuple[Finding, ...] | None = None,
 ) -> Report:
     """The report of one run.
 
@@ -28,9 +29,11 @@ def build(
         notes: what else there is to say of the choice of files.
         command: the command line that makes it again.
         run_info: the run.json beside the traces.
+        findings: where they are known already.
     """
     failures = list(summary.failures)
-    findings = findings_of(summary.results, failures)
+    if findings is None:
+        findings = findings_of(summary.results, failures)
     warn(failures[len(summary.failures) :])
     return Report(
         label=label,

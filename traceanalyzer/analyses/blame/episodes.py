@@ -193,7 +193,7 @@ def _of_job(
         return pd.DataFrame()
     late = with_excess(needs)
     found = told_apart(named(cells(late), late, work), late, work)
-    complete = _complete(late, steps)
+    complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in _groups(found)]
     if not rows:
         return pd.DataFrame()
@@ -237,8 +237,13 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
     return len(one & other) / len(one | other)
 
 
-def _complete(late: pd.DataFrame, steps: pd.DataFrame) -> list[int]:
-    """Steps that are complete on every rank that is compared."""
+def _complete(late: pd.DataFrame, steps: pd.DataFrame, replay: Replay) -> list[int]:
+    """Steps that are complete on every rank that is compared; none where a replay is of the whole capture.
+
+    That is so where one rank's file is cut off: its steps are complete nowhere, and it is compared with nobody.
+    """
+    if replay.engine is not None and not replay.engine.windows.has_steps:
+        return []
     complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
     complete = complete[complete["rank"].isin(late["rank"])] if len(complete) else complete
     return shared_steps(complete, set(late["rank"])) or []

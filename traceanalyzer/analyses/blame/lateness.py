@@ -57,12 +57,20 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
 
     A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike; its
     compute against its own steps, as far as the other stages' steps do not differ alike.
-    Steps that a capture cuts are held against nothing. The excess is never longer than the step. A GPU may idle for
+    Steps that a capture cuts, or in which a rank's clock is set, are held against nothing. The excess is never longer
+    than the step. A GPU may idle for
     its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
     step, or the one before, takes it more.
     """
     table = needs.assign(step=needs["step"].astype("Int64").fillna(-1).astype("int64"))
-    table = table[~table["is_partial"].astype(bool)].reset_index(drop=True)
+    is_jump = table["clock_jump_ns"].notna()
+    # From there on the rank's calls may have no partners, so that transfers are known of some ranks alone.
+    is_told = (
+        table["step"] < table.loc[is_jump, "step"].min() if is_jump.any() else pd.Series(data=True, index=table.index)
+    )
+    columns = ["transfer_ns", "exposed_transfer_ns"]
+    table = table.assign(**{name: table[name].where(is_told, 0) for name in columns})
+    table = table[~table["is_partial"].astype(bool) & ~is_jump].reset_index(drop=True)
     alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
     keys = [table["peers"].mask(alone, "all"), table["step"]]
     is_stage = (table["peers"] != "all") & alone

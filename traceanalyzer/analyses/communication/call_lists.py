@@ -1,5 +1,7 @@
 """The columns of all ranks' calls as arrays, in the form in which they are aligned."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -17,6 +19,7 @@ TO_ITSELF = "a message of a rank to itself waits for nobody"
 GROUP_UNKNOWN = "the ranks of its group are not known"
 OF_ONE_RANK = "a group of one rank waits for nobody"
 RANK_MISSING = "a rank of its group has no trace"
+RANK_CUT = "a rank of its group has a file that is cut off before"
 NOT_ON_ALL = "not seen on every rank of its group"
 
 
@@ -68,9 +71,9 @@ def moves_only(calls: pd.DataFrame) -> np.ndarray:
     return mask
 
 
-def sizes_from(arguments: pd.Series) -> str | None:
+def sizes_from(arguments: Iterable[str]) -> str | None:
     """What else than their own arguments tells the sizes of some calls; `None` where nothing does."""
-    found = sorted(set(arguments.dropna()) - {"kernel", "host"})
+    found = sorted(set(arguments) - {"kernel", "host"})
     return ", ".join(found) or None
 
 

@@ -15,6 +15,7 @@ from traceanalyzer.analyses.communication.call_lists import (
     NOT_WAITING_ALIKE,
     OF_ONE_RANK,
     PEER_COPY,
+    RANK_CUT,
     RANK_MISSING,
     CallLists,
     is_peer_copy,
@@ -51,9 +52,10 @@ INFERRED_METHODS = (*METHODS, *(f"{method}; group inferred" for method in METHOD
 """Of calls that name no group the ranks that run them in the same order, to ends that fit, are taken for one."""
 
 
-def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
+def match(calls: pd.DataFrame, ranks: Iterable[int], cut: frozenset[int] = frozenset()) -> Matching:
     """Match the calls of all ranks, in order of time within a rank; `ranks` are those that have a trace.
 
+    Of the ranks in `cut` the files end before the others': what they lack is a call of the others all the same.
     Kernels that spin on peers but name no group are matched over all ranks of the job, or over those groups that the
     ranks' files list or other calls name: where their order and ends agree best.
     """
@@ -67,7 +69,7 @@ def match(calls: pd.DataFrame, ranks: Iterable[int]) -> Matching:
     lists = CallLists(calls)
     collective = np.flatnonzero((scope != NONE) & ~is_message & ~is_copy)
     groups = _groups(scope[collective], collective)
-    tables = [_collectives(calls, lists, rows, present, why) for rows in groups]
+    tables = [_collectives(calls, lists, rows, present, cut, why) for rows in groups]
     if calls["group"].isna().all():
         tables = [table for table in tables if _is_of_one_clock(calls, table, why)]
     spinning = spinning_without_group(calls, (scope == NONE) & ~is_copy)
@@ -100,7 +102,12 @@ def _groups(codes: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _collectives(
-    calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, present: frozenset[int], why: np.ndarray
+    calls: pd.DataFrame,
+    lists: CallLists,
+    rows: np.ndarray,
+    present: frozenset[int],
+    cut: frozenset[int],
+    why: np.ndarray,
 ) -> pd.DataFrame:
     """Instances of one group: every rank is aligned with the one that has most calls.
 
@@ -110,9 +117,10 @@ def _collectives(
     by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     expected = group_members(calls.iloc[rows[0]], by_rank, present)
     here = expected & present if expected is not None else frozenset[int]()
+    cut = cut if len(here - cut) > 1 else frozenset()
     if expected == here or len(here) < 2:
-        return _aligned(lists, rows, expected, present, why)
-    table = _aligned(lists, rows, here, present, why)
+        return _aligned(lists, rows, expected, present, why, cut)
+    table = _aligned(lists, rows, here, present, why, cut)
     why[rows] = RANK_MISSING
     return table
 
@@ -164,19 +172,25 @@ def _attempt(lists: CallLists, rows: np.ndarray, partition: Partition, present: 
 
 
 def _aligned(
-    lists: CallLists, rows: np.ndarray, expected: frozenset[int] | None, present: frozenset[int], why: np.ndarray
+    lists: CallLists,
+    rows: np.ndarray,
+    expected: frozenset[int] | None,
+    present: frozenset[int],
+    why: np.ndarray,
+    cut: frozenset[int] = frozenset(),
 ) -> pd.DataFrame:
-    """Instances of the calls in `rows` over the ranks of their group."""
+    """Instances of the calls in `rows` over the ranks of their group, those in `cut` as far as they have them."""
     by_rank = {int(lists.rank[part[0]]): part for part in _groups(lists.rank[rows], rows)}
     if expected is None or not expected <= present:
         why[rows] = GROUP_UNKNOWN if expected is None else RANK_MISSING
         return no_members()
     why[rows] = NOT_ON_ALL if len(expected) > 1 else OF_ONE_RANK
-    if len(expected) < 2 or not expected <= set(by_rank):
+    if len(expected) < 2 or not expected - cut <= set(by_rank):
         return no_members()
-    reference = max(sorted(expected), key=lambda rank: len(by_rank[rank]))
-    aligned = {rank: align(lists.of(by_rank[reference]), lists.of(by_rank[rank])) for rank in expected - {reference}}
-    return _complete(by_rank, reference, aligned, why)
+    reference = max(sorted(expected - cut), key=lambda rank: len(by_rank[rank]))
+    others = (expected & set(by_rank)) - {reference}
+    aligned = {rank: align(lists.of(by_rank[reference]), lists.of(by_rank[rank])) for rank in others}
+    return _complete(by_rank, reference, aligned, why, cut & expected)
 
 
 def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[int]) -> frozenset[int] | None:
@@ -199,9 +213,13 @@ def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[in
 
 
 def _complete(
-    by_rank: dict[int, np.ndarray], reference: int, aligned: dict[int, Alignment], why: np.ndarray
+    by_rank: dict[int, np.ndarray],
+    reference: int,
+    aligned: dict[int, Alignment],
+    why: np.ndarray,
+    cut: frozenset[int],
 ) -> pd.DataFrame:
-    """The reference's calls that have a partner on every other rank."""
+    """The reference's calls that have a partner on every other rank, but for those whose files end before."""
     rows = by_rank[reference]
     partners = np.full((len(rows), len(aligned)), NONE, dtype=np.int64)
     method = np.zeros(len(rows), dtype=np.int64)
@@ -209,14 +227,18 @@ def _complete(
         partners[found.left, column] = by_rank[rank][found.right]
         # The weakest way in which a member was found speaks for the instance.
         method[found.left] = np.maximum(method[found.left], found.method)
-    held = np.flatnonzero((partners != NONE).all(axis=1))
+    is_wanted = np.array([rank not in cut for rank in aligned], dtype=bool)
+    held = np.flatnonzero((partners[:, is_wanted] != NONE).all(axis=1))
     members = np.concatenate([rows[held, None], partners[held]], axis=1)
-    why[members.ravel()] = None
+    is_here = members != NONE
+    is_whole = is_here.all(axis=1) & (cut <= set(by_rank))
+    why[members[is_whole].ravel()] = None
+    why[members[~is_whole][is_here[~is_whole]]] = RANK_CUT
     return table_of(
         {
-            "row": members.ravel(),
-            "instance": np.repeat(np.arange(len(held)), members.shape[1]),
-            "matched_by": np.repeat(method[held], members.shape[1]),
+            "row": members[is_here],
+            "instance": np.nonzero(is_here)[0],
+            "matched_by": np.repeat(method[held], is_here.sum(axis=1)),
             "is_ambiguous": any(found.is_ambiguous for found in aligned.values()),
         }
     )

@@ -93,7 +93,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
     # Long texts, of which one row is enough.
     listed = pd.Series([_listed(trace), *[None] * (len(calls) - 1)], index=calls.index, dtype="object")
-    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files), listed_groups=listed)
+    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files), listed_groups=listed,
+                        is_cut=trace.meta.is_truncated)  # fmt: skip
 
 
 def _listed(trace: RankTrace) -> str:
@@ -112,7 +113,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
     if calls.empty:
         return Members(calls)
-    matching = match(calls, parts)
+    cut = calls.loc[calls["is_cut"].astype(bool), "rank"].unique() if "is_cut" in calls else ()
+    matching = match(calls, parts, frozenset(map(int, cut)))
     members = matching.members
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
     table = under_each_other([members, table_of({"row": alone})])

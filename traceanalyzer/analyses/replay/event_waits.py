@@ -24,7 +24,7 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 
 def event_waits(trace: RankTrace, ops: pd.DataFrame) -> pd.DataFrame:
-    """`source`, `target` (rows of `ops`) and `is_recorded`.
+    """`source`, `target` (rows of `ops`), `is_recorded` and `is_touching` (false: not told by times).
 
     Recorded events give exact edges. Without them a call to wait for an event is taken to hold what its thread
     launches next; it waits for the stream that was launched on before (a collective for what it reads), else for
@@ -53,7 +53,7 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
         near = (source != NONE) & (starts[late] - ends[source] <= TOUCHING_NS) & (stream[source] != stream[late])
         found = np.where((found == NONE) & near, source, found)
     held = (found != NONE) & (ends[found] - starts[found] > 0)
-    return _inferred_pairs(found[held], late[held])
+    return _inferred_pairs(found[held], late[held], is_touching=True)
 
 
 def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
@@ -82,8 +82,8 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     return _inferred_pairs(found[found != NONE], late[found != NONE])
 
 
-def _inferred_pairs(source: np.ndarray, target: np.ndarray) -> pd.DataFrame:
-    return table_of({"source": source, "target": target, "is_recorded": False})
+def _inferred_pairs(source: np.ndarray, target: np.ndarray, *, is_touching: bool = False) -> pd.DataFrame:
+    return table_of({"source": source, "target": target, "is_recorded": False, "is_touching": is_touching})
 
 
 class _Streams:
@@ -178,7 +178,7 @@ def _sources(order: _Streams, targets: np.ndarray, told: np.ndarray, before: np.
 
 def _table(rows: list[tuple[int, int]], *, is_recorded: bool) -> pd.DataFrame:
     pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return table_of({"source": pairs[:, 0], "target": pairs[:, 1], "is_recorded": is_recorded})
+    return table_of({"source": pairs[:, 0], "target": pairs[:, 1], "is_recorded": is_recorded, "is_touching": False})
 
 
 def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:

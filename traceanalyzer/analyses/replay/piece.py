@@ -26,7 +26,8 @@ class Piece:
         segments: the host between two blocking calls: `begin_ns`, `before` (the segment that its call ends, -1 for the
             first of a chain), `own_ns` (what the call takes when nothing is left to wait for), `step` (in which it
             returns), `call` (its name).
-        waits: an operation waits for one of another stream: `source`, `target` (rows of `ops`), `is_recorded`.
+        waits: an operation waits for one of another stream: `source`, `target` (rows of `ops`), `is_recorded`,
+            `is_touching` (inferred from one's end and the other's start).
         blocks: a segment begins when an operation has ended: `op`, `segment`, `is_own` (the copy that the call made).
         why_no_host: why there is no host side; empty when there is one.
     """

@@ -20,6 +20,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.order import CircleError
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import LEAST, MOST
+from traceanalyzer.analyses.replay.waits_alike import with_waits_alike
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
@@ -98,7 +99,7 @@ def across(
     empty = pd.DataFrame(columns=["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
-    pieces = {rank: part["piece"].iloc[0] for rank, part in held.items()}
+    pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
     try:
         return _replayed(pieces, members, clocks, steps)
     except CircleError:

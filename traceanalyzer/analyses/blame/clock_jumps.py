@@ -1,0 +1,34 @@
+"""Steps in which a rank's clock is set: longer or shorter than everybody else's by what no wait explains."""
+
+import pandas as pd
+
+_LEAST_NS = 1_000_000
+
+
+def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
+    """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not.
+
+    The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
+    and no other rank waits a tenth of that more than in its other steps. Told from three steps and ranks on, of ranks
+    that communicate: others may take as long as they like.
+    """
+    jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
+    held = table[table["rank"].isin(communicating) & table["step"].notna() & ~table["is_partial"].astype(bool)]
+    lengths = (held["end_ns"] - held["begin_ns"]).astype("float64")
+    wide = held.assign(length=lengths).pivot_table(index="step", columns="rank", values="length")
+    if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
+        return jumps
+    off = wide.sub(wide.median(axis=1), axis=0)
+    waits = held.pivot_table(index="step", columns="rank", values="exposed_wait_ns").astype("float64")
+    beyond = waits - waits.median()
+    for rank in off:
+        step = off[rank].abs().idxmax()
+        jump, rest = float(off[rank][step]), off[rank].drop(step)
+        # Ranks that really are at a step for longer are waited for, in the next one at last; own waits hold the jump.
+        waited = beyond.drop(columns=rank).max(axis=1)
+        most = max(waited[step], waited.shift(-1).fillna(0)[step])
+        most = max(most, off.loc[step].drop(rank).abs().max())  # clocks of several are not set at once
+        is_jump = abs(jump) >= max(_LEAST_NS, 10 * rest.abs().max()) and most < abs(jump) / 10
+        if is_jump and step != wide.index[-1]:
+            jumps[held.index[(held["rank"] == rank) & (held["step"] == step)]] = round(jump)
+    return jumps

@@ -1,0 +1,138 @@
+"""Small tables as Arrow, and back: exactly as they were, whatever types their columns have.
+
+Tables of one file follow each other. Nothing in it runs when it is read; a table that would not come back as it was is
+refused when it is written.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from traceanalyzer.model.schema import NONE
+
+Told = tuple[str, pd.DataFrame, str]
+"""A table's name, the table, and what else there is to say of it."""
+
+_MASKED: Mapping[str, Any] = {
+    "Int64": pd.arrays.IntegerArray,
+    "Float64": pd.arrays.FloatingArray,
+    "boolean": pd.arrays.BooleanArray,
+}
+
+
+def write_tables(path: Path, tables: Iterable[Told]) -> int:
+    """Write the tables, and return how many they are.
+
+    Raises:
+        ValueError, TypeError: one is not of the kind that comes back.
+    """
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    written = 0
+    with path.open("wb") as file:
+        for name, frame, said in tables:
+            rows = _batch(name, frame, said)
+            with pa.ipc.new_stream(file, rows.schema, options=options) as out:
+                out.write_batch(rows)
+            written += 1
+    return written
+
+
+def read_tables(path: Path, count: int) -> list[Told]:
+    """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
+    # Small tables: threads take longer than they save.
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    with pa.memory_map(str(path)) as file:
+        return [_table(pa.ipc.open_stream(file, options=options)) for _ in range(count)]
+
+
+def _batch(name: str, frame: pd.DataFrame, said: str) -> Any:
+    if not frame.index.equals(pd.RangeIndex(len(frame))) or not frame.columns.is_unique:
+        raise ValueError("not a table that is kept")
+    arrays, types = [], []
+    for column in frame:
+        array, dtype = _arrow(frame[column])
+        arrays.append(array)
+        types.append((str(column), dtype))
+    text = msgspec.json.encode({"name": name, "said": said, "types": types, "rows": len(frame)})
+    names = [str(number) for number in range(len(arrays))]
+    return pa.record_batch(arrays, names=names).replace_schema_metadata({"table": text})
+
+
+def _table(stream: Any) -> tuple[str, pd.DataFrame, str]:
+    facts = msgspec.json.decode(stream.schema.metadata[b"table"])
+    rows = stream.read_all().combine_chunks()
+    columns = {column: _pandas(rows.column(number), dtype) for number, (column, dtype) in enumerate(facts["types"])}
+    return facts["name"], pd.DataFrame(columns, index=pd.RangeIndex(facts["rows"])), facts["said"]
+
+
+def _arrow(column: pd.Series) -> tuple[Any, str]:
+    """A column as Arrow, and what it was."""
+    values: Any = column.array
+    dtype = str(column.dtype)
+    if isinstance(values, pd.Categorical):
+        texts = values.categories
+        if values.ordered or not all(isinstance(text, str) for text in texts):
+            raise ValueError("categories that are no names")
+        codes = pa.array(values.codes.astype(np.int32), mask=values.codes == NONE)
+        dictionary = pa.array(texts.tolist(), type=pa.large_string())
+        return pa.DictionaryArray.from_arrays(codes, dictionary), f"category of {texts.dtype}"
+    if dtype in _MASKED:
+        plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
+        return pa.array(plain, mask=np.asarray(values.isna())), dtype
+    if dtype == "str":
+        return pa.array(values.to_numpy(dtype=object, na_value=None), type=pa.large_string()), dtype
+    if dtype == "object":
+        return pa.array([_text(value) for value in column], type=pa.large_string()).dictionary_encode(), dtype
+    if column.dtype.kind not in "iufb":
+        raise ValueError(f"a column of {dtype}")
+    return pa.array(column.to_numpy()), dtype
+
+
+def _pandas(column: Any, dtype: str) -> Any:
+    array = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+    if dtype.startswith("category of "):
+        codes = array.indices.fill_null(NONE).to_numpy(zero_copy_only=False)
+        texts = pd.Index(array.dictionary.to_pylist(), dtype=dtype.removeprefix("category of "))
+        return pd.Categorical.from_codes(codes, categories=texts)
+    if dtype in _MASKED:
+        absent = array.is_null().to_numpy(zero_copy_only=False).copy()
+        fill = pa.scalar(value=True if dtype == "boolean" else 1, type=array.type)
+        return _MASKED[dtype](array.fill_null(fill).to_numpy(zero_copy_only=False).copy(), absent)
+    if dtype == "str":
+        return pd.array(array.to_pylist(), dtype="str")
+    if dtype == "object":
+        values = [_value(text) for text in array.dictionary.to_pylist()]
+        rows = array.indices.to_numpy(zero_copy_only=False)
+        return pd.Series([values[row] for row in rows.tolist()], dtype="object")
+    plain = array.to_numpy(zero_copy_only=False)
+    return plain if plain.flags.writeable else plain.copy()
+
+
+def _text(value: object) -> str:
+    """One of a column of anything: its JSON, or what JSON does not tell apart."""
+    if value is None:
+        return "null"
+    if value is pd.NA:
+        return "NA"
+    if isinstance(value, float) and np.isnan(value):
+        return "NaN"
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+    is_list = isinstance(value, tuple) and {*map(type, value)} <= {int, str}
+    if not is_list and not isinstance(value, str | int | float):
+        raise TypeError(f"a {type(value).__name__} in a table")
+    return msgspec.json.encode(value).decode()
+
+
+def _value(text: str) -> object:
+    if text == "NA":
+        return pd.NA
+    value = np.nan if text == "NaN" else msgspec.json.decode(text)
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,153 @@
+"""A run's Results and findings, kept in the cache beside its ranks: the same run again begins where it is shown.
+
+An entry is of all files of the run as they were, of what was asked of them, and of all code of the package; only a run
+of which every file is kept has one. It holds tables as Arrow and the rest as JSON, nothing that runs when it is read.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from traceanalyzer.analyses import ANALYSES, Results
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.discovery import Found
+from traceanalyzer.discovery.clustering import Run
+from traceanalyzer.findings import Finding
+from traceanalyzer.loading import LoadOptions, kept_ranks
+from traceanalyzer.loading.cache import UNREADABLE, Draft, prune
+from traceanalyzer.loading.kept_tables import read_tables, write_tables
+from traceanalyzer.model import Skipped
+from traceanalyzer.scale import Summary
+
+FORMAT = 1
+
+ENDING = "-report"
+"""Of an entry's name, which else is that of its files' ranks together."""
+
+Answer = tuple[Summary, tuple[Finding, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is no table, and how many tables there are; a claim is a file, its own rank, and that of the run."""
+
+    tables: int
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    claims: tuple[tuple[str, int, int], ...]
+
+
+class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that of a Replay
+    __doc__ = Replay.__doc__
+    # Its graph is joined when it is asked for: the page needs it, the terminal does not.
+
+    __slots__ = ("_engines", "_joined")
+    _engines: list[Engine | None]
+    _joined: Callable[[], Engine | None]
+
+    def __init__(self, table: pd.DataFrame, why_not: str, joined: Callable[[], Engine | None]) -> None:
+        for name, value in {
+            "table": table,
+            "_shown": [],
+            "why_not": why_not,
+            "_joined": joined,
+            "_engines": [],
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def engine(self) -> Engine | None:
+        """The graph itself."""
+        if not self._engines:
+            self._engines.append(self._joined())
+        return self._engines[0]
+
+
+def place_of(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[str, Any]) -> Path | None:
+    """Where the run is kept or would be; `None` where one of its files is not kept."""
+    places = [kept_ranks.place_of(capture, options, tuple(ANALYSES), thresholds) for capture in run.captures]
+    if options.cache is None or None in places:
+        return None
+    text = repr((FORMAT, [place.name for place in places if place], found.skipped))
+    return options.cache / f"{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}{ENDING}"
+
+
+def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
+    """The run's Results and findings from an entry; `None` where there is none that can be read.
+
+    `again` makes the summary anew, from the ranks that are kept: the graph of the job is not in the entry.
+    """
+    if place is None or not place.is_dir():
+        return None
+    with suppress(*UNREADABLE):
+        place.touch()
+        facts = msgspec.json.decode((place / "0" / "facts.json").read_bytes(), type=_Facts)
+        results = {
+            name: _result(name, table, said, again)
+            for name, table, said in read_tables(place / "0" / "tables.arrow", facts.tables)
+        }
+        claims = {(Path(path), own): rank for path, own, rank in facts.claims}
+        return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
+    shutil.rmtree(place, ignore_errors=True)
+    return None
+
+
+def keep(place: Path | None, again: Path | None, summary: Summary, findings: tuple[Finding, ...]) -> None:
+    """Keep the run at `place`, unless it is another by now (`again` is its place at this moment) or lacks a part."""
+    if place is None or place != again or summary.failures:
+        return
+    draft = Draft.begun(place.parent)
+    if draft is None:
+        return
+    try:
+        draft.add(partial(_write, summary=summary, findings=findings))
+        draft.settle(place)
+        prune(place.parent)
+    finally:
+        draft.drop()
+
+
+def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
+    held = [(name, result.table, _said(result)) for name, result in summary.results.items()]
+    written = write_tables(place / "tables.arrow", held)
+    claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
+    facts = _Facts(written, findings, summary.skipped, summary.notes, claims)
+    text = msgspec.json.encode(facts)
+    if msgspec.json.decode(text, type=_Facts) != facts:
+        raise ValueError("findings that would come back as others")
+    (place / "facts.json").write_bytes(text)
+
+
+def _said(result: Result) -> str:
+    """What a Result says besides its table and its graph."""
+    own = [field.name for field in fields(result) if field.init and field.name not in ("table", "engine")]
+    return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()
+
+
+def _result(name: str, table: pd.DataFrame, said: str, again: Callable[[], Summary]) -> Result:
+    type_, facts = ANALYSES[name].result, msgspec.json.decode(said)
+    if type_ is Replay:
+        has_graph = len(table) > 0
+        return KeptReplay(table, **facts, joined=(lambda: again().results["replay"].engine) if has_graph else _none)
+    return type_(table, **facts)
+
+
+def _none() -> None:
+    """There is no graph."""
+
+
+def _typed(results: dict[str, Result]) -> Results:
+    made: Any = results
+    typed: Results = made
+    return typed
