@@ -87,7 +87,10 @@ def case_at(place: Place) -> Case:
     ranks = tuple(sorted({rank for fault in faults for rank in fault.ranks}))
     only = _steps(place)
     others = tuple({rank for fault in left for rank in fault.ranks})
-    truth = Truth(ranks, cause, named, only, has_gain=place.when != "last step", others=others)
+    if what == "link" and place.when == "in turn":
+        named = place.strategy.slow
+    truth = Truth(ranks, cause, named, only, has_gain=place.when != "last step", others=others,
+                  is_behind=place.when == "last step")  # fmt: skip
     first = {"first instance": _FIRST, "one complete step": _STEPS - 2}.get(place.when, 0)
     return Case(place.name, _job(place, steps), (*faults, *left), _said(place, truth), _captured(place, ranks), first,
                 left, place.when == "cut file")  # fmt: skip
@@ -137,7 +140,9 @@ def _captured(place: Place, ranks: tuple[int, ...]) -> Capture:
 def _said(place: Place, truth: Truth) -> Truth:
     """What else is to be said first, where the late rank is not."""
     if place.when == "its own file missing":
-        return Truth(says="that is not here|has no file", others=truth.others)
+        # What a missing stage is waited for is not told from the bubble.
+        bubble = "|ipeline" if place.strategy.is_pipeline else ""
+        return Truth(says=f"that is not here|has no file{bubble}", others=truth.others)
     if place.when == "clock step":
         return Truth(says="clock", others=(*truth.ranks, *truth.others))
     return truth

@@ -33,6 +33,11 @@ class Strategy:
     slow: str = ""
     times: int = 1
 
+    @property
+    def is_pipeline(self) -> bool:
+        """Its ranks exchange messages."""
+        return self.groups == _STAGES
+
 
 def made(strategy: Strategy, steps: int, faults: Faults, *, has_steps: bool = True) -> Job:
     """The job on three hosts; without the ranges of steps where the profiler knows none."""
