@@ -37,7 +37,7 @@ _LATE, _BEHIND = 5, 0
 
 _NODE, _HALF, _TURNS = (2, 3), (0, 1, 2), (1, 3, 4)
 _STEPS, _STEPS_OF_TURNS, _ONCE, _FIRST, _LAST = 5, 7, 2, 2, 4
-_CLOCK_STEP = (20 * MS, 40 * MS)
+_CLOCK_STEP = (12 * MS, 40 * MS)
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,20 @@ def places() -> Iterator[Place]:
 
 def impossible(place: Place) -> str | None:
     """Why there is no such job; `None` of one that there is."""
+    if place.strategy.is_pipeline and place.how == "gc pause" and place.when in ("a node", "half of the ranks"):
+        return "stages that stop for what they launched wait for each other's messages: such a job hangs"
     if place.how != "other group's communication":
         return None
     if not place.strategy.groups:
         return "all ranks are one group: its transfers are as long for all, and nobody waits for another group's"
-    if place.when == "a node":
-        return "a slow group is its ranks: those of a node are such a group, and told under one rank"
-    if place.when == "half of the ranks":
-        return "three groups have no half; two of three are what is usual, and the third one's links are fast"
-    if place.when == "its own file missing":
-        return "of a group that is late several files are here: told under another's file missing"
-    return None
+    return _IMPOSSIBLE_OF_GROUPS.get(place.when)
+
+
+_IMPOSSIBLE_OF_GROUPS = {
+    "a node": "a slow group is its ranks: those of a node are such a group, and told under one rank",
+    "half of the ranks": "three groups have no half; two of three are what is usual, and the third one's links are fast",
+    "its own file missing": "of a group that is late several files are here: told under another's file missing",
+}
 
 
 def case_at(place: Place) -> Case:
@@ -90,7 +93,7 @@ def case_at(place: Place) -> Case:
     if what == "link" and place.when == "in turn":
         named = place.strategy.slow
     truth = Truth(ranks, cause, named, only, has_gain=place.when != "last step", others=others,
-                  is_behind=place.when == "last step")  # fmt: skip
+                  is_behind=place.when == "last step" or place.strategy.has_steady_cost)  # fmt: skip
     first = {"first instance": _FIRST, "one complete step": _STEPS - 2}.get(place.when, 0)
     return Case(place.name, _job(place, steps), (*faults, *left), _said(place, truth), _captured(place, ranks), first,
                 left, place.when == "cut file")  # fmt: skip
@@ -133,7 +136,7 @@ def _captured(place: Place, ranks: tuple[int, ...]) -> Capture:
     if place.when == "cut file":
         return Capture(cut={1: 0.75})
     if place.when == "clock step":
-        return Capture(clock_step={3: _CLOCK_STEP})
+        return Capture(clock_step={3: (_CLOCK_STEP[0] * place.strategy.times, _CLOCK_STEP[1])})
     return Capture()
 
 

@@ -44,7 +44,9 @@ def missing_straggler(
     frame = frame[frame["group_ranks"].notna() & frame["rank"].isin(here)]
     frame = frame[~frame["collective"].isin(POINT_TO_POINT)]
     members = {text: _numbers(text) for text in frame["group_ranks"].astype("str").unique()}
-    lacking = {text: own - here for text, own in members.items() if own - here and len(own & here) > 1}
+    lacking = {text: own - here for text, own in members.items() if own - here and own & here}
+    if not any(len(members[text] & here) > 1 for text in lacking):
+        return []
     frame = frame[frame["group_ranks"].astype("str").isin(lacking)]
     basis = Basis.of(headline, steps)
     held = basis.within(frame)
