@@ -1,17 +1,16 @@
 """Every sensible combination of a strategy, how somebody is late, and who or when; the others with the reason.
 
-python -m tests.simulator.grid            # all of them, a row each as `tests.simulator.table` prints them
-python -m tests.simulator.grid impossible # what is left out, and why
+`python -m tests.simulator.grid_page docs/results` judges all of them, which takes half an hour of a core.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, Truth
 from tests.simulator.faults import Fault, Faults
 from tests.simulator.grid_jobs import RANKS, STRATEGIES, Strategy, made
+from tests.simulator.program import Job
 
 HOW = ("host", "compute", "copy", "loader", "gc pause", "other group's communication", "chain")
 
@@ -99,7 +98,7 @@ def case_at(place: Place) -> Case:
                 left, place.when == "cut file")  # fmt: skip
 
 
-def _job(place: Place, steps: int):  # type: ignore[no-untyped-def]
+def _job(place: Place, steps: int) -> Callable[[Faults], Job]:
     return lambda faults: made(place.strategy, steps, faults, has_steps=place.when != "no steps")
 
 
@@ -144,7 +143,7 @@ def _said(place: Place, truth: Truth) -> Truth:
     """What else is to be said first, where the late rank is not."""
     if place.when == "its own file missing":
         # What a missing stage is waited for is not told from the bubble.
-        bubble = "|ipeline" if place.strategy.is_pipeline else ""
+        bubble = "|ipeline|ranks are here" if place.strategy.is_pipeline else ""
         return Truth(says=f"that is not here|has no file{bubble}", others=truth.others)
     if place.when == "clock step":
         return Truth(says="clock", others=(*truth.ranks, *truth.others))
@@ -152,21 +151,3 @@ def _said(place: Place, truth: Truth) -> Truth:
 
 
 GRID: tuple[Case, ...] = tuple(case_at(place) for place in places() if impossible(place) is None)
-
-
-def main() -> None:
-    """Print the rows, or what is impossible."""
-    from tests.simulator.table import rows
-
-    if sys.argv[1:] == ["impossible"]:
-        for place in places():
-            reason = impossible(place)
-            if reason:
-                print(f"{place.name}: {reason}")
-        return
-    for row in rows(GRID):
-        print(row, flush=True)
-
-
-if __name__ == "__main__":
-    main()
