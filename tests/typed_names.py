@@ -6,6 +6,9 @@ from pathlib import Path
 
 import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
+from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
+from traceanalyzer.analyses.registry import SHARED
+from traceanalyzer.model.schema import TABLES
 
 STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
 ROOM = STUB.parent / "analyses"
@@ -36,6 +39,8 @@ _NAMES = '''"""The names of every Result's columns, one a line so that two chang
 
 from typing import Literal
 '''
+
+_SOURCES = "What figures are made from: analyses, what they share, tables of events, or all of these."
 
 _METRICS = '''"""The names of the figures that runs are compared by. Made by `python -m tests.typed_names`."""
 
@@ -89,10 +94,11 @@ def stub() -> str:
 
 
 def names() -> str:
-    """The names of each Result's columns."""
+    """The names of each Result's columns, and of what figures are made from."""
     own = {one.__name__: one for one in GIVES.values()}
     given = [f"{name}Column = Literal[{', '.join(map(repr, own[name].columns))}]" for name in sorted(own)]
-    return formatted("\n".join([_NAMES, *given]), ROOM / "names.py")
+    sources = f"SourceName = Literal[{', '.join(map(repr, [*ANALYSES, *SHARED, *TABLES, EVENTS]))}]"
+    return formatted("\n".join([_NAMES, *given, sources, f'"""{_SOURCES}"""']), ROOM / "names.py")
 
 
 def results() -> str:

@@ -10,6 +10,7 @@ Result. Nothing heavy is imported before it is used.
 """
 
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import InputError, NotATraceError, TraceAnalyzerError, UsageError
@@ -56,6 +57,9 @@ def find(traces: "TraceSet", **thresholds: Any) -> "Findings":
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    # `from traceanalyzer import kinds` asks here first: a room is no analysis, and is imported without them all.
+    if PathFinder.find_spec(f"{__name__}.{name}", __path__):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r} until it is imported")
     from traceanalyzer.analyses import ANALYSES
     from traceanalyzer.functions import function_of
 

@@ -17,8 +17,12 @@ interface Vocabulary {
   parts: Record<string, string>;
   causes: Record<string, { kind: string; short: string }>;
   patterns: Record<string, string>;
+  /** Colours of words on each look. */
+  texts: Record<string, string>;
   viewer: Record<string, string>;
   between: string;
+  /** The colour of a block of several kinds. */
+  several: string;
 }
 
 /** Disjoint intervals in order, and the time that lies before each. */
@@ -153,7 +157,6 @@ interface Path {
   length: Float64Array;
   rank: Uint32Array;
   lane: Uint8Array;
-  category: Uint8Array;
 }
 interface Timeline {
   ranks: Rank[];

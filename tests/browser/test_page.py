@@ -9,6 +9,7 @@ import pytest
 
 from tests.browser.frames import settled
 from tests.builders import document, kernel, write
+from tests.conftest import sampled
 from tests.report.writers.test_html import HOSTILE
 from tests.samples import sample
 from traceanalyzer.analyses import run
@@ -45,7 +46,7 @@ def column(page, name, at):
     )
 
 
-@pytest.mark.parametrize("name", ["ddp", "ddp_straggler", "fsdp_full", "pp", "moe", "streams"])
+@pytest.mark.parametrize("name", sampled(["ddp", "ddp_straggler", "pp", "fsdp_full", "moe", "streams"], every=2))
 def test_the_timeline_is_painted_in_the_colours_of_its_kinds(name, written, opened):
     report, path = written(name)
     with opened(path) as page:
@@ -405,7 +406,7 @@ def test_the_theme_follows_preference_and_button(written, opened):
         assert page.evaluate(paper) == "rgb(255, 255, 255)"
 
 
-@pytest.mark.parametrize("name", ["ddp", "moe"])
+@pytest.mark.parametrize("name", [pytest.param("ddp", marks=pytest.mark.thorough), "moe"])
 def test_nothing_sticks_out_of_the_page(name, written, opened):
     _, path = written(name)
     with opened(path) as page:

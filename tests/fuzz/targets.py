@@ -490,9 +490,11 @@ _SHARE = re.compile(r"_pct$")
 
 def impossible(results: Mapping[str, Any]) -> None:
     """Raise `WrongError` for shares above 100 % or below 0 and for negative times, unless integrity speaks of them."""
-    doubted = set(",".join(results["integrity"].table["affects"]).replace(" ", "").split(","))
+    from traceanalyzer.analyses import reached_by
+
+    doubted = reached_by(",".join(results["integrity"].table["affects"]).replace(" ", "").split(","))
     for name, result in results.items():
-        if result.is_event_copy or {name, "events"} & doubted:
+        if result.is_event_copy or name in doubted:
             continue
         frame = result.to_frame()
         for column in frame.columns:

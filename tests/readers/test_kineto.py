@@ -7,10 +7,10 @@ import pytest
 
 from tests.builders import document, host, kernel, write
 from traceanalyzer.analyses.integrity.integrity_checks import launches_without_operation
+from traceanalyzer.decoding import stream
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
-from traceanalyzer.readers.kineto import stream
 from traceanalyzer.selection import Selection, select
 
 EVENTS = [

@@ -8,13 +8,14 @@ from threading import active_count
 import pandas as pd
 import pytest
 
+from traceanalyzer.decoding import batches
+from traceanalyzer.decoding.batches import decode_all
+from traceanalyzer.decoding.decoder import EventDecoder
+from traceanalyzer.decoding.stream import EventText, text_of
+from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers.kineto import batches
-from traceanalyzer.readers.kineto.batches import decode_all
-from traceanalyzer.readers.kineto.decoder import EventDecoder
-from traceanalyzer.readers.kineto.stream import EventText, text_of
-from traceanalyzer.readers.kineto.tables import TableBuilder
+from traceanalyzer.readers.kineto.frames import frame_of
 
 SAMPLE = Path(__file__).parent.parent / "captures" / "ddp" / "rank0.json.gz"
 
@@ -24,7 +25,7 @@ CHUNK_BYTES = 1 << 16
 def decoded(chunks, processes):
     decoder, builder = EventDecoder(), TableBuilder()
     decode_all(chunks, decoder, builder, processes)
-    return {name: builder.frame(name) for name in (*TABLES, "spans")}, decoder.skipped
+    return {name: frame_of(builder, name) for name in (*TABLES, "spans")}, decoder.skipped
 
 
 def sample(damaged=()):
@@ -61,7 +62,7 @@ def merged(fates, damaged=()):
     while decoder.needs_exact is None:
         builder.add(decoder.decode(next(chunks)))
     batches._Merger(_Inline(fates), 3, decoder, builder).run(chunks)
-    return {name: builder.frame(name) for name in (*TABLES, "spans")}, decoder.skipped
+    return {name: frame_of(builder, name) for name in (*TABLES, "spans")}, decoder.skipped
 
 
 def test_two_processes_give_the_tables_of_one():

@@ -110,8 +110,8 @@ def test_texts_as_they_are_found(tmp_path, odd, kept, is_said):
 
 
 def test_a_text_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("traceanalyzer.readers.kineto.stream.EVENT_BYTES_MOST", 1 << 20)
-    monkeypatch.setattr("traceanalyzer.readers.kineto.stream.CHUNK_BYTES", 1 << 18)
+    monkeypatch.setattr("traceanalyzer.decoding.stream.EVENT_BYTES_MOST", 1 << 20)
+    monkeypatch.setattr("traceanalyzer.decoding.stream.CHUNK_BYTES", 1 << 18)
     path = tmp_path / "a.json"
     path.write_bytes(TEXT.replace(b'"k2 ', b'"' + b"a" * (6 << 20), 1))
     (trace,) = read(path)

@@ -21,6 +21,7 @@ class Capture:
         has_sequence: whether calls carry NCCL's sequence numbers.
         has_payloads: whether Nsight's report says bytes and communicators of NCCL's calls, and which ranks have which.
         has_stream_waits: whether the events that streams wait for are recorded.
+        drift: by how much of the time the rank's clock runs too fast.
         clock_step: when the rank's clock is set anew, and by how much.
         missing: ranks whose file is not there.
         cut: ranks whose file ends early, and the share of its text that is left.
@@ -35,6 +36,7 @@ class Capture:
     has_sequence: bool = False
     has_payloads: bool = False
     has_stream_waits: bool = False
+    drift: Mapping[int, float] = field(default_factory=dict)
     clock_step: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     missing: tuple[int, ...] = ()
     cut: Mapping[int, float] = field(default_factory=dict)
@@ -42,7 +44,8 @@ class Capture:
     def clock_ns(self, rank: int, time_ns: int) -> int:
         """What the rank's clock shows at a true time."""
         since, by_ns = self.clock_step.get(rank, (0, 0))
-        return time_ns + self.offset_ns.get(rank, 0) + (by_ns if time_ns >= since else 0)
+        drifted_ns = round(time_ns * self.drift.get(rank, 0.0))
+        return time_ns + drifted_ns + self.offset_ns.get(rank, 0) + (by_ns if time_ns >= since else 0)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class HostEvent:
     start_ns: int
     end_ns: int
     shapes: str = ""
+    is_aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,9 @@ class _Engine:
         elif instruction.what == "host":
             host.time_ns += self._varied(instruction.ns)
             self.run.host[rank].append(HostEvent(instruction.event, instruction.name, begin, host.time_ns))
+        elif instruction.what == "aside":
+            event = HostEvent(instruction.event, instruction.name, begin, begin + instruction.ns, is_aside=True)
+            self.run.host[rank].append(event)
         elif instruction.what == "begin":
             host.open_ranges.append((instruction.name, begin))
         elif instruction.what == "end":

@@ -59,7 +59,7 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
         "schemaVersion": 1,
         "distributedInfo": {"backend": "nccl", "rank": recorded.rank, "world_size": len(job.programs),
                             "pg_count": len(groups), "pg_config": groups, "nccl_version": "2.28.9"},
-        "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}],
+        "deviceProperties": [{"id": 0, "name": job.gpus[recorded.rank] if job.gpus else "NVIDIA H200"}],
         "baseTimeNanoseconds": BASE_NS,
         **({"hostname": job.hosts[recorded.rank]} if job.hosts else {}),
         "traceEvents": events,
@@ -77,7 +77,8 @@ def _event(recorded: Recorded, category: str, name: str, start_ns: int, end_ns: 
 def _host_event(recorded: Recorded, event: Any) -> dict[str, Any]:
     shapes = json.loads(event.shapes) if event.shapes else []
     args = {"Input Dims": shapes, "Input type": ["c10::BFloat16"] * len(shapes)} if shapes else {}
-    return _event(recorded, _CATEGORIES[event.what], event.name, event.start_ns, event.end_ns, _HOST_THREAD, **args)
+    thread = _HOST_THREAD + event.is_aside
+    return _event(recorded, _CATEGORIES[event.what], event.name, event.start_ns, event.end_ns, thread, **args)
 
 
 def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str, Any]]:

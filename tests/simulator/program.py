@@ -36,7 +36,7 @@ class Comm:
 class Instruction:
     """One thing that the host does.
 
-    `what` is `host` (work for `ns`), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
+    `what` is `host` (work for `ns`), `aside` (the same in another thread), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
     `after`, or all), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
     (of Python) or `call` (of the CUDA API).
     """
@@ -66,15 +66,19 @@ class Program:
         """The host is busy."""
         self.instructions.append(Instruction("host", ns, name, event=event))
 
+    def aside(self, ns: int, name: str, event: str = "frame") -> None:
+        """Another thread of the host is busy from now on; this one goes on."""
+        self.instructions.append(Instruction("aside", ns, name, event=event))
+
     def kernel(self, name: str, ns: int, *, stream: int = COMPUTE_STREAM, after: tuple[int, ...] = (),
                blocks: int = 24) -> int:  # fmt: skip
         """A compute kernel of so many blocks."""
         return self._launch(Instruction("launch", ns, name, "compute", stream, after, blocks=blocks))
 
     def copy(self, direction: str, size_bytes: int, ns: int, *, stream: int = COPY_STREAM,
-             after: tuple[int, ...] = ()) -> int:  # fmt: skip
-        """A copy: `HtoD`, `DtoH` or `DtoD`."""
-        name = {"HtoD": "Pinned -> Device", "DtoH": "Device -> Pinned", "DtoD": "Device -> Device"}[direction]
+             after: tuple[int, ...] = (), memory: str = "Pinned") -> int:  # fmt: skip
+        """A copy: `HtoD`, `DtoH` or `DtoD`; the host's `memory` may be `Pageable`."""
+        name = {"HtoD": f"{memory} -> Device", "DtoH": f"Device -> {memory}", "DtoD": "Device -> Device"}[direction]
         return self._launch(
             Instruction("launch", ns, f"Memcpy {direction} ({name})", "copy", stream, after, None, size_bytes)
         )
@@ -116,6 +120,7 @@ class Job:
         jitter: relative standard deviation of every duration.
         end_jitter_ns: a collective's ends differ by up to this between ranks.
         hosts: each rank's host, by rank; nothing where files do not say.
+        gpus: each rank's model of GPU, by rank; all are H200 without.
     """
 
     programs: tuple[Program, ...]
@@ -126,3 +131,4 @@ class Job:
     launch_ns: int = 5_000
     latency_ns: int = 3_000
     hosts: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()

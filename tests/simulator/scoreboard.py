@@ -19,6 +19,7 @@ from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
+from tests.simulator.strange_cases import STRANGE_CASES
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses import run as run_analyses
 from traceanalyzer.findings import RULES, Finding
@@ -26,7 +27,7 @@ from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
-EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES)
+EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES)
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

@@ -12,6 +12,15 @@ from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
+from tests.simulator.strange_cases import STRANGE_CASES
+
+_OF_ONE_RULE = {
+    "late in turn within a step",
+    "ranks recorded one after the other",
+    "the links stall once",
+    "uneven shards of the optimizer",
+}
+"""What no other case tells of."""
 
 
 @pytest.mark.parametrize(
@@ -24,6 +33,10 @@ from tests.simulator.scoreboard import judged
         *sampled(DRAWN_CASES, every=17),
         *sampled(LIBRARY_CASES, every=7),
         *sampled([case for case in GRID if case.name not in STILL_WRONG], every=230),
+        *(
+            case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
+            for case in STRANGE_CASES
+        ),
     ],
     ids=lambda case: case.name,
 )

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.engine import Parts, combine, of_events, reduce_rank, run, thresholds_of
+from traceanalyzer.analyses.dependencies import reached_by
+from traceanalyzer.analyses.engine import Parts, combine, combine_tables, reduce_rank, run, thresholds_of
 from traceanalyzer.analyses.registry import ANALYSES, Analysis, column_named
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ __all__ = [
     "Results",
     "column_named",
     "combine",
-    "of_events",
+    "combine_tables",
+    "reached_by",
     "reduce_rank",
     "run",
     "thresholds_of",

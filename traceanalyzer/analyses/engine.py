@@ -7,12 +7,12 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.dependencies import parameters_of, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
@@ -53,29 +53,19 @@ def _unknown(option: str, wanted: tuple[str, ...], known: Mapping[str, Any]) -> 
 
 def _own_thresholds(name: str) -> set[str]:
     functions = (ANALYSES[name].across, ANALYSES[name].per_rank)
-    return {p.name for function in functions if function for p in _parameters(function) if p.default is not p.empty}
+    return {p.name for function in functions if function for p in parameters_of(function) if p.default is not p.empty}
 
 
 def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
     """Thresholds of the named analyses and of all that they need, by parameter name, with their defaults."""
     parameters = [
         parameter
-        for name in _with_needed(names)
+        for name in with_needed(names)
         for function in (ANALYSES[name].across, ANALYSES[name].per_rank)
         if function is not None
-        for parameter in _parameters(function)
+        for parameter in parameters_of(function)
     ]
     return {p.name: p.default for p in parameters if p.default is not p.empty}
-
-
-@cache
-def of_events() -> tuple[str, ...]:
-    """Analyses whose figures come from events, directly or by others; not those that say what is here and is wrong."""
-    told = ("integrity", "ranks")
-    return tuple(
-        name for name in ANALYSES
-        if name not in told and any(ANALYSES[one].per_rank for one in _with_needed([name]) if one not in told)
-    )  # fmt: skip
 
 
 def reduce_rank(
@@ -93,7 +83,7 @@ def reduce_rank(
             done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))
         return done[name]
 
-    for name in _with_needed(names):
+    for name in with_needed(names):
         if ANALYSES[name].per_rank is not None:
             with suppress(_LeftOutError):
                 table(name)
@@ -114,7 +104,22 @@ def combine(
     failures: list[Failure] | None = None,
     **options: Any,
 ) -> "Results":
-    """Results from all ranks' small tables; each is computed once.
+    """Results from all ranks' small tables; each is computed once."""
+    tables: dict[str, dict[int, pd.DataFrame]] = {}
+    for rank, own in parts.items():
+        for name, table in own.items():
+            tables.setdefault(name, {})[rank] = table
+    return combine_tables(tables, len(parts), names, failures, **options)
+
+
+def combine_tables(
+    tables: Mapping[str, Mapping[int, pd.DataFrame]],
+    ranks: int,
+    names: Iterable[str] = ANALYSES,
+    failures: list[Failure] | None = None,
+    **options: Any,
+) -> "Results":
+    """The same from each analysis' tables, by rank, of so many ranks.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
     that lacks a rank's part.
@@ -122,9 +127,17 @@ def combine(
     done: dict[str, Result] = {}
     care = _Care(failures)
 
+    def own(name: str) -> Mapping[int, pd.DataFrame]:
+        held = tables.get(name, {})
+        if failures is not None and ANALYSES[name].per_rank is not None and len(held) < ranks:
+            raise _LeftOutError
+        return held
+
     def result(name: str) -> Result:
         if name not in done:
-            done[name] = care.made(name, lambda: _across(name, parts, result, options, is_guarded=failures is not None))
+            done[name] = care.made(
+                name, lambda: _across(name, own(name), result, options, is_guarded=failures is not None)
+            )
         return done[name]
 
     made: dict[str, Result] = {}
@@ -138,13 +151,15 @@ def combine(
 
 
 def _across(
-    name: str, parts: Mapping[int, Parts], source: Callable[[str], Any], options: Mapping[str, Any], *, is_guarded: bool
+    name: str,
+    parts: Mapping[int, pd.DataFrame],
+    source: Callable[[str], Any],
+    options: Mapping[str, Any],
+    *,
+    is_guarded: bool,
 ) -> Result:
     across = ANALYSES[name].across
-    own = {rank: tables[name] for rank, tables in parts.items() if name in tables}
-    if is_guarded and ANALYSES[name].per_rank is not None and len(own) < len(parts):
-        raise _LeftOutError
-    made = across(own, **_needed(across, source, options))
+    made = across(parts, **_needed(across, source, options))
     if is_guarded and not made.is_event_copy:
         made.to_frame()  # what is derived can fail too
     return made
@@ -204,28 +219,7 @@ def _without_rows(name: str) -> Result:
 
 def _needed(function: Callable[..., Any], source: Callable[[str], Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments after the first: tables or Results by name, and options where they are given."""
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     given = {p.name: options[p.name] for p in parameters if p.name in options}
     wanted = [p.name for p in parameters if p.default is p.empty and (p.name in ANALYSES or p.name in SHARED)]
     return given | {name: source(name) for name in wanted}
-
-
-def _with_needed(names: Iterable[str]) -> list[str]:
-    """The names and all that they need, directly or not."""
-    found: list[str] = []
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop(0)
-        if name in found:
-            continue
-        found.append(name)
-        for function in (ANALYSES[name].across, ANALYSES[name].per_rank):
-            if function is not None:
-                waiting += [p.name for p in _parameters(function) if p.name in ANALYSES]
-    return found
-
-
-@cache
-def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """Those after the first."""
-    return tuple(inspect.signature(function).parameters.values())[1:]

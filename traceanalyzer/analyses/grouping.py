@@ -204,6 +204,20 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
     return found
 
 
+def told_of_each(grouped: Any, name: str, tell: Callable[[list[Any]], Any]) -> pd.Series:
+    """For each group of pandas' what is told of the distinct values that its rows have in a column, as far as known.
+
+    As `grouped[name].agg`, which makes a Series of every group.
+    """
+    groups, (codes, distinct) = grouped.ngroup().to_numpy(), pd.factorize(grouped.obj[name])
+    held = (codes != NONE) & (groups != NONE)
+    pairs = np.unique(groups[held] * max(1, len(distinct)) + codes[held])
+    own: list[list[Any]] = [[] for _ in range(grouped.ngroups)]
+    for pair in pairs.tolist():
+        own[pair // len(distinct)].append(distinct[pair % len(distinct)])
+    return pd.Series([tell(each) for each in own], index=grouped.size().index)
+
+
 def by_letters(names: pd.Categorical) -> pd.Categorical:
     """Names as categories in the order of their letters."""
     order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")

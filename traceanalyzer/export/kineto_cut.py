@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.decoding.packed import PackedFile
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import InputError
 from traceanalyzer.loading import LoadOptions, read_capture
 from traceanalyzer.model import RankTrace, Skipped
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.readers.kineto.packed import PackedFile
 
 KEPT_KEYS = (
     "schemaVersion", "deviceProperties", "trace_id", "record_shapes", "profile_memory", "with_stack", "with_flops",

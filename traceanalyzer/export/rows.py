@@ -17,6 +17,7 @@ COLOURS: Mapping[str, str] = {
 }
 """Trace-event viewers have fixed colours: those nearest to the kinds'. A viewer that ignores them colours by name."""
 
+_NAMES = {cause.key: cause.part.label for cause in vocabulary.IDLE_CAUSES}
 _OF_CAUSE = {cause.key: COLOURS[cause.part.kind] for cause in vocabulary.IDLE_CAUSES}
 
 
@@ -66,6 +67,6 @@ def gaps(table: pd.DataFrame) -> pd.DataFrame:
     doing = [None if pd.isna(name) else short_name(name) for name in table["doing"]]
     return sliced(
         table, category="idle", end_ns=table["start_ns"] + table["length_ns"],
-        name=[f"idle: {cause}" for cause in causes], args=[{"host": name} if name else None for name in doing],
+        name=causes.map(_NAMES), args=[{"host": name} if name else None for name in doing],
         colour=causes.map(_OF_CAUSE),
     )  # fmt: skip

@@ -38,6 +38,7 @@ from traceanalyzer.findings import (
     unmatched,
     warm_up,
     wiring,
+    within_steps,
 )
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
@@ -50,6 +51,7 @@ __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    fitness.recorded_apart,
     fitness.missing_straggler,
     unmatched.unmatched_calls,
     fitness.clock_step,
@@ -66,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     lateness.late_ranks,
     balance.uneven_compute,
     uneven_steps.uneven_steps,
+    within_steps.waits_within_steps,
     experts.uneven_experts,
     redundant_exchanges.redundant_exchanges,
     communication.little_overlap,
@@ -106,9 +109,16 @@ def find(results: Results, failures: list[Failure] | None = None) -> tuple[Findi
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     """
     found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
-    held = _held_to_capture(_of_whole_files(found, results))
+    held = _held_to_capture(_of_whole_files(_of_one_capture(found), results))
     error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
     return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
+
+
+def _of_one_capture(findings: list[Finding]) -> list[Finding]:
+    """Without what holds ranks against each other, where they were not recorded together."""
+    if not any(item.rule == fitness.recorded_apart.__name__ for item in findings):
+        return findings
+    return [item for item in findings if item.is_about_capture or not (item.ranks or item.rule in _COMPARING)]
 
 
 def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
@@ -140,6 +150,11 @@ _SPOILING = tuple(
     )
 )
 """Rules that find means, waits or lengths to be other than the job's."""
+
+
+_COMPARING = tuple(rule.__name__ for rule in (balance.uneven_compute, uneven_steps.uneven_steps, slow_hosts.slow_hosts,
+                                              slow_hosts.busy_hosts, memory_limits.uneven_memory))  # fmt: skip
+"""Rules that hold ranks against each other, and name none as late."""
 
 
 def _held_to_capture(findings: list[Finding]) -> list[Finding]:

@@ -77,10 +77,9 @@ def drained_queues(
         Finding(
             rule="drained_queues",
             severity=severity(share),
-            title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)}), and then the GPU idles "
-            f"until its host has launched again, {_whose(idles, places)} {milliseconds(idles[worst])} "
-            f"{basis.of_a_step}. Without these waits the hosts run ahead, and {of} is {milliseconds(gain.gain_ns)} "
-            "shorter.",
+            title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
+            f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {of} is "
+            f"{milliseconds(gain.gain_ns)} shorter.",
             evidence=plain(_by_place(own)),
             recommendation=_PIN
             if of_copies
@@ -139,6 +138,14 @@ def _who(idle: pd.Series, basis: Basis, places: Places) -> str:
     if len(idle) < ranks:
         return f"The hosts of {named(idle.index, basis.window_ns.index, places)} wait for their GPUs"
     return f"{'Both' if ranks == 2 else f'All {ranks}'} hosts wait for their GPUs"
+
+
+def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:
+    """How long a GPU idles after them, where that is most of what they cost: else they cost the hosts' lead."""
+    if 2 * idle.max() < gain_ns:
+        return "."
+    whose = f"{_whose(idle, places)} {milliseconds(idle.max())} {basis.of_a_step}"
+    return f", and then the GPU idles until its host has launched again, {whose}."
 
 
 def _whose(idle: pd.Series, places: Places) -> str:

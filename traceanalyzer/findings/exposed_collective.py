@@ -36,6 +36,9 @@ EXPOSED = "exposed communication"
 _MOSTLY = 0.6
 _IN_FEW = 0.8
 
+_AS_OFTEN = 0.8
+"""A collective that runs so often in other steps as well is slow in these, not called in these."""
+
 _WIDE_BYTES = 4
 """Gradients of so many bytes an element can be exchanged in half of that."""
 
@@ -80,8 +83,9 @@ def exposed_collective(
     share = _share_pct(gain)
     if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
         return []
+    at_times_ns = _at_other_times_ns(own, calls.table, basis, few)
     advice = _advice(_phase(own), basis.within(calls.table), str(name), tools_of(ranks))
-    found = _found(str(name), own, gain, basis, few, advice)
+    found = _found(str(name), own, gain, basis, few, at_times_ns, _AT_TIMES if at_times_ns is not None else advice)
     is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
     late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
     if late:
@@ -100,7 +104,34 @@ def _share_pct(gain: Gain) -> float:
     return 100 * won / before if before else 0.0
 
 
-def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[int, ...], advice: str) -> Finding:
+_AT_TIMES = (
+    "The same calls are quick in other steps: look for what used the links then (a checkpoint over the network, "
+    "another job), for links that fail and try again (nvidia-smi nvlink -e, the network cards' counters)."
+)
+
+
+def _at_other_times_ns(own: pd.DataFrame, calls: pd.DataFrame, basis: Basis, few: tuple[int, ...]) -> float | None:
+    """How long it is exposed in a step that is none of the few; `None` unless it runs about as often there."""
+    if not few:
+        return None
+    table = basis.within(calls)
+    by_step = table[table["collective"] == own["collective"].iloc[0]].groupby("step").size()
+    is_few = by_step.index.isin(few)
+    if is_few.all() or by_step[~is_few].mean() < _AS_OFTEN * by_step[is_few].mean():
+        return None
+    by_rank = own[~own["step"].isin(few)].groupby("rank")["ns"].sum()
+    return float(by_rank.max()) * basis.per / (basis.per - len(few)) if len(by_rank) else 0.0
+
+
+def _found(
+    name: str,
+    own: pd.DataFrame,
+    gain: Gain,
+    basis: Basis,
+    few: tuple[int, ...],
+    at_other_times_ns: float | None,
+    advice: str,
+) -> Finding:
     per = len(few) or basis.per
     held = own[own["step"].isin(few)] if few else own
     by_rank = held.groupby("rank")["ns"].sum() * basis.per / per
@@ -109,7 +140,8 @@ def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[in
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
     each = "in each" if len(few) > 1 else "in it" if few else "a step"
-    step = f"{of}, and hardly in others" if few else f"a {milliseconds(gain.before_ns)} step"
+    seldom = "hardly in others" if at_other_times_ns is None else f"for {milliseconds(at_other_times_ns)} of another"
+    step = f"{of}, and {seldom}" if few else f"a {milliseconds(gain.before_ns)} step"
     shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     return Finding(
@@ -127,7 +159,7 @@ def _found(name: str, own: pd.DataFrame, gain: Gain, basis: Basis, few: tuple[in
         is_of_ideal=True,
         steps=few or None,
         table="exposed_calls",
-        part_of=EXPOSED,
+        part_of=None if few else EXPOSED,
     )
 
 

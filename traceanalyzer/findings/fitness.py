@@ -9,6 +9,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.integrity.different_jobs import DIFFERENT_JOBS
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, TRUNCATED
 from traceanalyzer.analyses.phases.iterations import Iterations
@@ -83,6 +84,23 @@ def missing_straggler(
             caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
             is_about_capture=True,
             about=PARTNERS,
+        )
+    ]
+
+
+def recorded_apart(integrity: Integrity) -> list[Finding]:
+    """The ranks' captures share no time, and no rank answers another's calls: none can be held against another."""
+    if not (len(integrity) and (integrity.table["check"] == DIFFERENT_JOBS).any()):
+        return []
+    return [
+        Finding(
+            rule="recorded_apart",
+            severity="high",
+            title="These ranks were not recorded together: their captures have no time in common, and no rank answers "
+            "another's communication. Who waits for whom, and whose work is longer, cannot be told.",
+            recommendation="Start and stop the profiler in the same steps on every rank (a schedule counts them), and "
+            "put the traces of one job alone into the folder.",
+            is_about_capture=True,
         )
     ]
 

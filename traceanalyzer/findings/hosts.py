@@ -77,19 +77,19 @@ def host_bound(
     operators: Operators,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
-    worst = worst_rank(headline, steps, idle, "host_ns", HOST_PCT)
+    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
     own = basis.within(gaps.to_frame())
-    own = own[(own["rank"] == rank) & (own["cause"] == "host")]
-    few = few_steps(step_needs, basis, rank, "host_ns")
+    own = own[(own["rank"] == rank) & (own["cause"] == HOST.key)]
+    few = few_steps(step_needs, basis, rank, HOST.column)
     known = longest_name(what_ran.table, rank, cost_ns, basis)
     name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
     replayed = _replayed(replay, is_of_steps=basis.steps is not None)
     gain = replayed.gain
-    means = mean_steps(idle, basis, ["host_ns", "window_ns"])
-    own_set = alike(means["host_ns"], places)
+    means = mean_steps(idle, basis, [HOST.column, "window_ns"])
+    own_set = alike(means[HOST.column], places)
     needed = _needed_ns(step_needs, basis)
     part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
     # What the hosts need is said of the late rank; here it would be of other steps.
@@ -178,7 +178,7 @@ def _title(
             f"before work that has not been launched yet{most}; {few.share_pct(basis, rank):.0f} % {OF_ALL_STEPS}."
         )
     if is_one and _are_late_alike(idle):
-        idle_for = span(idle["host_ns"].min(), cost_ns)
+        idle_for = span(idle[HOST.column].min(), cost_ns)
         idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
     else:
         idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'} {milliseconds(cost_ns)},"
@@ -247,7 +247,7 @@ def _late(own_set: Alike, idle: pd.DataFrame, *, is_one: bool) -> str:
 
 
 def _are_late_alike(idle: pd.DataFrame) -> bool:
-    return len(idle) > 1 and bool(idle["host_ns"].min() >= _ALIKE * idle["host_ns"].max())
+    return len(idle) > 1 and bool(idle[HOST.column].min() >= _ALIKE * idle[HOST.column].max())
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
@@ -256,7 +256,7 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
     Innermost, else the user's range around it; not PyTorch's own around whole passes.
     """
     own = basis.within(work)
-    own = own[(own["rank"] == rank) & (own["part"] == "host_ns")] if len(own) else own
+    own = own[(own["rank"] == rank) & (own["part"] == HOST.column)] if len(own) else own
     for what in (DOING, RANGE):
         sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns:

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 
 _MOST_LISTED = 8
 
@@ -33,12 +33,13 @@ ADVICE = {
     "at these GPUs' clocks and temperature.",
     "copies": "Pin the host memory and copy on a stream of its own, or move less.",
     "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
-    "host": f"Compare what these hosts launch with the others (table operators). If that is the same, look at their "
+    HOST.key: f"Compare what these hosts launch with the others (table operators). If that is the same, look at their "
     f"CPU: {CPU}.",
     DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
     SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
-    "launch": "Look at what else runs on these GPUs, and at the order of their streams.",
-    "unknown": "Record these ranks' hosts, and what else runs on their GPUs: the traces do not say what they wait for.",
+    LAUNCH.key: "Look at what else runs on these GPUs, and at the order of their streams.",
+    UNKNOWN.key: "Record these ranks' hosts, and what else runs on their GPUs: the traces do not say what they wait "
+    "for.",
     BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
 }
 
@@ -51,7 +52,7 @@ _NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
 
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
-    "host": "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
+    HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
     MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
     NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
@@ -77,7 +78,7 @@ def title(row: Mapping[str, Any], last_step: int | None) -> str:
 
 def late(row: Mapping[str, Any], last_step: int | None) -> str:
     """When, who and by what, up to the colon or semicolon before who waits."""
-    if row["cause"] == "host" and row["name"] is None:
+    if row["cause"] == HOST.key and row["name"] is None:
         return f"{when(row, last_step)}{_late_hosts(row)}"
     if _is_slow_gpu(row):
         return f"{when(row, last_step)}{_slow_gpus(row)}"
@@ -175,7 +176,7 @@ def _needs(row: Mapping[str, Any]) -> str:
             "" if row["same_work_ratio"] is None else f", the same kernels {row['same_work_ratio']:.3g} times as long"
         )
         return f"{turn}{verb} {own}{each}, {_peers(row)} {peers}{called}{same}"
-    if row["cause"] == "host" and row["name"] is not None:
+    if row["cause"] == HOST.key and row["name"] is not None:
         return (
             f"{turn}{_KEEPS[many]} {more}{each} longer than {_peers(row)} before launching, most of it in {name(row)}"
         )
@@ -224,16 +225,16 @@ _VERBS: Mapping[str, Sequence[str]] = {
     "copies": ("copies for", "copy for"),
     "transfer": ("moves data for", "move data for"),
     DATA.key: ("waits for its data", "wait for their data"),
-    "host": ("launches", "launch"),
+    HOST.key: ("launches", "launch"),
     SYNC.key: ("is held up in synchronising calls", "are held up in synchronising calls"),
-    "launch": ("waits for launched work to start", "wait for launched work to start"),
+    LAUNCH.key: ("waits for launched work to start", "wait for launched work to start"),
     BETWEEN_KERNELS.key: ("idles between short kernels", "idle between short kernels"),
 }
 _OF_PARTS: Mapping[str, str] = {
     DATA.key: "waiting for data",
-    "host": "launching",
+    HOST.key: "launching",
     SYNC.key: "held up in synchronising calls",
-    "launch": "waiting for launched work to start",
+    LAUNCH.key: "waiting for launched work to start",
     "transfer": "moving data",
 }
 """The same of an episode that holds other parts of the time as well."""

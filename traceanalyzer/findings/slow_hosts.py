@@ -25,7 +25,7 @@ def slow_hosts(episodes: Episodes, operators: Operators) -> list[Finding]:
     ranks = operators.table["rank"].unique()
     for row in episodes.rows():
         late = numbers(row["ranks"])
-        if not is_said(row) or row["cause"] != "host" or row["name"] is not None or len(late) > 1:
+        if not is_said(row) or row["cause"] != HOST.key or row["name"] is not None or len(late) > 1:
             continue
         slow = slow_host(operators, late[0])
         if slow is not None:

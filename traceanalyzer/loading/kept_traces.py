@@ -72,7 +72,7 @@ def _key(path: Path, options: tuple[object, ...]) -> str | None:
     return key_of(path, (FORMAT, _code(), *options), least)
 
 
-_READING = ("cuda_graphs", "files", "kinds", "loading", "meaning", "model", "readers")
+_READING = ("cuda_graphs", "decoding", "files", "kinds", "loading", "meaning", "model", "readers")
 """Rooms whose code decides what is read."""
 
 

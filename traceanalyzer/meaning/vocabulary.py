@@ -169,6 +169,35 @@ IDLE_CAUSES = (*GAP_CAUSES, BETWEEN_KERNELS)
 
 IDLE_PARTS = tuple(cause.part for cause in IDLE_CAUSES)
 
+
+@dataclass(frozen=True, slots=True)
+class OnPath:
+    """What a stretch of the critical path is; nothing waits on it."""
+
+    key: str
+    label: str
+    definition: str
+
+
+BEFORE = OnPath("before", "what began before the capture", "began before the capture")
+
+ON_PATH = (
+    OnPath(COMPUTE.kind, "compute", "compute kernels"),
+    OnPath(COMM.kind, "transfers", "a transfer: waiting is on no critical path"),
+    OnPath(COPY.kind, "copies", "copies and memsets"),
+    OnPath(HOST.key, "hosts' work", "the host's work"),
+    OnPath(DATA.key, "loading of data", "the part of that in the data loader"),
+    OnPath(LAUNCH.key, "launch latency", "latency"),
+    OnPath(SYNC.key, "calls that block hosts", "a blocking call's own time and return"),
+    OnPath(BETWEEN_KERNELS.key, "turnaround between kernels", "the GPU's turnaround"),
+    OnPath(UNKNOWN.key, "what no recorded dependency explains", "what no dependency explains"),
+    BEFORE,
+)
+"""They add up to the path."""
+
+SEVERAL = "several"
+"""The look of a block that holds several kinds."""
+
 _UNKNOWN = Look("#CC79A7", viewer="thread_state_uninterruptible")
 _COMM = Look("#56B4E9", viewer="thread_state_runnable")
 
@@ -189,6 +218,7 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         LAUNCH.part.kind: Look("#E2E2E2", dark="#8a9097", pattern="slant"),
         UNKNOWN.part.kind: _UNKNOWN,
         BETWEEN_KERNELS.part.kind: Look("#F0F0F0", dark="#50555b", pattern="bars", text_dark="#fff"),
+        SEVERAL: Look("#ECE7DD", dark="#3d3a33", viewer="generic_work"),
     }
 )
 """By kind of part: colours that people who see few of them tell apart, the patterns for who sees none."""
@@ -210,5 +240,7 @@ def by_key() -> dict[str, object]:
         "causes": {cause.key: {"kind": cause.part.kind, "short": cause.short} for cause in IDLE_CAUSES},
         "between": BETWEEN_KERNELS.key,
         "patterns": {kind: look.pattern for kind, look in LOOKS.items() if look.pattern},
+        "texts": {kind: look.text for kind, look in LOOKS.items()},
+        "several": LOOKS[SEVERAL].colour,
         "viewer": {kind: viewer_colour(kind) for kind in LOOKS} | {"mark": MARK_VIEWER},
     }

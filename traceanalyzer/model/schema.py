@@ -11,9 +11,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import ACTIVITIES, KINDS
-
-NONE = -1
-"""Row position that means "there is none"."""
+from traceanalyzer.meaning.rows import NONE as NONE  # noqa: PLC0414 - so others import it from here
 
 _CATEGORY, _NS, _INT, _MAYBE_INT = "category", "int64", "int64", "Int64"
 

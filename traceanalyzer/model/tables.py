@@ -70,9 +70,11 @@ def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicks
     return table_of({name: _kept(values[order]) for name, values in columns.items()})
 
 
-def under_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The same as `pd.concat(tables, ignore_index=True)`, of one table or more."""
+def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = False) -> pd.DataFrame:
+    """The same as `pd.concat(tables, ignore_index=True)`, of one table or more; categories as texts where so asked."""
     parts = [columns_of(table) for table in tables]
+    if is_with_texts:
+        return _with_texts(parts)
     if any([*own] != [*parts[0]] for own in parts):
         return pd.concat(tables, ignore_index=True)
     return table_of({name: _joined([own[name] for own in parts]) for name in parts[0]})
@@ -108,6 +110,25 @@ def _joined(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], np.ndarray):
         return _kept(np.concatenate(parts))
     return type(parts[0])._concat_same_type(parts)  # noqa: SLF001 - what pandas has its extensions answer
+
+
+def _with_texts(parts: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    names = [*parts[0]]
+    if any([*own] != names for own in parts):
+        tables = [table_of({name: _kept(_text([values])) for name, values in own.items()}) for own in parts]
+        return pd.concat(tables, ignore_index=True)
+    return table_of({name: _kept(_text([own[name] for own in parts])) for name in names})
+
+
+def _text(parts: Sequence[Any]) -> Any:
+    """A column's parts under each other, names of categories as texts."""
+    are_names = [isinstance(own, pd.Categorical) for own in parts]
+    if not any(are_names):
+        return _joined(parts)
+    if all(are_names) and all(isinstance(own.categories.dtype, pd.StringDtype) for own in parts):
+        return _texts(parts)
+    text = pd.StringDtype(na_value=np.nan)
+    return _joined([own.astype(text) if is_name else own for own, is_name in zip(parts, are_names, strict=True)])
 
 
 def _texts(parts: Sequence[pd.Categorical]) -> Any:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from traceanalyzer.decoding.packed import PackedFile
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
-from traceanalyzer.readers.kineto.packed import PackedFile
 
 _KEY = b'"rocprofiler-sdk-tool"'
 

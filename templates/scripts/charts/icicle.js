@@ -2,11 +2,10 @@
 import { tipOf } from "./hover.js";
 import { onEnter, svg } from "../page/dom.js";
 import { timeText } from "../page/numbers.js";
+import { WORDS } from "../page/words.js";
 
 const LEVEL = 46;
 const LETTER = 7.1;
-/** A block of several kinds has no kind's colour: a quiet one, of the theme. */
-const PLAIN = "#ECE7DD";
 
 /** Letters that can be read on a block, whatever the theme: by the block's own brightness. @param {string} colour */
 export const inkOn = (colour) => {
@@ -71,7 +70,7 @@ export const icicle = (holder, figure) => {
 const blockOf = (trace, at, box) => {
   const colour = trace.marker.colors[at];
   const block = svg("g", { role: "button", "data-at": at, ...(box.width > 11 && { tabindex: 0 }) });
-  block.append(svg("rect", { ...box, fill: colour === PLAIN ? "var(--block)" : colour }));
+  block.append(svg("rect", { ...box, fill: colour === WORDS.several ? "var(--several)" : colour }));
   if (trace.marker.pattern?.shape[at]) block.append(svg("rect", { ...box, class: "p-both" }));
   return block;
 };
@@ -83,7 +82,11 @@ const wordsOf = (trace, at, box) => {
   const text = trace.text[at];
   const fits = Math.floor((box.width - 7) / LETTER);
   if (fits < Math.min(4, text.length)) return [];
-  const place = { x: box.x + 4, y: box.y + LEVEL / 2 + 4, fill: colour === PLAIN ? "var(--ink)" : inkOn(colour) };
+  const place = {
+    x: box.x + 4,
+    y: box.y + LEVEL / 2 + 4,
+    fill: colour === WORDS.several ? "var(--ink)" : inkOn(colour),
+  };
   const shown = text.length <= fits ? text : `${text.slice(0, fits - 1)}…`;
   return [svg("text", { class: "slicetext", "aria-hidden": "true", ...place }, shown)];
 };

@@ -2,6 +2,7 @@
 import { compare, csvOf, textOf, valueOf } from "./cells.js";
 import { html, menu, one } from "./dom.js";
 import { inflatedJson } from "./unpack.js";
+import { WORDS } from "./words.js";
 
 /** A table that is longer than this can be searched. */
 const MANY = 10;
@@ -146,7 +147,7 @@ const searchTools = ({ table, name }, count) => {
     count > rows.length || rows.some((row) => textOf(row, column) === kind);
   const kinds = column < 0 ? [] : ["compute", "comm", "copy"].filter(isThere);
   if (kinds.length < 2) return [input];
-  const select = menu([["all kinds", ""], ...kinds.map((kind) => /** @type {[string, string]} */ ([kind === "comm" ? "communication" : kind, kind]))]); // prettier-ignore
+  const select = menu([["all kinds", ""], ...kinds.map((kind) => /** @type {[string, string]} */ ([WORDS.kinds[kind].label, kind]))]); // prettier-ignore
   select.ariaLabel = "Kind";
   return [input, select];
 };

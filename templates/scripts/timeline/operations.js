@@ -1,4 +1,5 @@
 // The GPU's lanes: every operation where there is room, else each pixel as full as its time is busy.
+import { WORDS } from "../page/words.js";
 import { rowAt } from "./intervals.js";
 import { isLast } from "./links.js";
 import { laneOf } from "./model.js";
@@ -72,7 +73,7 @@ const drawOperations = (ctx, view, row, lane, from, to, y) => {
         a + 4,
         b,
         top + each / 2 + 0.5,
-        lane.kind === "compute" ? "#fff" : "#000",
+        WORDS.texts[lane.kind],
         wait > 1 ? c.wait : "",
       );
   }

@@ -20,7 +20,6 @@ export const loadPath = async (data) => {
     length: read(n),
     rank: read(n, Uint32Array),
     lane: read(n, Uint8Array),
-    category: read(n, Uint8Array),
   };
   data.path = { ...meta, start, ...columns };
 };

@@ -1,6 +1,7 @@
 """What is wrong with traces is found, and nothing else."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pandas as pd
 import pytest
@@ -10,8 +11,8 @@ from tests.builders import rank_trace
 from tests.host_builders import host_trace
 from tests.programs import program
 from tests.samples import RUNS
-from traceanalyzer.analyses import ANALYSES, run
-from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.selection import Selection, select
@@ -235,7 +236,7 @@ def test_steps_that_are_shorter_on_one_rank(second, is_different):
 @pytest.mark.parametrize("name", RUNS)
 def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in once.results(name, ["integrity"])["integrity"].rows():
-        assert set(row["affects"].split(", ")) <= {*ANALYSES, EVENTS}
+        assert set(row["affects"].split(", ")) <= {*get_args(SourceName)}
         assert row["check"] in {
             "operations_without_launch", "inferred_arguments", "different_windows", *(("no_shared_time",) if name == "streams" else ()),
         }  # fmt: skip

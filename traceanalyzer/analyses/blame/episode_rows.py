@@ -5,7 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-CAUSES: Mapping[str, str] = {"exposed_copy_ns": "copies"}
+from traceanalyzer.meaning.vocabulary import COPY, HOST
+
+CAUSES: Mapping[str, str] = {COPY.column: "copies"}
 """What a part is called, unless by its own name."""
 
 HOST_BEYOND = 1.1
@@ -22,7 +24,7 @@ _BEYOND = 1.15
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
     """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
     own, apart = row["own_host_ns"], row["apart_host_ns"]
-    is_without_name = row["cause"] == "host" and not isinstance(row["name"], str)
+    is_without_name = row["cause"] == HOST.key and not isinstance(row["name"], str)
     return is_without_name and not (pd.isna(own) or pd.isna(apart) or own >= apart)
 
 

@@ -38,8 +38,11 @@ _OF_DATA = re.compile(
 )
 """Names of kernels and operators whose work depends on what they read (tokens of each expert, lengths), in any grid."""
 
-_HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked))")
-"""Operators whose shapes tell what there is to do: not where indices decide how often one place is written."""
+_HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked)).* of \[")
+"""Operators whose shapes tell what there is to do: not where indices decide how often one place is written.
+
+One without shapes among others that have them, such as an optimizer of another shard, may have more to do.
+"""
 
 _SIZES = " of ["
 """What stands between an operator's name and the sizes of its inputs."""

@@ -10,15 +10,16 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.clock_jumps import clock_jumps_ns
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.exposed_comm import moves_and_waits
+from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
 from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
+from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, under_each_other
+from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -53,7 +54,8 @@ class StepNeeds(Result[StepNeedsColumn]):
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
         "needed_host_ns": Column.time(
-            "Time of the step's range on the host less that in calls that block it or find the queue full."
+            "Time of the step's range on the host less that in calls that block it or find the queue full, and in "
+            "collectives of the CPU while its threads do nothing else."
         ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "clock_jump_ns": Column.time(
@@ -89,36 +91,36 @@ def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:
     """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
-    calls = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
-    tables = {rank: _of_rank(part, calls.get(rank)) for rank, part in parts.items() if len(part)}
-    table = stack(tables, tuple(StepNeeds.columns))
-    if table.empty:
-        return StepNeeds(table.reindex(columns=list(StepNeeds.columns)))
+    every = stack(parts, ("rank", *COLUMNS, "is_step", "is_copy"))
+    if every.empty:
+        return StepNeeds(pd.DataFrame(columns=list(StepNeeds.columns)))
+    is_step, is_copy = (every[name].to_numpy(dtype=bool) for name in ("is_step", "is_copy"))
+    steps = typed(picked(every, is_step, ("rank", *COLUMNS)), _TYPES).rename(columns={"begin_ns": "start_ns"})
+    exposed, copied = (
+        picked(every, mask, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
+        for mask in (~is_step & ~is_copy, is_copy)
+    )
+    table = side_by_side(_split, steps, exposed, copied, call_waits.table).rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
     return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
 
 
-def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
-    is_step = part["is_step"].to_numpy(dtype=bool)
-    steps = typed(picked(part, is_step, COLUMNS), _TYPES)
-    is_copy = part["is_copy"].to_numpy(dtype=bool)
-    exposed, copied = (
-        Intervals(*(part[name].to_numpy(dtype=np.int64)[mask] for name in ("begin_ns", "end_ns")))
-        for mask in (~is_step & ~is_copy, is_copy)
-    )
-    begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    transfer, wait = (EMPTY, EMPTY) if calls is None else moves_and_waits(calls)
+def _split(steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    exposed = exposed_of(stretches)
+    begins, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    transfer, wait = moves_and_waits(calls)
     own_wait = wait & exposed
     own_transfer = (transfer & exposed) - own_wait
     rest = exposed - own_wait - own_transfer
-    return steps.assign(
+    return with_columns(
+        steps,
         transfer_ns=transfer.covered_ns(begins, ends),
         **{
             name: intervals.covered_ns(begins, ends)
             for name, intervals in (
                 ("exposed_wait_ns", own_wait),
-                ("copy_beside_wait_ns", (copied & own_wait) - transfer),
+                ("copy_beside_wait_ns", (exposed_of(copied) & own_wait) - transfer),
                 ("exposed_transfer_ns", own_transfer),
                 ("exposed_unmatched_ns", rest),
             )

@@ -82,6 +82,9 @@ def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alig
 
     `offset_ns` is that of the ranks' clocks where other calls of theirs told it.
     """
+    if _are_apart(left, right):
+        none = np.empty(0, dtype=np.int64)
+        return Alignment(none, none, none, None)
     pairs, block, method = _candidates(left, right)
     told_ns = offset_ns
     is_verified, offset_ns = _verified(left, right, pairs, block, method, told_ns)
@@ -102,6 +105,16 @@ def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alig
     if offset_ns is not None:
         pairs, methods = _extended(left, right, pairs, methods, offset_ns)
     return Alignment(pairs[:, 0], pairs[:, 1], methods, offset_ns, is_ambiguous)
+
+
+def _are_apart(left: CallList, right: CallList) -> bool:
+    """Whether the ranks were recorded one after the other: no step in common, no moment, no sequence that tells."""
+    steps, others = (side.step[side.step != NONE] for side in (left, right))
+    if not len(steps) or not len(others) or np.isin(steps, others).any():
+        return False
+    if (left.sequence != NONE).all() and (right.sequence != NONE).all():
+        return False
+    return bool(left.end_ns.min() > right.end_ns.max() or right.end_ns.min() > left.end_ns.max())
 
 
 def _are_enough(is_verified: np.ndarray) -> bool:

@@ -19,9 +19,8 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
         f"{many(count, 'communication operation')} of {total:,} {have(count)} no arguments: process group and sizes "
         "are unknown, bandwidths leave them out."
     )
-    affects = ("nccl", "calls", "collectives")
     return (
-        [Defect("communication_without_arguments", by_share(count, total), count, total, text, affects)]
+        [Defect("communication_without_arguments", by_share(count, total), count, total, text, ("calls",))]
         if count
         else []
     )
@@ -34,11 +33,11 @@ def arguments_of_operators(calls: pd.DataFrame) -> list[Defect]:
         f"The sizes of {many(count, 'communication operation')} are those of the operators that launched them; their "
         "process groups are not known."
     )
-    return [Defect("arguments_of_operators", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
+    return [Defect("arguments_of_operators", INFO, count, len(calls), text, ("calls",))] if count else []
 
 
 def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
     """Communication kernels whose arguments are those of the same position in a later step."""
     count = int((calls["arguments"] == INFERRED).sum()) if len(calls) else 0
     text = f"The arguments of {many(count, 'communication operation')} are inferred from later steps."
-    return [Defect("inferred_arguments", INFO, count, len(calls), text, ("nccl", "calls"))] if count else []
+    return [Defect("inferred_arguments", INFO, count, len(calls), text, ("calls",))] if count else []

@@ -4,8 +4,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, MEDIUM, Defect
+from traceanalyzer.analyses.names import SourceName
 
-_AFFECTS = ("headline", "breakdown", "balance", "exposed_comm", "stragglers", "collectives", "nccl", "steps")
+_AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
+
+DIFFERENT_JOBS = "different_jobs"
+"""The check that finds that ranks do not belong together."""
 
 _FEW = 0.5
 """Ranks of one capture answer more than this share of the calls that all of their ranks could answer."""
@@ -28,7 +32,7 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     unanswered = f"{calls - matched:,} of {calls:,} communication calls are answered by no other rank"
     if apart and calls and not matched:
         text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
-        return [Defect("different_jobs", HIGH, calls, calls, text, _AFFECTS)]
+        return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, _AFFECTS)]
     found = []
     if apart:
         why = (

@@ -4,17 +4,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.integrity.integrity_checks import MEDIUM, Defect, many
+from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.model import RankTrace
 
-_MEMORY = (
-    "memory",
-    "memory_peaks",
-    "memory_steps",
-    "memory_sources",
-    "memory_categories",
-    "memory_levels",
-    "memory_calls",
-)
+_BANDWIDTHS: tuple[SourceName, ...] = ("collectives", "by_collective", "nccl", "comm_phases")
 
 _MOST_OF_LINK = 2
 """Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""
@@ -38,7 +31,7 @@ def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
         f"At {many(count, 'moment')} of {total:,} the allocator had given out more memory than it held, or less than "
         "none: no allocator does; the levels are damaged, or of two allocators."
     )
-    return [Defect("impossible_memory_levels", MEDIUM, count, total, text, _MEMORY)] if count else []
+    return [Defect("impossible_memory_levels", MEDIUM, count, total, text, ("counters",))] if count else []
 
 
 def impossible_bandwidths(collectives: pd.DataFrame) -> list[Defect]:
@@ -55,5 +48,4 @@ def impossible_bandwidths(collectives: pd.DataFrame) -> list[Defect]:
         f"Collectives are faster than any link or memory: {fastest['collective']} of rank {fastest['rank']} at "
         f"{fastest['busbw_gbps']:,.0f} GB/s. Their sizes or times are damaged, or clocks differ: believe no bandwidth."
     )
-    affects = ("collectives", "by_collective", "nccl", "comm_phases")
-    return [Defect("impossible_bandwidths", MEDIUM, int(is_beyond.sum()), len(collectives), text, affects)]
+    return [Defect("impossible_bandwidths", MEDIUM, int(is_beyond.sum()), len(collectives), text, _BANDWIDTHS)]

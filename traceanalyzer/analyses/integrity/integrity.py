@@ -14,7 +14,7 @@ from traceanalyzer.analyses.integrity import argument_checks, different_jobs, fi
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect, many
-from traceanalyzer.analyses.names import IntegrityColumn
+from traceanalyzer.analyses.names import IntegrityColumn, SourceName
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -50,7 +50,8 @@ class Integrity(Result[IntegrityColumn]):
         "total": Column.count("Of how many; absent where that says nothing.", is_compared=False),
         "sentence": Column.text("What it is."),
         "affects": Column.text(
-            "Results whose figures it makes unreliable, by name; events: all that are computed from events.",
+            "Where it begins, by name: Results, what they share, tables of events, or all of these (events); `doubted` "
+            "of the report names all Results that rest on them.",
             written=Written.OURS,
         ),
     }
@@ -60,7 +61,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if trace.gpu_ops.empty:
         text = "No GPU operations: was the profiler recording CUDA activity?"
-        return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("headline", "breakdown", "steps"))])
+        return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])
     return _table(
         [
             *checks.file_damage(trace),
@@ -137,8 +138,7 @@ def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defe
         f"on rank {lengths.idxmax()}: operations that start ahead of their step's others (copies on a stream of their "
         "own) shift its window, or the ranks do not work in step; compare their times with care."
     )
-    affects = ("headline", "balance", "steps", "stragglers")
-    return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, affects)]
+    return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, ("steps",))]
 
 
 _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
@@ -179,7 +179,7 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     size, here = _world_size(ranks) or told or 0, set(ranks["rank"])
     expected = range(size) if wanted is None else wanted
     count = len(expected) - sum(rank in expected for rank in here)
-    affects = ("balance", "nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
+    affects: tuple[SourceName, ...] = ("balance", "members")
     be = "is" if len(ranks) == 1 else "are"
     of_these = "figures over ranks are of these, and waits for the others cannot be told from transfers."
     if count > 0:
@@ -211,10 +211,8 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
         f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "
         "compare ranks by the steps that they share, not by whole captures."
     )
-    whole = ("breakdown", "overlap", "nccl", "kernels", "idle")
-    if has_shared:
-        return [Defect("different_windows", LOW, len(known), None, text, whole)]
-    return [Defect("different_windows", MEDIUM, len(known), None, text, ("headline", "balance", *whole))]
+    severity = LOW if has_shared else MEDIUM
+    return [Defect("different_windows", severity, len(known), None, text, ("breakdown", "overlap", "nccl", "kernels"))]
 
 
 def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> list[Defect]:
@@ -230,4 +228,4 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
         text += "the headline is of those that are."
         return [Defect("different_steps", LOW, len(uncommon), len(holders), text, ("steps",))]
     text += "no complete one is, so that the headline is of whole captures."
-    return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps", "headline", "balance"))]
+    return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps",))]

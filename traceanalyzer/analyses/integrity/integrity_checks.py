@@ -1,6 +1,7 @@
 """What can be wrong with one rank's trace, check by check."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.model import RankTrace
@@ -21,17 +23,29 @@ _MANY, _SOME = 0.1, 0.01
 
 _LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
 
-_HEADLINE = ("headline", "breakdown", "overlap", "steps", "balance")
-_COMMUNICATION = ("nccl", "collectives", "exposed_comm", "stragglers", "pipeline")
-_CAUSES = ("idle", "gaps", "sync_calls", "phases", "launches")
+_CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
+"""What sets operations beside the calls that launched them."""
 
+BY_KIND: tuple[SourceName, ...] = (
+    "breakdown",
+    "overlap",
+    "steps",
+    "kernels",
+    "calls",
+    "stream_pairs",
+    "blocks",
+    "categories",
+)
+"""What tells kinds of operations apart."""
+
+OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
 
 TRUNCATED = "truncated"
 
 LOST_AMID = "lost_amid_others"
 
-EVENTS = "events"
-"""Stands for every Result that is computed from events, directly or not: the registry knows which those are."""
+EVENTS: Final = "events"
+"""Stands for all tables of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +58,8 @@ class Defect:
         count: how many events it concerns.
         total: of how many; `None` where that says nothing.
         sentence: what it is, for people.
-        affects: Results whose figures it makes unreliable, or `EVENTS`.
+        affects: where it begins: analyses, what they share, event tables or `EVENTS`; what rests on these, the
+            registry knows (`dependencies.reached_by`).
     """
 
     check: str
@@ -52,7 +67,7 @@ class Defect:
     count: int
     total: int | None
     sentence: str
-    affects: tuple[str, ...]
+    affects: tuple[SourceName, ...]
 
 
 def file_damage(trace: RankTrace) -> list[Defect]:
@@ -96,7 +111,7 @@ def dropped_events(trace: RankTrace) -> list[Defect]:
     text = f"The profiler dropped {many(count, 'event')}"
     if count <= missing:
         text += ": launches without an operation say where."
-        return [Defect("dropped_events", INFO, count, None, text, ("breakdown", "kernels"))] if count else []
+        return [Defect("dropped_events", INFO, count, None, text, OPERATIONS)] if count else []
     text += f", of which {many(missing, 'launch', 'launches')} without an operation {_are(missing)} all that shows."
     return [Defect("dropped_events", MEDIUM, count, None, text, (EVENTS,))]
 
@@ -115,8 +130,7 @@ def launches_without_operation(trace: RankTrace) -> list[Defect]:
     has_complete = not _complete_steps(trace).empty
     text += "the steps concerned are partial and left out of means." if has_complete else "no step is complete."
     severity = by_share(lost, total) if has_complete else MEDIUM
-    affects = (*_HEADLINE, *_CAUSES, "kernels")
-    return [Defect("launches_without_operation", severity, lost, total, text, affects)] if lost else []
+    return [Defect("launches_without_operation", severity, lost, total, text, OPERATIONS)] if lost else []
 
 
 def lost_amid_others(trace: RankTrace) -> list[Defect]:
@@ -150,10 +164,13 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
         f"{many(count, 'GPU operation')} of {total:,} {have(count)} no launch in the capture ({why}): they belong to "
         "no step and no phase, and idle time before them has no known cause"
     )
-    if not _complete_steps(trace).empty:
+    has_complete = not _complete_steps(trace).empty
+    if has_complete:
         text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
     severity = by_share(inside, int(held.sum()))
-    return [Defect("operations_without_launch", severity, count, total, f"{text}.", ("steps", *_CAUSES))]
+    affects: tuple[SourceName, ...] = (*_CAUSES, "phase_of_op", "tree")
+    affects = (*affects, "steps") if has_complete else affects
+    return [Defect("operations_without_launch", severity, count, total, f"{text}.", affects)]
 
 
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
@@ -175,8 +192,8 @@ def operations_without_duration(trace: RankTrace) -> list[Defect]:
     count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
-    affects = (*_HEADLINE, "kernels")
-    return [Defect("operations_without_duration", by_share(count, total), count, total, text, affects)] if count else []
+    severity = by_share(count, total)
+    return [Defect("operations_without_duration", severity, count, total, text, OPERATIONS)] if count else []
 
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
@@ -205,7 +222,7 @@ def partial_steps(trace: RankTrace) -> list[Defect]:
     text = f"{many(count, 'step')} of {total} {_are(count)} partial: shown, but left out of means"
     if _complete_steps(trace).empty:
         text += "; none is complete, so that headlines are of the whole capture"
-        return [Defect("partial_steps", MEDIUM, count, total, f"{text}.", ("steps", *_HEADLINE))] if count else []
+        return [Defect("partial_steps", MEDIUM, count, total, f"{text}.", ("steps",))] if count else []
     return [Defect("partial_steps", LOW, count, total, f"{text}.", ("steps",))] if count else []
 
 
@@ -220,8 +237,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     unknown = int(is_any(ops["activity"], "graph").sum())
     if unknown:
         text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
-        affects = (*_HEADLINE, *_COMMUNICATION, "kernels")
-        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, affects))
+        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, BY_KIND))
     nodes = int(ops["graph_node"].notna().sum())
     if nodes:
         text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."

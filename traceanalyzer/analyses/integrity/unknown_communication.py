@@ -11,11 +11,11 @@ from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.integrity.integrity_checks import HIGH, LOW, MEDIUM, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import BY_KIND, HIGH, LOW, MEDIUM, Defect
 from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.kinds.function_names import function_path
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import in_a_line
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
@@ -39,11 +39,6 @@ _OF_OPERATORS = re.compile(
 
 _OF_ANY_BACKEND = "record_param_comms"
 
-_AFFECTS = (
-    "headline", "breakdown", "overlap", "steps", "balance", "nccl", "collectives", "exposed_comm", "stragglers",
-    "kernels",
-)  # fmt: skip
-
 
 def unknown_communication(trace: RankTrace) -> list[Defect]:
     """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
@@ -63,7 +58,7 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
         f"{_streams(ops[is_kernel], found)} If {they}, say {_option(found)}."
     )
     severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
-    return [Defect(UNKNOWN, severity, len(found), len(by_name), text, _AFFECTS)]
+    return [Defect(UNKNOWN, severity, len(found), len(by_name), text, BY_KIND)]
 
 
 def _one_said(_count: int, *, by_name: bool) -> tuple[str, str, str]:
@@ -99,7 +94,7 @@ def no_communication(trace: RankTrace) -> list[Defect]:
         f"kernels have names that no rule knows and count as compute. Of those that no library of computing kernels "
         f"has, the likeliest first: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
     )
-    return [Defect(NOWHERE, MEDIUM, 1, None, text, _AFFECTS)]
+    return [Defect(NOWHERE, MEDIUM, 1, None, text, BY_KIND)]
 
 
 def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
@@ -129,7 +124,7 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
         f"{share:.1f} % of compute kernel time is in kernels that compute and communicate at once: {_largest(found)}. "
         "They count as compute; how much of it is communication, and how much is hidden, cannot be told."
     )
-    return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, _AFFECTS)]
+    return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, BY_KIND)]
 
 
 def kinds_without_match(trace: RankTrace) -> list[Defect]:
@@ -197,7 +192,7 @@ def _largest(by_name: pd.Series) -> str:
 
 
 def _time(total_ns: float) -> str:
-    return text(float(total_ns), Unit.NS).replace("\u202f", " ")
+    return in_a_line(float(total_ns), Unit.NS)
 
 
 def _short(name: object) -> str:

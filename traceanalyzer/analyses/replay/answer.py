@@ -12,6 +12,9 @@ from traceanalyzer.analyses.replay.path import composition, path_of
 from traceanalyzer.analyses.replay.present import check
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.meaning.vocabulary import ON_PATH
+
+_LABELS = {one.key: one.label for one in ON_PATH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +150,4 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
 
 def _listed(percents: dict[str, float]) -> str:
     held = sorted(percents.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name.replace('_', ' ')} {value:.1f} %" for name, value in held if value >= 0.05)
+    return ", ".join(f"{_LABELS[name]} {value:.1f} %" for name, value in held if value >= 0.05)

@@ -21,16 +21,12 @@ from traceanalyzer.analyses.replay.nodes import (
 )
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, KINDS, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import BEFORE, BETWEEN_KERNELS, COMM, DATA, HOST, LAUNCH, ON_PATH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
-CATEGORIES = (
-    *(kind.key for kind in KINDS), HOST.key, DATA.key, LAUNCH.key, SYNC.key, BETWEEN_KERNELS.key, UNKNOWN.key, "before",
-)  # fmt: skip
-"""What a stretch of the path is: an operation by kind (`comm`: the transfer; nothing waits on the path), the host's
-work, launch latency, a blocking call's own time and return, turnaround between operations, what the model does not
-explain, and what began before the capture."""
+CATEGORIES = tuple(one.key for one in ON_PATH)
+"""What a stretch of the path is."""
 
 _CODE = {name: code for code, name in enumerate(CATEGORIES)}
 
@@ -113,7 +109,7 @@ class _Stretches:
             return int(joins["rank"].iloc[row]), *_columns([])
         row = int(self.job.waiting[row - len(joins)])
         length, op = int(self.lengths.transfer_ns[row]), int(joins["op"].iloc[row])
-        return int(joins["rank"].iloc[row]), *_columns([(length, "comm", op, NONE)])
+        return int(joins["rank"].iloc[row]), *_columns([(length, COMM.kind, op, NONE)])
 
 
 def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int) -> "Columns":
@@ -128,7 +124,7 @@ def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int)
         row += int(sums.by_launch_ns[row : last + 1].argmax())
         head = _launch(nodes, timing, row)
     elif kind == RELEASED:
-        head = _columns([(int(known.release_ns[row]) - since_ns, "before", NONE, NONE)])
+        head = _columns([(int(known.release_ns[row]) - since_ns, BEFORE.key, NONE, NONE)])
     elif kind == FOLLOWS:
         head = _columns([(int(known.turnaround_ns[row]), BETWEEN_KERNELS.key, row, NONE)])
     else:
@@ -194,7 +190,7 @@ def _of_host(nodes: Nodes, timing: Timing, edge: int, segment: int, since_ns: in
     """Into a segment: the work of the one before and the blocking call, or the return after an operation's end."""
     segments, kind = nodes.piece.segments, int(nodes.kind[edge])
     if kind == ANCHOR:
-        return _columns([(int(segments["begin_ns"].iloc[segment]) - since_ns, "before", NONE, NONE)])
+        return _columns([(int(segments["begin_ns"].iloc[segment]) - since_ns, BEFORE.key, NONE, NONE)])
     returns, lag = nodes.returns
     kept = int(lag[segment]) if timing.has_lag and timing.is_blocking[segment] else 0
     unknown = _columns([(kept, UNKNOWN.key, NONE, NONE)])

@@ -12,10 +12,11 @@ from traceanalyzer.analyses.replay.critical_path import CATEGORIES, critical_pat
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.vocabulary import DATA, HOST, KINDS, ON_PATH
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import sorted_by, table_of
 
-_WORK = ("compute", "comm", "copy", "host", "data")
+_WORK = (*(kind.key for kind in KINDS), HOST.key, DATA.key)
 """Categories that are summed up by name; the others are one row a rank."""
 
 
@@ -30,12 +31,7 @@ class PathStretches(Result[PathStretchesColumn]):
         "end_ns": Column.moment("End: the next one's start."),
         "rank": Column.ident("Global rank that it runs on."),
         "where": Column.text("`host`, or the stream."),
-        "category": Column.text(
-            "compute, copy, comm (a transfer: waiting is on no critical path), host (its work), data (the part "
-            "of that in the data loader), launch (latency), sync (a blocking call's own time and return), "
-            "between_kernels (the GPU's turnaround), unknown (what no dependency explains), before (began before "
-            "the capture)."
-        ),
+        "category": Column.text(f"{', '.join(f'{one.key} ({one.definition})' for one in ON_PATH)}."),
         "name": Column.text(
             "The kernel or copy that runs, or that a launch, turnaround or unknown stretch leads to.",
             written=Written.KERNEL,

@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,11 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.cuda_graphs.operators import with_annotations
+from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
+from traceanalyzer.decoding.decoder import EventDecoder
+from traceanalyzer.decoding.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
+from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
+from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
@@ -19,14 +24,10 @@ from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.kineto.batches import WORTH_BYTES, decode_all
-from traceanalyzer.readers.kineto.decoder import EventDecoder
 from traceanalyzer.readers.kineto.flows import linked
+from traceanalyzer.readers.kineto.frames import frame_of
 from traceanalyzer.readers.kineto.head import Properties, properties
-from traceanalyzer.readers.kineto.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
-from traceanalyzer.readers.kineto.stream import EVENT_BYTES_MOST, EventText
-from traceanalyzer.readers.kineto.tables import TableBuilder
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
@@ -90,7 +91,7 @@ def _parsed(
         decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
-    ops, host_ops = builder.frame("gpu_ops"), builder.frame("host_ops")
+    ops, host_ops = frame_of(builder, "gpu_ops"), frame_of(builder, "host_ops")
     without_category = builder.foreign.pop("", 0)
     if ops.empty and builder.foreign:
         raise NotATraceError(f"{path}: {_of_another_device(builder)}")
@@ -102,7 +103,7 @@ def _parsed(
     if ops.empty and not is_host_only:
         why = _why_empty(text, decoder, without_category, has_host=not host_ops.empty)
         raise NotATraceError(f"{path}: {why}")
-    meta = _meta(path, hint, known, text, decoder, builder.frame("spans"))
+    meta = _meta(path, hint, known, text, decoder, frame_of(builder, "spans"))
     host, process = recorded_on(path, known.host, host_ops)
     meta = replace(meta, host=host, process=process)
     if is_host_only:
@@ -168,15 +169,14 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     if ops.empty:
         return conform(ops, GPU_OPS)
     ops = named(ops)
-    pairs = ops[["name", "activity"]].drop_duplicates()
-    facts = [
-        (name, activity, rules.kind(name, activity), *_copy_facts(name, activity))
-        for name, activity in pairs.astype(str).itertuples(index=False)
-    ]
-    columns = ["name", "activity", "kind", "direction", "source_memory", "target_memory"]
-    table = pd.DataFrame(facts, columns=columns).astype("category").set_index(["name", "activity"])
-    keys = pd.MultiIndex.from_frame(ops[["name", "activity"]].astype("str"))
-    return ops.assign(**{name: table[name].reindex(keys).array for name in columns[2:]})
+    names, activities = ops["name"].cat, ops["activity"].cat
+    width = len(activities.categories)
+    pairs, pair_of_op = np.unique(names.codes.astype(np.int64) * width + activities.codes, return_inverse=True)
+    texts = [(names.categories[pair // width], activities.categories[pair % width]) for pair in pairs]
+    facts = [(rules.kind(name, activity), *_copy_facts(name, activity)) for name, activity in texts]
+    columns = ["kind", "direction", "source_memory", "target_memory"]
+    table = pd.DataFrame(facts, columns=columns).astype("category")
+    return ops.assign(**{name: table[name].array.take(pair_of_op) for name in columns})
 
 
 def _copy_facts(name: str, activity: str) -> tuple[str | None, str | None, str | None]:
@@ -220,34 +220,41 @@ def _meta(
 def _one_per_device(
     meta: RankMeta, known: Properties, builder: TableBuilder, host_ops: pd.DataFrame, ops: pd.DataFrame
 ) -> Iterator[RankTrace]:
-    host = {"host_ops": host_ops, **{name: builder.frame(name) for name in ("api_calls", "ranges", "frames")}}
-    counters, waits, notes = (builder.frame(name) for name in ("counters", "stream_waits", "graph_notes"))
-    comm_args = _with_all_ranks(builder.frame("comm_args"), known.groups)
+    notes, comm_args = frame_of(builder, "graph_notes"), _with_all_ranks(frame_of(builder, "comm_args"), known.groups)
+    held = {"gpu_ops": ops, "comm_args": comm_args, "host_ops": host_ops}
+    held |= {name: frame_of(builder, name) for name in ("api_calls", "ranges", "frames", "stream_waits", "counters")}
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
     if known.rank is not None and known.world_size != 1 and len(devices) > 1 and not _drives_the_world(known, ops):
         others = int((ops["device"] != devices[0]).sum())
         meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
         devices = devices[:1]
-    for index, device in enumerate(sorted(devices, key=lambda device: device or 0)):
-        on_device = _rows_of(ops, device)
-        trace = make_trace(
-            replace(
-                meta,
-                rank=meta.rank + index,
-                rank_source=DEVICE_ORDER if len(devices) > 1 else meta.rank_source,
-                device=None if device is None else int(device),
-                device_name=known.device_names.get(device if device is not None else -1),
-                device_bytes=known.device_bytes.get(device if device is not None else -1),
-            ),
-            process_ops=ops["correlation"],
-            gpu_ops=ops[on_device],
-            comm_args=_kept_args(comm_args, on_device),
-            stream_waits=waits[_rows_of(waits, device)],
-            counters=counters[_rows_of(counters, device)],
-            **host,
+    ranks = list(enumerate(sorted(devices, key=lambda device: device or 0)))
+    del host_ops, ops, comm_args
+    for index, device in ranks:
+        of_rank = replace(
+            meta,
+            rank=meta.rank + index,
+            rank_source=DEVICE_ORDER if len(ranks) > 1 else meta.rank_source,
+            device=None if device is None else int(device),
+            device_name=known.device_names.get(device if device is not None else -1),
+            device_bytes=known.device_bytes.get(device if device is not None else -1),
         )
+        trace = _on_device(of_rank, held, device)
+        if index == len(ranks) - 1:
+            held.clear()  # what is analysed now has its own, sorted
         yield with_annotations(trace, notes) if len(notes) else trace
+
+
+def _on_device(meta: RankMeta, held: Mapping[str, pd.DataFrame], device: int | None) -> RankTrace:
+    """The rank of one GPU of the process: its operations, and what the host did."""
+    ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
+    own = {
+        "gpu_ops": ops[on_device],
+        "comm_args": _kept_args(held["comm_args"], on_device),
+        **{name: held[name][_rows_of(held[name], device)] for name in ("stream_waits", "counters")},
+    }
+    return make_trace(meta, process_ops=ops["correlation"], **{**held, **own})
 
 
 def _drives_the_world(known: Properties, ops: pd.DataFrame) -> bool:

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.readers.kineto.columns import to_ns
-from traceanalyzer.readers.kineto.stream import EventText
+from traceanalyzer.decoding.columns import to_ns
+from traceanalyzer.decoding.stream import EventText
 
 CATEGORY = b"fwdbwd"
 

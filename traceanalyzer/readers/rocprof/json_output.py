@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.decoding.packed import PackedFile
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import RankHint
-from traceanalyzer.readers.kineto.packed import PackedFile
 from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu, traces
 from traceanalyzer.readers.rocprof.records import Agent, Content, Extent, Handle, Process, Strings, Symbol, Timed
 from traceanalyzer.readers.rocprof.salvage import salvaged

@@ -11,7 +11,7 @@ from traceanalyzer.findings.lateness import LEAST_GAIN_PCT
 from traceanalyzer.findings.unprofiled import BINDS_PCT
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS
+from traceanalyzer.meaning.vocabulary import DATA, HOST, LAUNCH, ON_PATH
 
 _MOSTLY = 0.7
 """Of a category's time on the path: a rank with this much of it is named."""
@@ -19,29 +19,15 @@ _MOSTLY = 0.7
 _NAMED = 0.3
 """Of the same: so is an operator."""
 
-_UNNAMED = ("data", "host")
+_UNNAMED = (DATA.key, HOST.key)
 """Categories of which the path names the operator that was launched at last, not what took the host so long."""
 
 _PROFILED = "Hosts are slower under a profiler: time it without one."
 
-WORDS: Mapping[str, str] = MappingProxyType(
-    {
-        "compute": "compute",
-        "comm": "transfers",
-        "copy": "copies",
-        "host": "hosts' work",
-        "data": "loading of data",
-        "launch": "launch latency",
-        "sync": "calls that block hosts",
-        BETWEEN_KERNELS.key: "turnaround between kernels",
-        "unknown": "what no recorded dependency explains",
-        "before": "what began before the capture",
-    }
-)
+WORDS: Mapping[str, str] = MappingProxyType({one.key: one.label for one in ON_PATH})
 """Categories of a critical path."""
 
-
-_HOSTS = ("host", "launch")
+_HOSTS = (HOST.key, LAUNCH.key)
 """Categories that hosts which take no time take off the path."""
 
 _ON_GPUS = "work on the GPUs"
@@ -74,7 +60,7 @@ def sentence(base: Capture, other: Capture) -> str | None:
 
 
 def _of_one(words: str) -> str:
-    return words.replace("hosts' work", "host")
+    return "host" if words == WORDS[HOST.key] else words
 
 
 def bound_of(capture: Capture) -> Bound | None:
@@ -93,7 +79,7 @@ def bound_of(capture: Capture) -> Bound | None:
         return Bound(_ON_GPUS, f"hosts that take no time would shorten a step by {spared:.1f} %")
     own = table[table["category"] == category]
     total = float(own["path_ns"].sum())
-    words = WORDS.get(category, category.replace("_", " "))
+    words = WORDS[category]
     by_rank = own.groupby("rank")["path_ns"].sum()
     if by_rank.max() >= _MOSTLY * total and _is_apart(capture, table, int(by_rank.idxmax())):
         words = f"rank {int(by_rank.idxmax())}'s {_of_one(words)}"

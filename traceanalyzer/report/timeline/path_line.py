@@ -1,7 +1,7 @@
 """The critical path as a line through the timeline's lanes.
 
 Columns: start less the previous start (signed), length, place of the rank among those of the page (0: it is left out,
-else one more), lane, and what it is, each a number. Stretches that follow each other in one lane of one rank are one.
+else one more), and lane, each a number. Stretches that follow each other in one lane of one rank are one.
 """
 
 from typing import Any
@@ -11,13 +11,13 @@ import pandas as pd
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, KINDS
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, KINDS
 from traceanalyzer.report.timeline.columns import signed, steps_of, varints
 
 MOST_STRETCHES = 40_000
 """Of a page; of more the shortest are drawn as part of the one before."""
 
-LANES = ("host", *(kind.key for kind in KINDS), "idle")
+LANES = ("host", *(kind.key for kind in KINDS), IDLE.kind)
 """Where the line runs: on the host, in a lane of operations, or on a GPU on which nothing runs."""
 
 
@@ -29,19 +29,16 @@ def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str
     table = _drawn(_merged(stretches))
     starts = table["start_ns"].to_numpy(dtype=np.int64) - _base(table, results, clock)
     place = table["rank"].map({rank: at + 1 for at, rank in enumerate(kept)}).fillna(0)
-    categories = list(dict.fromkeys(table["category"]))
     columns = [
         signed(steps_of(starts)),
         (table["end_ns"] - table["start_ns"]).to_numpy(),
         place.to_numpy(dtype=np.int64),
         table["lane"].map(LANES.index).to_numpy(),
-        table["category"].map(categories.index).to_numpy(),
     ]
     meta = {
         "count": len(table),
         "first": int(starts[0]),
         "lanes": LANES,
-        "categories": categories,
         "shares": _shares(results),
         "why_not": "",
     }
@@ -49,9 +46,10 @@ def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str
 
 
 def _why_not(results: Results) -> str:
-    if "replay" not in results:
+    replay = results.get("replay")
+    if replay is None:
         return "the job was not replayed"
-    return str(getattr(results["replay"], "why_not", "")) or "the capture has no complete step to follow"
+    return replay.why_not or "the capture has no complete step to follow"
 
 
 def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
@@ -69,19 +67,19 @@ def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
 
 
 def _merged(stretches: pd.DataFrame) -> pd.DataFrame:
-    """One row for each run of stretches in one lane of one rank; its category is the longest's."""
+    """One row for each run of stretches in one lane of one rank."""
     on_host = stretches["where"] == "host"
     is_kind = stretches["category"].isin(LANES)
-    lane = pd.Series(np.where(on_host, "host", np.where(is_kind, stretches["category"], "idle")), stretches.index)
+    lane = pd.Series(np.where(on_host, "host", np.where(is_kind, stretches["category"], IDLE.kind)), stretches.index)
     # The GPU's turnaround between two operations of a lane is no stop: it belongs to the lane.
-    lane = lane.mask(stretches["category"] == BETWEEN_KERNELS.key).ffill().bfill().fillna("idle")
+    lane = lane.mask(stretches["category"] == BETWEEN_KERNELS.key).ffill().bfill().fillna(IDLE.kind)
     table = stretches.assign(lane=lane, ns=stretches["end_ns"] - stretches["start_ns"])
     return _joined(table, (table["rank"] != table["rank"].shift()) | (lane != lane.shift()))
 
 
 def _joined(table: pd.DataFrame, begins: pd.Series) -> pd.DataFrame:
     run = begins.cumsum().to_numpy()
-    longest = table.loc[table["ns"].groupby(run).idxmax(), ["rank", "lane", "category"]].reset_index(drop=True)
+    longest = table.loc[table["ns"].groupby(run).idxmax(), ["rank", "lane"]].reset_index(drop=True)
     spans = table.groupby(run).agg(start_ns=("start_ns", "first"), end_ns=("end_ns", "last")).reset_index(drop=True)
     return spans.join(longest).assign(ns=lambda rows: rows["end_ns"] - rows["start_ns"])
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from traceanalyzer.analyses import Results, of_events
+from traceanalyzer.analyses import Results, reached_by
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
@@ -78,8 +77,8 @@ def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, str]) -> tupl
     return tuple(made)
 
 
-def _by_check(integrity: Integrity) -> list[tuple[str, list[str]]]:
-    """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it affects."""
+def _by_check(integrity: Integrity) -> list[tuple[str, tuple[str, ...]]]:
+    """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it reaches."""
     frame = integrity.to_frame()
     frame = frame[frame["severity"].isin(MARKING)]
     made = []
@@ -89,8 +88,7 @@ def _by_check(integrity: Integrity) -> list[tuple[str, list[str]]]:
         if len(rows) > 1:
             sentence += f" The same is found on {len(rows) - 1:,} other rank{'s' if len(rows) > 2 else ''}."
         named = {name for text in rows["affects"] for name in str(text).split(", ")}
-        affects = sorted({*named, *of_events()} - {EVENTS} if EVENTS in named else named)
-        made.append((sentence, affects))
+        made.append((sentence, reached_by(named)))
     return made
 
 

@@ -1,21 +1,28 @@
 """Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from traceanalyzer.model.schema import NONE
+from traceanalyzer.meaning.rows import NONE
 
-_ABSENT = np.iinfo(np.int64).min
+ABSENT = np.iinfo(np.int64).min
+"""Stands for an integer that is not there."""
 
 SEPARATOR = b"\0"
 """Between texts that are kept as one; JSON text has none."""
 
 _TIMES = ("start_ns", "end_ns", "time_ns")
+
+
+class Coded(NamedTuple):
+    """Texts of rows: each row's code, -1 where it has none, and the texts that codes stand for."""
+
+    codes: np.ndarray
+    texts: list[str]
 
 
 @dataclass(slots=True)
@@ -44,24 +51,23 @@ class Names:
         new_code = np.array([self.codes.setdefault(text, len(self.codes)) for text in later.codes], dtype=np.int32)
         self.chunks.extend(new_code[chunk] for chunk in later.chunks)
 
-    def column(self) -> pd.Categorical:
+    def column(self) -> "Coded":
         """All rows; `None` and "" are absent."""
-        return self._column(
+        return self._coded(
             [text.decode(errors="replace") if isinstance(text, bytes) else text or "" for text in self.codes]
         )
 
-    def column_of_part(self, part: int, plain: Callable[[str], str]) -> pd.Categorical:
+    def column_of_part(self, part: int, plain: Callable[[str], str]) -> "Coded":
         """All rows, of texts that were joined the part at this position, made plain."""
         parts = [text.split(SEPARATOR)[part] for text in self.codes if isinstance(text, bytes)]
-        return self._column([plain(text.decode(errors="replace")) for text in parts])
+        return self._coded([plain(text.decode(errors="replace")) for text in parts])
 
-    def _column(self, texts: list[str]) -> pd.Categorical:
+    def _coded(self, texts: list[str]) -> "Coded":
         """All rows, given the text of each code."""
         kept = [text for text in dict.fromkeys(texts) if text]
         new_code = {text: code for code, text in enumerate(kept)}
         lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=np.int32)
-        codes = lookup[_joined(self.chunks, np.int32)]
-        return pd.Categorical.from_codes(codes, categories=pd.Index(kept, dtype="str"))
+        return Coded(lookup[_joined(self.chunks, np.int32)], kept)
 
 
 @dataclass(slots=True)
@@ -106,7 +112,7 @@ class Columns:
         try:
             numbers = np.array(values, dtype=np.int64)
         except TypeError:
-            numbers = np.array([_ABSENT if value is None else value for value in values], dtype=np.int64)
+            numbers = np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
         self._numbers.setdefault(column, []).append(numbers)
 
     def floats(self, column: str, values: list[Any]) -> None:
@@ -128,15 +134,22 @@ class Columns:
             self._numbers.setdefault(name, []).extend(held)
         self.rows += later.rows
 
-    def frame(self, base_ns: int) -> pd.DataFrame:
-        """The table, with `base_ns` added to its times; rows are handed over, so that none is held twice."""
-        columns = {name: _nullable(_joined(self._numbers.pop(name), np.int64)) for name in list(self._numbers)}
-        columns.update({name: columns[name] + base_ns for name in _TIMES if name in columns})
-        columns.update({name: self._texts.pop(name).column() for name in list(self._texts)})
+    def taken(self, base_ns: int) -> Iterator[tuple[str, "np.ndarray | Coded"]]:
+        """Each column, with `base_ns` added to times; rows are handed over, so that none is held twice.
+
+        `ABSENT` stands for integers that are not there.
+        """
+        for name in list(self._numbers):
+            values = _joined(self._numbers.pop(name), np.int64)
+            if name in _TIMES:
+                values += base_ns
+            yield name, values
+        for name in list(self._texts):
+            yield name, self._texts.pop(name).column()
         for names in list(self._joined):
             texts, plain = self._joined.pop(names)
-            columns.update({name: texts.column_of_part(part, plain) for part, name in enumerate(names)})
-        return pd.DataFrame(columns, index=pd.RangeIndex(self.rows))
+            for part, name in enumerate(names):
+                yield name, texts.column_of_part(part, plain)
 
 
 def to_ns(times_us: list[Any]) -> np.ndarray:
@@ -153,8 +166,3 @@ def to_ns(times_us: list[Any]) -> np.ndarray:
 
 def _joined(chunks: list[np.ndarray], dtype: Any) -> np.ndarray:
     return np.concatenate(chunks) if chunks else np.empty(0, dtype=dtype)
-
-
-def _nullable(values: np.ndarray) -> Any:
-    absent = values == _ABSENT
-    return pd.arrays.IntegerArray(np.where(absent, 1, values), absent) if absent.any() else values

@@ -9,8 +9,8 @@ from typing import Any, Union
 
 import msgspec
 
-from traceanalyzer.readers.kineto.boundaries import NEXT_OBJECT, cut_near, end_of_object
-from traceanalyzer.readers.kineto.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs, Sample
+from traceanalyzer.decoding.boundaries import NEXT_OBJECT, cut_near, end_of_object
+from traceanalyzer.decoding.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs, Sample
 
 # A ValueError is bad UTF-8, or an integer of thousands of digits.
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from traceanalyzer.model.schema import NONE
-from traceanalyzer.readers.kineto.columns import Columns
-from traceanalyzer.readers.kineto.events import Instant, Sample
+from traceanalyzer.decoding.columns import Columns
+from traceanalyzer.decoding.events import Instant, Sample
+from traceanalyzer.meaning.rows import NONE
 
 MEMORY = "[memory]"
 """Name of the events that tell how much memory is allocated and reserved."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from traceanalyzer.decoding.boundaries import end_of_object, last_cut
+from traceanalyzer.decoding.packed import PackedFile, up_to_the_error
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.readers.kineto.boundaries import end_of_object, last_cut
-from traceanalyzer.readers.kineto.packed import PackedFile, up_to_the_error
 
 CHUNK_BYTES = 2 << 20
 """Small enough that a chunk's text and events stay in the processor's cache."""

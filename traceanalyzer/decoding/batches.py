@@ -14,10 +14,10 @@ from itertools import islice
 from queue import Full, Queue
 from threading import Event, Thread
 
+from traceanalyzer.decoding.decoder import EventDecoder
+from traceanalyzer.decoding.stream import Stretch, text_of
+from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.processes import Pool, quiet_pool
-from traceanalyzer.readers.kineto.decoder import EventDecoder
-from traceanalyzer.readers.kineto.stream import Stretch, text_of
-from traceanalyzer.readers.kineto.tables import TableBuilder
 
 Chunk = bytes | Stretch
 

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
-
 from traceanalyzer import kinds
+from traceanalyzer.decoding.columns import SEPARATOR, Columns
+from traceanalyzer.decoding.counters import MEMORY, add_memory, add_samples
+from traceanalyzer.decoding.events import Args, Complete, ExactComplete, Instant, Sample
+from traceanalyzer.decoding.other_devices import API_CALLS, FOREIGN, OUT_OF_TREE
+from traceanalyzer.decoding.texts import as_list, extent, first_of
 from traceanalyzer.meaning.rocm_names import runtime_activity
-from traceanalyzer.readers.kineto.columns import SEPARATOR, Columns
-from traceanalyzer.readers.kineto.counters import MEMORY, add_memory, add_samples
-from traceanalyzer.readers.kineto.events import Args, Complete, ExactComplete, Instant, Sample
-from traceanalyzer.readers.kineto.other_devices import API_CALLS, FOREIGN, OUT_OF_TREE
-from traceanalyzer.readers.kineto.texts import as_list, extent, first_of
 
 _NO_ARGS = Args()
 
@@ -94,9 +92,9 @@ class TableBuilder:
         """A table to add rows to."""
         return self._columns.setdefault(name, Columns())
 
-    def frame(self, name: str) -> pd.DataFrame:
+    def taken(self, name: str) -> Columns:
         """What has been collected for a table; it is handed over, so that no event is held twice: ask for it once."""
-        return self._columns.pop(name, Columns()).frame(self.base_ns)
+        return self._columns.pop(name, Columns())
 
 
 def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:

@@ -1,0 +1,68 @@
+"""What each analysis needs, by the names of its parameters, and what is reached by something that is wrong."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
+from traceanalyzer.analyses.registry import ANALYSES, SHARED
+from traceanalyzer.model.schema import TABLES
+
+_OF_WHAT_IS_WRONG = ("integrity", "ranks")
+"""They say what is here and what is wrong with it: nothing makes that unreliable, nor what takes a name from there."""
+
+
+@cache
+def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """Those after the first."""
+    return tuple(inspect.signature(function).parameters.values())[1:]
+
+
+def with_needed(names: Iterable[str]) -> list[str]:
+    """The analyses and all that they need, directly or not."""
+    found: list[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found:
+            found.append(name)
+            waiting += [one for one in _named_by(name) if one in ANALYSES]
+    return found
+
+
+def reached_by(names: Iterable[str]) -> tuple[str, ...]:
+    """Analyses whose figures rest on any of these, directly or not, in the registry's order.
+
+    Args:
+        names: analyses, what they share, event tables, or `EVENTS` for all of these.
+    """
+    wanted = {*names}
+    return tuple(name for name in ANALYSES if name not in _OF_WHAT_IS_WRONG and wanted & _rests_on(name))
+
+
+def _rests_on(name: str) -> set[str]:
+    """An analysis, or what is shared, with all of both, and of event tables, that it is made from."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in found and one not in _OF_WHAT_IS_WRONG:
+            found.add(one)
+            waiting += [*_named_by(one), *_tables_of(one)]
+    return found
+
+
+def _named_by(name: str) -> list[str]:
+    """What it takes by name: thresholds have defaults, needs have none."""
+    if name in ANALYSES:
+        functions = [ANALYSES[name].across, *filter(None, [ANALYSES[name].per_rank])]
+    else:
+        functions = [SHARED[name]] if name in SHARED else []
+    return [one.name for function in functions for one in parameters_of(function) if one.name in {*ANALYSES, *SHARED}]
+
+
+def _tables_of(name: str) -> tuple[str, ...]:
+    """The event tables that it is made of; without a list of them it may be any."""
+    analysis = ANALYSES.get(name)
+    return () if analysis is None or analysis.per_rank is None else (EVENTS, *(analysis.of or TABLES))
