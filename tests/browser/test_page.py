@@ -64,20 +64,15 @@ def on_the_way(colour, kind):
     return shares[0] > 0.1 and max(shares) - min(shares) < 0.03
 
 
-def test_the_whole_view_has_the_breakdown_of_the_json(written, opened):
+def test_the_view_has_the_breakdown_of_the_json_whole_and_zoomed_to_a_step_of_one_rank(written, opened):
     report, path = written("ddp")
+    start = min(row["window_start_ns"] for row in report.results["ranks"].rows())
     with opened(path) as page:
         page.click("[data-do=whole]")
         settled(page)
         comm = [row for row in report.results["exposed_comm"].rows() if row["step"] is None]
         rows = [row | detail for row, detail in zip(report.results["breakdown"].rows(), comm, strict=True)]
         assert page.evaluate(IN_VIEW) == [{text: row[name] for text, name in COLUMNS.items()} for row in rows]
-
-
-def test_zoomed_to_a_step_of_one_rank_the_view_has_that_steps_breakdown(written, opened):
-    report, path = written("ddp")
-    start = min(row["window_start_ns"] for row in report.results["ranks"].rows())
-    with opened(path) as page:
         comm = {(row["rank"], row["step"]): row for row in report.results["exposed_comm"].rows()}
         for row in [row for row in report.results["steps"].rows() if row["is_complete"]]:
             expected = row | comm[row["rank"], row["step"]]
