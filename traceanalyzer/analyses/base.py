@@ -72,7 +72,7 @@ class Result(Generic[N]):
         if not self._shown:
             frame = self._derived(self.table)
             self._shown.append(frame[list(self.columns)].reset_index(drop=True))
-        return cast("Frame[N]", self._shown[0].copy(deep=False))
+        return cast("Frame[N]", pd.DataFrame(self._shown[0], copy=False))
 
     def head(self, n: int = 5) -> "Frame[N]":
         """The first rows of `to_frame()`."""

@@ -64,7 +64,7 @@ class Groups:
         of_row = np.full(rows_in_all, NONE, dtype=np.int64)
         of_row[rows] = number
         first = order[starts]
-        return cls({name: columns[name][first] for name in by}, first, of_row, order, starts)
+        return cls({name: columns[name].take(first) for name in by}, first, of_row, order, starts)
 
     @classmethod
     def of_numbers(cls, numbers: np.ndarray) -> "Groups":
@@ -107,8 +107,9 @@ class Groups:
     def medians(self, values: np.ndarray) -> np.ndarray:
         """For each group the median of its rows' integers, as floats."""
         counts = self.counts()
-        ordered = values[self._order]
-        ordered = ordered[np.lexsort((ordered, np.repeat(np.arange(len(self)), counts)))].astype(np.float64)
+        held = np.sort(self._order)
+        ascending = held[np.argsort(values[held])]
+        ordered = values[ascending[_stable_order(self.of_row[ascending], len(self))]].astype(np.float64)
         low, high = self._starts + (counts - 1) // 2, self._starts + counts // 2
         medians: np.ndarray = (ordered[low] + ordered[high]) / 2
         return medians

@@ -194,7 +194,9 @@ def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> np.ndarray:
     """Rows of the thread's events that overlap `busy`."""
     rows = np.flatnonzero(frame["thread"].to_numpy() == thread)
     starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
-    overlapping: np.ndarray = rows[busy.covered_ns(starts, ends) > 0]
+    ending = busy.ends.searchsorted(starts, side="right")
+    is_inside = np.append(busy.starts, np.iinfo(np.int64).max)[ending] < ends
+    overlapping: np.ndarray = rows[is_inside & (ends > starts)]
     return overlapping
 
 
