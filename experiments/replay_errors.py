@@ -33,10 +33,11 @@ def row(capture: Path) -> str:
     shares = 100 * length.groupby(path["category"]).sum().reindex(["host", "compute", "comm"]).fillna(0) / length.sum()
     waits = [nodes.piece.waits["is_recorded"].astype(bool) for nodes in engine.job.nodes.values()]
     recorded, number = sum(int(own.sum()) for own in waits), sum(map(len, waits))
-    known = "recorded" if recorded == number else "inferred" if not recorded else f"{recorded} recorded"
+    counts = {"recorded": recorded, "inferred": number - recorded}
+    known = ", ".join(f"{count} {how}" for how, count in counts.items() if count) or "none"
     return (
         f"| {capture.name} | {engine.before_ns / 1e6:.2f} | {engine.error_ns / 1e6:.3f} "
-        f"| {100 * engine.error_ns / engine.before_ns:.2f} | {number} {known} "
+        f"| {100 * engine.error_ns / engine.before_ns:.2f} | {known} "
         f"| {engine.job.joins['instance'].nunique()} | {shares['host']:.0f} % | {shares['compute']:.0f} % "
         f"| {shares['comm']:.0f} % |"
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses.replay.replay import Replay
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.analyses.base import Result
+    from traceanalyzer.analyses.replay.answer import Answer
 
 
 def results_of(folder: Path, names: Sequence[str]) -> Mapping[str, Result]:
@@ -30,6 +33,39 @@ def replay_of(folder: Path) -> Replay:
     return replay
 
 
+def unprofiled_ms(folder: Path) -> float | None:
+    """The recorded job's step without a profiler, where it was timed.
+
+    `plainN.json` beside the traces tells `step_ms` of rank N, of which the slowest counts; else `steps.json` beside the
+    folder has each step's ns by the folder's name, of which this is the median.
+    """
+    plain = [json.loads(path.read_text(encoding="utf-8"))["step_ms"] for path in folder.glob("plain*.json")]
+    if plain:
+        return float(max(plain))
+    pair = folder.parent / "steps.json"
+    return median(json.loads(pair.read_text(encoding="utf-8"))[folder.name]) / 1e6 if pair.is_file() else None
+
+
+def held(row: Mapping[str, Any]) -> bool | None:
+    """Whether what happened without a profiler lies in the row's range; `None` where it was not timed."""
+    happened = row["unprofiled_happened_ms"]
+    if happened == "" or row["unprofiled_least_ms"] == "":
+        return None
+    return bool(row["unprofiled_least_ms"] <= happened <= row["unprofiled_most_ms"])
+
+
+def of_unprofiled(answer: Answer, happened_ms: float | None) -> dict[str, Any]:
+    """The forecast without the profiler with its range, and what happened."""
+    forecast = answer.gain.unprofiled_ns[1] / 1e6 if answer.gain.unprofiled_ns else None
+    least, most = (ns / 1e6 for ns in answer.unprofiled_afters_ns) if answer.unprofiled_afters_ns else (None, None)
+    miss = 100 * (forecast / happened_ms - 1) if forecast and happened_ms else None
+    numbers = {"unprofiled_forecast_ms": forecast, "unprofiled_least_ms": least, "unprofiled_most_ms": most,
+               "unprofiled_happened_ms": happened_ms}  # fmt: skip
+    row: dict[str, Any] = {name: "" if value is None else round(value, 2) for name, value in numbers.items()}
+    row["unprofiled_miss_pct"] = "" if miss is None else round(miss, 1)
+    return row | {"holds": {True: "yes", False: "no", None: ""}[held(row)]}
+
+
 def told(rows: Sequence[dict[str, Any]], target: Path) -> None:
     """Write the rows as CSV, and print them."""
     with target.open("w", newline="", encoding="utf-8") as file:
@@ -37,4 +73,6 @@ def told(rows: Sequence[dict[str, Any]], target: Path) -> None:
         writer.writeheader()
         writer.writerows(rows)
     for row in rows:
-        print("  ".join(str(value) for value in row.values()))
+        print("| " + " | ".join(str(value) for value in row.values()) + " |")
+    judged = [row["holds"] for row in rows if row.get("holds")]
+    print(f"{judged.count('yes')} of {len(judged)} steps without a profiler lie in the forecast's range")

@@ -20,10 +20,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from distributed import Client, LocalCluster
+from typing import TYPE_CHECKING
 
 from tests.simulator import fleet
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 _VOLATILE = re.compile(
     rb"20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00)?( UTC)?|analyze-traces [^\n\"<]*--output [^\n\"<]*"
@@ -73,7 +75,7 @@ def written(traces: Path, report: Path, *how: str, killed: "Killing | None" = No
 class Killing:
     """Ends a worker's process with SIGKILL once one of the cluster's tasks is done and others are not."""
 
-    def __init__(self, client: Client, process_id: int) -> None:
+    def __init__(self, client: "Client", process_id: int) -> None:
         self._client, self._process_id = client, process_id
 
     def after_first_result(self, running: "subprocess.Popen[bytes]") -> None:
@@ -91,6 +93,8 @@ class Killing:
 @contextmanager
 def cluster(workers: int) -> Iterator[tuple[str, Killing]]:
     """A cluster on this machine: its address, and what kills its first worker."""
+    from distributed import Client, LocalCluster  # noqa: PLC0415 - an extra, which `--workers 0` does without
+
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50) as made,
         Client(made, set_as_default=False) as client,

@@ -3,18 +3,17 @@
 python experiments/schedule_pairs.py docs/results/schedules.csv NAME=FOLDER NAME=FOLDER … + NAME=FOLDER …
 
 Every folder up to a `+` is a capture of the same model and microbatches; each is forecast from each other, where its
-name is a schedule that `--schedule` takes. Steps without a profiler are those that `plainN.json` beside the traces
-(`step_ms`, the slowest rank's), or `steps.json` of a pair (`record_pairs.py`; the median), tells.
+name is a schedule that `--schedule` takes, with stages a rank such as `gpipe:2` where they are not the usual ones.
+Steps without a profiler: see `unprofiled_ms`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replayed import results_of, told
+from replayed import of_unprofiled, results_of, told, unprofiled_ms
 
 from traceanalyzer.analyses.replay.answer import answer, needed
 from traceanalyzer.analyses.replay.change import Change
@@ -38,40 +37,25 @@ def _rows(given: Sequence[str]) -> list[dict[str, Any]]:
     return [
         _row(before, after, jobs, folders[after])
         for after in jobs
-        if after in ORDERS
+        if after.partition(":")[0] in ORDERS
         for before in jobs
         if before != after
     ]
 
 
 def _row(before: str, after: str, jobs: dict[str, Any], folder: Path) -> dict[str, Any]:
-    gain = answer(jobs[before], [Change("schedule", after)]).gain
-    happened = jobs[after]["replay"].engine.before_ns
-    plain = _unprofiled_ms(folder)
-    without = gain.unprofiled_ns[1] / 1e6 if gain.unprofiled_ns else None
+    found = answer(jobs[before], [Change("schedule", after)])
+    gain, happened = found.gain, jobs[after]["replay"].engine.before_ns
     return {
         "recorded": before,
+        "asked": after,
         "recorded_ms": round(gain.before_ns / 1e6, 2),
         "error_ms": round(gain.error_ns / 1e6, 2),
-        "asked": after,
         "forecast_ms": round(gain.after_ns / 1e6, 2),
         "happened_ms": round(happened / 1e6, 2),
         "miss_pct": round(100 * (gain.after_ns / happened - 1), 1),
-        "unprofiled_forecast_ms": "" if without is None else round(without, 2),
-        "unprofiled_happened_ms": "" if plain is None else round(plain, 2),
-        "unprofiled_miss_pct": round(100 * (without / plain - 1), 1) if plain and without else "",
+        **of_unprofiled(found, unprofiled_ms(folder)),
     }
-
-
-def _unprofiled_ms(folder: Path) -> float | None:
-    plain = [json.loads(path.read_text(encoding="utf-8"))["step_ms"] for path in folder.glob("plain*.json")]
-    if plain:
-        return float(max(plain))
-    pair = folder.parent / "steps.json"
-    if not pair.is_file():
-        return None
-    times = sorted(json.loads(pair.read_text(encoding="utf-8"))[folder.name])
-    return float(times[len(times) // 2]) / 1e6
 
 
 if __name__ == "__main__":

@@ -1,24 +1,26 @@
-"""What-if's predictions beside what happened: `python experiments/what_if_pairs.py profile/pairs docs/results/x.csv`.
+"""What-if's predictions beside what happened: `python experiments/what_if_pairs.py FOLDER… docs/results/x.csv`.
 
-For each pair that `record_pairs.py` left, the job recorded with the fault is replayed without it, and its predicted
-step stands beside that of the job recorded without the fault, both under the profiler. The un-profiled step times of
-both stand there too: a profiler slows hosts, so that gains of hosts are larger under it.
+For each pair in the folders (of `record_pairs.py`, or NAME beside NAME_mended) the job recorded with the fault is
+replayed without it, and its predicted step stands beside that of the job recorded without the fault, both under the
+profiler and without it, with its range and whether what happened lies in it. `hosts_pct` tells by how much
+the hosts of the ranks took longer in the second recording for the operators that both ran.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replayed import replay_of, told
+import numpy as np
+from replayed import of_unprofiled, replay_of, results_of, told, unprofiled_ms
 
-from traceanalyzer.analyses.replay.replay import gain_of
+import traceanalyzer as ta
+from traceanalyzer.analyses.replay.answer import answer
 from traceanalyzer.analyses.replay.written import read_change
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import pandas as pd
 
 CHANGES: dict[str, tuple[str, ...]] = {
     "slow_gpu": ("rank 1=peers",),
@@ -39,39 +41,86 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "two_stragglers": ("compute 1=peers",),
     "fewer_products": ("kernel nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_NNT=2x",),
     "even_stages": ("rank 0,1=even",),
+    # Other jobs, recorded as NAME and, without the fault, NAME_mended:
+    "ema_cpu0": ("rank 0=peers",),
+    "hooks_item1": ("rank 1=peers",),
+    "loader_worker1": ("data 1=ready",),
+    "one_big_fp32": ("comm hidden",),
+    "save_on_cpu": ("copy free",),
+    "spin_backward1": ("kernel spin=free",),
+    "spin_noshapes": ("kernel spin=free",),
+    "timing_syncs": ("sync none",),
+    "channels": ("links 300",),
+    "clip_norm_item": ("sync none",),
+    "cpu_affinity1": ("host 1=peers",),
+    "cpu_sort1": ("host 1=peers",),
+    "dlrm_tables1": ("rank 0,1=even",),
+    "eager_small": ("host none",),
+    "fsdp_prefetch_off": ("sync none",),
+    "gloo_barrier1": ("host 1=peers",),
+    "halo1": ("rank 0,1=even",),
+    "hook_python0": ("host 0=peers",),
+    "lock_wait1": ("host 1=peers",),
+    "muon0": ("rank 0,1=even",),
+    "opt_item": ("sync none",),
 }
 """What the second job did differently, as a change to the first; more microbatches are another schedule: no change."""
 
 
 def main() -> None:
     """Predict every pair that was recorded, print and write the table."""
-    folder, target = map(Path, sys.argv[1:3])
-    rows = [_row(folder / pair, CHANGES[pair]) for pair in CHANGES if (folder / pair).is_dir()]
-    told(rows, target)
+    *folders, target = map(Path, sys.argv[1:])
+    sides = [(folder, name, before, after) for folder in folders for name in CHANGES
+             for before, after in [_sides(folder, name)] if after.is_dir()]  # fmt: skip
+    told([_row(name, before, after) for _, name, before, after in sides], target)
 
 
-def _row(pair: Path, texts: Sequence[str]) -> dict[str, Any]:
-    before, after = (replay_of(pair / side) for side in ("before", "after"))
-    gain = gain_of(before, *map(read_change, texts))
-    happened = gain_of(after)
-    assert gain is not None
+def _sides(folder: Path, pair: str) -> tuple[Path, Path]:
+    whole = folder / pair
+    return (whole / "before", whole / "after") if (whole / "before").is_dir() else (whole, folder / f"{pair}_mended")
+
+
+def _row(pair: str, before: Path, after: Path) -> dict[str, Any]:
+    changes = list(map(read_change, CHANGES[pair]))
+    found = answer(results_of(before, ("replay",)), changes)
+    happened = replay_of(after).engine
     assert happened is not None
-    unprofiled = json.loads((pair / "steps.json").read_text(encoding="utf-8"))
-    without = gain.unprofiled_ns[1] if gain.unprofiled_ns else gain.after_ns
-    step_ms = {side: sorted(times)[len(times) // 2] / 1e6 for side, times in unprofiled.items()}
+    gain, before_ms = found.gain, unprofiled_ms(before)
     return {
-        "pair": pair.name,
-        "change": ", ".join(texts),
+        "pair": pair,
+        "change": ", ".join(CHANGES[pair]),
         "before_ms": round(gain.before_ns / 1e6, 2),
         "predicted_ms": round(gain.after_ns / 1e6, 2),
         "error_ms": round(gain.error_ns / 1e6, 2),
         "measured_ms": round(happened.before_ns / 1e6, 2),
-        "miss_pct": round(100 * (gain.after_ns - happened.before_ns) / happened.before_ns, 1),
-        "unprofiled_before_ms": round(step_ms["before"], 2),
-        "unprofiled_after_ms": round(step_ms["after"], 2),
-        "unprofiled_predicted_ms": round(without / 1e6, 2),
-        "unprofiled_miss_pct": round(100 * (without / 1e6 / step_ms["after"] - 1), 1),
+        "miss_pct": round(100 * (gain.after_ns / happened.before_ns - 1), 1),
+        "hosts_pct": _hosts_pct(before, after),
+        "unprofiled_before_ms": "" if before_ms is None else round(before_ms, 2),
+        **of_unprofiled(found, unprofiled_ms(after)),
     }
+
+
+def _hosts_pct(before: Path, after: Path) -> str:
+    """By how much the hosts take longer or less in the second recording for the operators that both run, by rank.
+
+    Medians of each operator of PyTorch's (`aten::`), weighted by what it takes in all.
+    """
+    first, second = (_operators(folder) for folder in (before, after))
+    found = []
+    for rank in sorted(set(first) & set(second)):
+        both = first[rank].merge(second[rank], left_index=True, right_index=True, suffixes=("", "_after"))
+        ratio = (both["median_after"] / both["median"].clip(lower=1)).clip(lower=0.01)
+        found.append(f"{100 * (np.exp(np.average(np.log(ratio), weights=both['sum'])) - 1):+.0f}" if len(both) else "")
+    return " ".join(found)
+
+
+def _operators(folder: Path) -> dict[int, pd.DataFrame]:
+    found = {}
+    for trace in ta.load(folder).ranks:
+        ops = trace.host_ops
+        held = (ops["end_ns"] - ops["start_ns"]).groupby(ops["name"].astype("str")).agg(["median", "sum"])
+        found[trace.meta.rank] = held[held.index.str.startswith("aten::")]
+    return found
 
 
 if __name__ == "__main__":

@@ -8,8 +8,12 @@ from tests import once
 from tests.builders import rank_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, combine, reduce_rank, run
+from traceanalyzer.findings import find
 from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.model import RankMeta, make_trace
+from traceanalyzer.report.build import build
+from traceanalyzer.report.writers import WRITERS
+from traceanalyzer.scale import Summary
 
 OPS = [("compute", 0, 10, 1), ("comm", 5, 20, 2), ("copy", 30, 40, 12)]
 STEPS = [(0, 10), (10, 20)]
@@ -36,17 +40,40 @@ TRACES = {
     "one rank": [rank_trace(OPS, steps=STEPS)],
     "no steps": [rank_trace(OPS)],
     "one of two is empty": [rank_trace(OPS, steps=STEPS), empty_rank()],
+    "chosen steps": [
+        rank_trace(OPS, steps=STEPS, wanted="1"),
+        rank_trace(OPS, steps=STEPS, wanted="1", rank=1),
+    ],
     "missing ranks": [rank_trace(OPS, steps=STEPS, world_size=4), rank_trace(OPS, steps=STEPS, rank=3)],
 }
 
 
-@pytest.mark.parametrize("traces", TRACES.values(), ids=TRACES)
+@cache
+def results_of(name):
+    return run(TRACES[name])
+
+
+@pytest.mark.parametrize("traces", TRACES)
 def test_survives(traces):
-    results = run(traces)
+    results = results_of(traces)
     assert set(results) == set(ANALYSES)
     for name, result in results.items():
         assert list(result.to_frame()) == list(result.columns), name
         result.rows()
+
+
+@pytest.mark.parametrize("traces", TRACES)
+def test_every_rule_survives(traces):
+    find(results_of(traces))
+
+
+@pytest.mark.parametrize("traces", ["empty rank", "one of two is empty", "chosen steps"])
+def test_every_section_and_writer_makes_something_of_it(traces, tmp_path):
+    """`tests/test_registries.py` has one rank; what fails in them raises."""
+    report = build(Summary(results_of(traces), (), (), {}), "job")
+    for name, write in WRITERS.items():
+        for path in write(report, tmp_path):
+            assert path.stat().st_size, name
 
 
 @pytest.mark.parametrize("name", ANALYSES)
@@ -54,12 +81,7 @@ def test_gives_alone_what_it_gives_among_all(name):
     """It names all that it needs."""
     alone = run(TRACES["one rank"], [name])
     assert [*alone] == [name]
-    assert alone[name].rows() == among_all()[name].rows()
-
-
-@cache
-def among_all():
-    return run(TRACES["one rank"])
+    assert alone[name].rows() == results_of("one rank")[name].rows()
 
 
 @pytest.mark.parametrize("run_name", RUNS)

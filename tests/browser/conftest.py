@@ -129,12 +129,12 @@ def opened(contexts):
                 "e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI))"
             )
             page.goto(path.as_uri())
-            if page.evaluate("localStorage.length"):  # what an earlier test chose
-                page.evaluate("localStorage.clear()")
-                page.reload()
             if timeline:
                 page.wait_for_selector("html[data-timeline=ready]", state="attached")
-            yield page
+            try:
+                yield page
+            finally:
+                page.evaluate("localStorage.clear()")  # no later test begins with what this one chose
             assert wrong == []
             assert page.evaluate("window.violations") == []
             assert [url for url in requested if not url.startswith(("file:", "blob:", "data:"))] == []

@@ -8,6 +8,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel
+from tests.files import gcs_server
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files import remote
@@ -78,6 +79,28 @@ def test_object_storage_gives_what_the_folder_does(folder, bucket):
     alone = figures(folder)
     assert figures(bucket) == alone
     assert discover(Path(bucket)).skipped[0].what == f"{bucket}/rank9.json.gz"
+
+
+def test_google_storage_gives_what_the_folder_does(folder, monkeypatch):
+    gcsfs = pytest.importorskip("gcsfs")
+    with gcs_server.serving("traces", {f"job/run/{name}": content for name, content in files().items()}) as address:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "test")
+        gcsfs.GCSFileSystem.clear_instance_cache()
+        assert figures("gs://traces/job/run") == figures(folder)
+        assert discover(Path("gs://traces/job/run")).skipped[0].what == "gs://traces/job/run/rank9.json.gz"
+        gcsfs.GCSFileSystem.clear_instance_cache()
+
+
+def test_any_file_system_of_fsspec_gives_what_the_folder_does(folder):
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem()
+    for name, content in files().items():
+        memory.pipe(f"/job/run/{name}", content)
+    try:
+        assert figures("memory://job/run") == figures(folder)
+        assert ta.load("memory://job/run/rank2.json.gz").ranks[0].rank == 2
+    finally:
+        memory.rm("/job", recursive=True)
 
 
 def test_workers_of_a_cluster_fetch_their_own_files(folder, bucket):

@@ -73,6 +73,31 @@ def test_what_a_collective_gains_is_of_all_its_ranks(monkeypatch):
     assert [change.ranks for (change,) in asked] == [frozenset((0, 1))]
 
 
+@pytest.mark.parametrize(
+    ("until", "said"),
+    [
+        ((80, 80, 45), "the same on ranks 0 and 1; rank 2 comes last (5 ms in it)."),
+        ((80, 80, 80), "the same on all 3 ranks."),
+        ((80, 61, 60), "the same on all 3 ranks."),  # of two that are in it for about as long either may be the last
+    ],
+)
+def test_who_comes_last_to_a_collective_on_the_cpu(until, said):
+    of_rank = {rank: [("gloo:barrier", 40, end)] for rank, end in enumerate(until)}
+    (title,) = found(ranks=3, of_rank=of_rank)
+    assert title.endswith(said)
+
+
+def test_waits_in_a_collective_on_the_cpu_are_no_need_of_the_host():
+    """Steps of 100 ms of which it waits 40, an operator running beside 10 of that."""
+    steps = [("ProfilerStep#0", 0, 100 * MS), ("gloo:barrier", 40 * MS, 80 * MS, 9)]
+    calls = [("cudaLaunchKernel", MS, 2 * MS)]
+    trace = host_trace(
+        [("gemm", 5 * MS, 30 * MS, 1)], calls, ranges=steps, host_ops=[("aten::add", 60 * MS, 70 * MS, 1)]
+    )
+    results = combine({0: reduce_rank(trace, ("step_needs",))}, ("step_needs",))
+    assert results["step_needs"].to_frame()["needed_host_ns"].tolist() == [70 * MS]
+
+
 def test_what_another_rank_hides_is_not_advised():
     """Rank 1 augments for longer before the step than rank 0 logs after it: without the log no step is shorter."""
     faults = (Fault("host", 12 * MS, (1,)), Fault("gc", 7 * MS, (0,)))

@@ -19,6 +19,7 @@ from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care
 from traceanalyzer.scale import summarise, with_timelines
+from traceanalyzer.scale.gathered import Gathered
 from traceanalyzer.scale.reduced import Done
 from traceanalyzer.scale.thinning import Limits, kept_of, sizes_of, thinned
 
@@ -146,7 +147,7 @@ def done_of(sizes):
             "host_events": pd.DataFrame({"start_ns": range(3)}),
             "replay": pd.DataFrame({"operations": [replayed], "piece": [object()]}),
         }
-        yield Done(None, ((None, tables),), (), ())
+        yield Gathered.of(Done(None, ((None, tables),), (), ()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -159,7 +160,7 @@ def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, rep
     limits = Limits(drawn, replayed)
     files = list(done_of(sizes))
     kept = kept_of({number: sizes_of(done) for number, done in enumerate(files)}, limits)
-    left = [done.ranks[0][1] for done in thinned(iter(files), limits)]
+    left = [piece.ranks[0].apart for piece in thinned(iter(files), limits)]
     assert [bool(len(tables["timeline"])) for tables in left] == [
         (number, 0) in kept.drawn for number in range(len(left))
     ]

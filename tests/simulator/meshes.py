@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from tests.simulator.faults import Faults, load, strike
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
+from tests.simulator.workloads import job_of
 
 _LAYERS = 4
 
@@ -125,3 +127,25 @@ def _stage(program: Program, row: Group, source: int, target: int, phase: str, n
     if target in row.ranks:
         program.exchange(row, 1_000_000, 30_000, sends=(target,), after=(done,))
     return done
+
+
+def neighbours(ranks: int = 4, steps: int = 5, faults: Faults = (), *, sweeps: int = 10) -> Job:
+    """A domain split over ranks in a line: after each sweep every rank exchanges its edges with the ranks beside it.
+
+    No pipeline: nothing goes one way first. A sweep needs the edges of the one before.
+    """
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        beside = tuple(peer for peer in (program.rank - 1, program.rank + 1) if 0 <= peer < ranks)
+        needed: tuple[int, ...] = ()
+        for sweep in range(sweeps):
+            with program.range("aten::cudnn_convolution", "operator", "[[4, 64, 512, 1024], [64, 64, 3, 3]]"):
+                swept = program.kernel("sm90_convolution", 600_000, after=needed)
+            if sweep == 1:
+                strike(program, faults, number)
+            needed = (program.exchange(world, 262_144, 20_000, sends=beside, receives=beside, after=(swept,)),)
+        program.kernel("reduce_mean", 50_000, after=needed)
+
+    return job_of(ranks, steps, step, (world,), faults)

@@ -10,6 +10,7 @@ from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, Truth, case_of
 from tests.simulator.cube_jobs import cube
 from tests.simulator.faults import Fault, Faults
+from tests.simulator.meshes import neighbours
 from tests.simulator.program import Job
 
 _HEALTHY = "A step takes|model FLOPs"
@@ -75,6 +76,8 @@ RARE_CASES: tuple[Case, ...] = (
     *_short("tensor x data, loader", usual.tp_dp, Fault("data", 6 * MS, (5,)), LOADER, tensor=2, data=4),
     *_short("experts, host", usual.ep_dp, Fault("host", 5 * MS, (6,)), "log_metrics"),
     *_short("pipeline, gc", usual.pipelined, Fault("gc", 15 * MS, (1,)), "gc.collect"),
+    case_of("edges exchanged with neighbours, a GPU", neighbours, Fault("compute", 3 * MS, (2,)), "mm"),
+    case_of("edges exchanged with neighbours, a host", neighbours, Fault("host", 5 * MS, (1,)), "log_metrics"),
     *_short("hsdp, half throttled", usual.hsdp, Fault("throttle", 0, (4, 5, 6, 7), None, 1.5), "the same kernels take 1.5",
             shard=4, replicate=2),
 )  # fmt: skip

@@ -48,6 +48,7 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
         "is_lower_bound": "The gain may be more: waits in calls whose partners are not known stay.",
         "unprofiled_ns": "Before, without what recording takes the hosts, an estimate, ns; absent where not known.",
         "unprofiled_after_ns": "After, without that, ns.",
+        "unprofiled_afters_ns": "Shortest and longest step after the change that a run without the profiler may have.",
         "unprofiled_gains_ns": "Least and most gain of that step, by what recording may take the hosts.",
         "path_pct_before": "Per cent of the critical path by category, as recorded.",
         "path_pct_after": "The same after the changes.",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.dependencies import reached_by
-from traceanalyzer.analyses.engine import Parts, combine, reduce_rank, run, thresholds_of
+from traceanalyzer.analyses.engine import Parts, combine, combine_tables, reduce_rank, run, thresholds_of
 from traceanalyzer.analyses.registry import ANALYSES, Analysis, column_named
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "Results",
     "column_named",
     "combine",
+    "combine_tables",
     "reached_by",
     "reduce_rank",
     "run",

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import pandas_dtype
 
+from traceanalyzer.analyses.rank_tables import RankTables
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_as_they_are, columns_of, table_of, under_each_other, with_columns
+from traceanalyzer.model.tables import columns_of, with_columns
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame, N, Row
@@ -71,7 +72,7 @@ class Result(Generic[N]):
         if not self._shown:
             frame = self._derived(self.table)
             self._shown.append(frame[list(self.columns)].reset_index(drop=True))
-        return cast("Frame[N]", self._shown[0].copy(deep=False))
+        return cast("Frame[N]", pd.DataFrame(self._shown[0], copy=False))
 
     def head(self, n: int = 5) -> "Frame[N]":
         """The first rows of `to_frame()`."""
@@ -185,21 +186,10 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
 
     `columns` names the columns that an empty answer still has.
     """
-    held = [(rank, part) for rank, part in sorted(parts.items()) if len(part)]
-    if not held:
-        return pd.DataFrame(columns=_with_rank(tuple(columns)))
-    frames = [part for _, part in held]
-    frame = under_each_other(frames)
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
-    names = {
-        name
-        for part in frames
-        for name, values in columns_of(part).items()
-        if isinstance(values, pd.Categorical) and name != "rank"
-    }
-    ranks = np.repeat(np.array([rank for rank, _ in held], dtype=np.int64), [len(part) for part in frames])
-    columns = columns_as_they_are(typed(frame, dict.fromkeys(names, "str")))
-    return table_of({"rank": ranks} | columns | {"rank": ranks})
+    tables = parts if isinstance(parts, RankTables) else RankTables.of(dict(sorted(parts.items())))
+    table = tables.under_each_other()
+    return pd.DataFrame(columns=_with_rank(tuple(columns))) if table is None else table
 
 
 @cache

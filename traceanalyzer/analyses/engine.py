@@ -7,6 +7,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -17,6 +18,8 @@ from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import TABLES
+from traceanalyzer.model.tables import Table
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -73,6 +76,8 @@ def reduce_rank(
 ) -> dict[str, pd.DataFrame]:
     """One rank's small tables: all that analyses need of its events; without those that failed."""
     done: dict[str, Any] = {}
+    quick: dict[str, Any] = {name: Table(trace.table(name)) for name in (*TABLES, "steps")}
+    trace = replace(trace, **quick)
     care = _Care(failures, trace.rank)
 
     def table(name: str) -> Any:
@@ -104,7 +109,22 @@ def combine(
     failures: list[Failure] | None = None,
     **options: Any,
 ) -> "Results":
-    """Results from all ranks' small tables; each is computed once.
+    """Results from all ranks' small tables; each is computed once."""
+    tables: dict[str, dict[int, pd.DataFrame]] = {}
+    for rank, own in parts.items():
+        for name, table in own.items():
+            tables.setdefault(name, {})[rank] = table
+    return combine_tables(tables, len(parts), names, failures, **options)
+
+
+def combine_tables(
+    tables: Mapping[str, Mapping[int, pd.DataFrame]],
+    ranks: int,
+    names: Iterable[str] = ANALYSES,
+    failures: list[Failure] | None = None,
+    **options: Any,
+) -> "Results":
+    """The same from each analysis' tables, by rank, of so many ranks.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
     that lacks a rank's part.
@@ -112,9 +132,17 @@ def combine(
     done: dict[str, Result] = {}
     care = _Care(failures)
 
+    def own(name: str) -> Mapping[int, pd.DataFrame]:
+        held = tables.get(name, {})
+        if failures is not None and ANALYSES[name].per_rank is not None and len(held) < ranks:
+            raise _LeftOutError
+        return held
+
     def result(name: str) -> Result:
         if name not in done:
-            done[name] = care.made(name, lambda: _across(name, parts, result, options, is_guarded=failures is not None))
+            done[name] = care.made(
+                name, lambda: _across(name, own(name), result, options, is_guarded=failures is not None)
+            )
         return done[name]
 
     made: dict[str, Result] = {}
@@ -128,13 +156,15 @@ def combine(
 
 
 def _across(
-    name: str, parts: Mapping[int, Parts], source: Callable[[str], Any], options: Mapping[str, Any], *, is_guarded: bool
+    name: str,
+    parts: Mapping[int, pd.DataFrame],
+    source: Callable[[str], Any],
+    options: Mapping[str, Any],
+    *,
+    is_guarded: bool,
 ) -> Result:
     across = ANALYSES[name].across
-    own = {rank: tables[name] for rank, tables in parts.items() if name in tables}
-    if is_guarded and ANALYSES[name].per_rank is not None and len(own) < len(parts):
-        raise _LeftOutError
-    made = across(own, **_needed(across, source, options))
+    made = across(parts, **_needed(across, source, options))
     if is_guarded and not made.is_event_copy:
         made.to_frame()  # what is derived can fail too
     return made

@@ -64,7 +64,7 @@ class Groups:
         of_row = np.full(rows_in_all, NONE, dtype=np.int64)
         of_row[rows] = number
         first = order[starts]
-        return cls({name: columns[name][first] for name in by}, first, of_row, order, starts)
+        return cls({name: columns[name].take(first) for name in by}, first, of_row, order, starts)
 
     @classmethod
     def of_numbers(cls, numbers: np.ndarray) -> "Groups":
@@ -107,8 +107,9 @@ class Groups:
     def medians(self, values: np.ndarray) -> np.ndarray:
         """For each group the median of its rows' integers, as floats."""
         counts = self.counts()
-        ordered = values[self._order]
-        ordered = ordered[np.lexsort((ordered, np.repeat(np.arange(len(self)), counts)))].astype(np.float64)
+        held = np.sort(self._order)
+        ascending = held[np.argsort(values[held])]
+        ordered = values[ascending[_stable_order(self.of_row[ascending], len(self))]].astype(np.float64)
         low, high = self._starts + (counts - 1) // 2, self._starts + counts // 2
         medians: np.ndarray = (ordered[low] + ordered[high]) / 2
         return medians
@@ -202,6 +203,20 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
         told[code] = tell(values.categories[code])
     found: np.ndarray = told[codes]
     return found
+
+
+def told_of_each(grouped: Any, name: str, tell: Callable[[list[Any]], Any]) -> pd.Series:
+    """For each group of pandas' what is told of the distinct values that its rows have in a column, as far as known.
+
+    As `grouped[name].agg`, which makes a Series of every group.
+    """
+    groups, (codes, distinct) = grouped.ngroup().to_numpy(), pd.factorize(grouped.obj[name])
+    held = (codes != NONE) & (groups != NONE)
+    pairs = np.unique(groups[held] * max(1, len(distinct)) + codes[held])
+    own: list[list[Any]] = [[] for _ in range(grouped.ngroups)]
+    for pair in pairs.tolist():
+        own[pair // len(distinct)].append(distinct[pair % len(distinct)])
+    return pd.Series([tell(each) for each in own], index=grouped.size().index)
 
 
 def by_letters(names: pd.Categorical) -> pd.Categorical:

@@ -942,6 +942,7 @@ StepNeedsColumn = Literal[
     "exposed_unmatched_ns",
     "needed_host_ns",
     "longest_call_ns",
+    "clock_jump_ns",
     "peers",
 ]
 StepsColumn = Literal[
@@ -990,7 +991,7 @@ StragglersColumn = Literal[
     "cause_ns",
     "operation",
 ]
-StreamPairsColumn = Literal["rank", "of", "first", "second", "both_ns", "first_ns", "second_ns", "overlap_pct"]
+StreamPairsColumn = Literal["rank", "of", "first", "second", "both_ns", "first_ns", "second_ns", "both_pct"]
 StreamsColumn = Literal[
     "rank",
     "stream",

@@ -31,7 +31,7 @@ from traceanalyzer.analyses.communication import (
     nccl,
     waits,
 )
-from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers
+from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers, split_sizes
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
@@ -239,6 +239,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "shares": phase_parts.shares,
         "held": Held.of,
         "parts_of_steps": step_parts.step_parts,
+        "all_to_alls": split_sizes.of_calls,
     }
 )
 """What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it

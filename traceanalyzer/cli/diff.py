@@ -75,13 +75,11 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     comparable; 4 no gate failed, but the repeats cannot tell one from noise (or there are none).
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
-    from rich.markup import escape
 
     from traceanalyzer import gate
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
-    from traceanalyzer.report.comparison import DiffReport, terminal
-    from traceanalyzer.report.writers import gates
+    from traceanalyzer.report.comparison import DiffReport
 
     console = Console(quiet=options["quiet"])
     wanted = wanted_gates(options, of_comparison=True)
@@ -111,8 +109,26 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
     written, notes = _written(report, target, " and ".join(named), options)
+    _show(report, written, notes, target, console, options)
+    return gate_code(outcomes, options["inconclusive"])
+
+
+def _show(
+    report: "DiffReport",
+    written: list[Path],
+    notes: tuple[str, ...],
+    target: Path,
+    console: Any,
+    options: dict[str, Any],
+) -> None:
+    """What the report says, what was written, and the page itself where that is asked for."""
+    from rich.markup import escape
+
+    from traceanalyzer.report.comparison import terminal
+    from traceanalyzer.report.writers import gates
+
     terminal.show(report, console)
-    gates.show(outcomes, console)
+    gates.show(report.outcomes, console)
     for note in notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if options["verbose"]:
@@ -121,7 +137,6 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     console.print(f"{'Files in' if page == target else 'Report'}: {page}", highlight=False, soft_wrap=True)
     if options["open_page"]:
         click.launch(str(page))
-    return gate_code(outcomes, options["inconclusive"])
 
 
 def _written(

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from isal import isal_zlib
 
-from traceanalyzer.errors import InputError, NotATraceError
+from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files import packing
 
 _PACKED_BYTES = 256 << 10
@@ -58,9 +58,6 @@ class PackedFile:
             stream = packing.unpacked(file, first)
         except OSError as error:
             raise NotATraceError(f"{path}: cannot be read ({error.strerror or error})") from error
-        except InputError as error:
-            file.close()
-            raise NotATraceError(f"{path}: {error}") from error
         is_gzip = first.startswith(b"\x1f\x8b")
         return cls(
             file, _path=path, _stream=stream, _unpacker=isal_zlib.decompressobj(wbits=_GZIP) if is_gzip else None
@@ -125,7 +122,7 @@ class PackedFile:
             return b""
         try:
             return self._stream.read(min(size_bytes, _PACKED_BYTES))
-        except packing.errors():
+        except packing.ERRORS:
             self.is_damaged = True
             return b""
 

@@ -150,7 +150,7 @@ def _values(trace: RankTrace, row: pd.Series) -> list[str]:
 
 
 def _mean(row: pd.Series, column: str) -> str:
-    return quantities.text(row[column] / row["calls"], Unit.NS).replace("\u202f", " ") if row["calls"] else "n/a"
+    return quantities.in_a_line(row[column] / row["calls"], Unit.NS) if row["calls"] else "n/a"
 
 
 def _arguments(row: pd.Series, values: list[str]) -> list[str]:

@@ -82,7 +82,7 @@ def unpack(path: Path, is_wanted: Callable[[str], bool]) -> Unpacked:
 def _errors() -> tuple[type[Exception], ...]:
     """What damaged archives raise."""
     others = (tarfile.TarError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
-    return (*packing.errors(), *others)
+    return (*packing.ERRORS, *others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,10 @@
 """Packed files: which names they have, and their bytes unpacked as they are read."""
 
 import bz2
-import importlib
 import lzma
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
-
-from traceanalyzer.errors import InputError
 
 _NAME = r"\.json(?:\.(?:gz|zst|xz|bz2))?$"
 
@@ -21,8 +18,6 @@ MOST_TIMES = 400
 
 FREE_BYTES = 512 << 20
 
-_ZSTD_HELP = "packed with zstd: pip install zstandard (or analyze-traces[zstd]), or unpack it"
-
 
 def is_json(name: str) -> bool:
     """Whether a file is JSON by its name, packed or not."""
@@ -35,9 +30,6 @@ def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
     Args:
         file: the open file, at its start; closing the stream closes it.
         first: its first bytes, six at least where it has so many.
-
-    Raises:
-        InputError: it is packed with zstd, and nothing that unpacks it is installed.
     """
     opener = next((make for magic, make in _OPENERS.items() if first.startswith(magic)), None)
     return None if opener is None else opener(file)
@@ -48,20 +40,16 @@ def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
     return unpacked_bytes > max(FREE_BYTES, MOST_TIMES * packed_bytes)
 
 
-def errors() -> tuple[type[Exception], ...]:
-    """What the streams raise on damage."""
-    found = _zstandard()
-    return (lzma.LZMAError, EOFError, OSError, ValueError, *(() if found is None else (found.ZstdError,)))
+ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, EOFError, OSError, ValueError)
+"""What the streams raise on damage."""
 
 
 def _zstd(file: BinaryIO) -> BinaryIO:
-    module = _zstandard()
-    if module is None:
-        raise InputError(_ZSTD_HELP)
-    if hasattr(module, "ZstdFile"):
-        return _closing(module.ZstdFile(file), file)
-    reader: BinaryIO = module.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
-    return reader
+    import pyarrow as pa
+
+    # Closing it closes the file below it.
+    stream: BinaryIO = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+    return stream
 
 
 def _closing(stream: Any, file: BinaryIO) -> BinaryIO:
@@ -75,16 +63,6 @@ def _closing(stream: Any, file: BinaryIO) -> BinaryIO:
     stream.close = both
     made: BinaryIO = stream
     return made
-
-
-def _zstandard() -> Any:
-    """Python's own module from 3.14 on, else the package; `None` without either."""
-    for name in ("compression.zstd", "zstandard"):
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    return None
 
 
 _OPENERS: Mapping[bytes, Callable[[BinaryIO], BinaryIO]] = {

@@ -20,6 +20,7 @@ from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.beside import named, own_work
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late_words import numbers
 from traceanalyzer.findings.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
 from traceanalyzer.findings.unprofiled import otherwise
 
@@ -104,7 +105,7 @@ def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
 
 
 def _is_said(rank: int, episodes: Episodes) -> bool:
-    return any(row["cause"] == "compute" and str(rank) in row["ranks"].split(",") for row in episodes.rows())
+    return any(row["cause"] == "compute" and rank in numbers(row["ranks"]) for row in episodes.rows())
 
 
 def _longest(compute: pd.Series, by_step: pd.DataFrame, places: Places) -> Alike | None:

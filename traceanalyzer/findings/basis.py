@@ -11,7 +11,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import in_a_line
 
 _A_SECOND = 999_500_000
 """From here on three digits of milliseconds would be written as 1.29e+04."""
@@ -89,7 +89,7 @@ def _of_a_step(column: str) -> str:
 def milliseconds(time_ns: float) -> str:
     """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one, `12.9 s` from a second on."""
     if time_ns >= _A_SECOND:
-        return text(float(time_ns), Unit.NS).replace("\u202f", " ")
+        return in_a_line(float(time_ns), Unit.NS)
     return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
 
 

@@ -23,6 +23,9 @@ from traceanalyzer.meaning.vocabulary import HOST
 CPU_WORK_PCT = 10.0
 """Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""
 
+LAST_SHARE = 0.5
+"""A rank that is in a collective for less than this of the time of any other is the one that the others wait for."""
+
 _OPTIMIZER = (
     "Keep the optimizer's state on the GPU, or use one that is fast on the CPU (foreach or fused=True); with "
     "offloading, update what is ready while backward still runs."
@@ -32,6 +35,8 @@ _EXCHANGE = (
     "Exchange less and less often (every hundredth step, numbers instead of pickled objects), over the GPUs' group, or "
     "with async_op=True and a wait where the result is used."
 )
+
+_WHO_IS_LAST = "Find what the rank that comes last does before it. "
 
 _OTHER = "Move it to another thread, or launch the next GPU work before it."
 
@@ -71,7 +76,10 @@ def cpu_work(
     changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in sharing]
     gains = gains_of(replay, changes) if changes else None
     of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
-    found = [_finding(own, gain, basis, episodes, places) for own, gain in zip(named_alike, of_each, strict=True)]
+    found = [
+        _finding(own, _last(everyone) if _is_collective(own) else "", gain, basis, episodes, places)
+        for own, everyone, gain in zip(named_alike, sharing, of_each, strict=True)
+    ]
     return [each for each in found if each is not None]
 
 
@@ -79,7 +87,19 @@ def _is_collective(own: pd.DataFrame) -> bool:
     return bool((own["role"] == COLLECTIVES).all())
 
 
-def _finding(own: pd.DataFrame, gain: Gain | None, basis: Basis, episodes: Episodes, places: Places) -> Finding | None:
+def _last(own: pd.DataFrame) -> str:
+    """Which rank comes last to a collective, where all call it as often and one is in it for far less than the rest."""
+    if len(own) < 2 or (own["calls"] != own["calls"].iloc[0]).any():  # of one rank nobody is the last
+        return ""
+    first, second = own.nsmallest(2, "host_per_step_ns").itertuples()
+    if first.host_per_step_ns > LAST_SHARE * second.host_per_step_ns:
+        return ""
+    return f"; rank {first.rank} comes last ({milliseconds(float(first.host_per_step_ns))} in it)"
+
+
+def _finding(
+    own: pd.DataFrame, last: str, gain: Gain | None, basis: Basis, episodes: Episodes, places: Places
+) -> Finding | None:
     """One name, on the rank where it costs most; on how many others it does too is said."""
     row = own.iloc[0]
     name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
@@ -93,9 +113,9 @@ def _finding(own: pd.DataFrame, gain: Gain | None, basis: Basis, episodes: Episo
         severity=severity(float(row["share_pct"])),
         title=f"Rank {rank}'s CPU is in {short_name(name)} for {milliseconds(float(row['host_per_step_ns']))} a step "
         f"and starts no GPU work there: the GPU idles {milliseconds(idle_ns)} of it, {row['share_pct']:.0f} % "
-        f"{basis.of_a_step}{also}.",
+        f"{basis.of_a_step}{also}{last}.",
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
-        recommendation=_advice(name, str(row["role"])),
+        recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(most_ns),
         is_of_hosts=True,

@@ -48,30 +48,11 @@ def unmatched_calls(
     share = 100 * float(each.mean()) / step_ns if step_ns else 0.0
     if share < LEAST_PCT:
         return []
-    every = call_waits.table
-    count = int((~every["is_matched"].fillna(value=False).astype(bool)).sum())
-    here = sorted(int(rank) for rank in ranks.table["rank"])
-    size = _size(ranks, calls)
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
-    where = "looked at" if are_left_out else "here"
-    who, advice = _alone(here, size, where) if len(here) == 1 else _several(here, size, where, count, every)
-    if are_left_out:
-        advice = "Look at all ranks (without --ranks)."
+    is_of_some = 2 * lengths[held["instance"].notna()].sum() > lengths.sum()
+    who, what, advice = _said(ranks, calls, call_waits.table, are_left_out=are_left_out, is_of_some=is_of_some)
     is_open_for = f"{milliseconds(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
-    on_average = " on average" if len(here) > 1 else ""
-    what = "of which it cannot be told whether it moves data or waits, nor for whom"
-    lengths_in_part = lengths[held["instance"].notna()].sum()
-    if 2 * lengths_in_part > lengths.sum():
-        lacking = _absent(calls, here)
-        cut = [] if lacking else _cut(ranks)
-        absent, has = _named(lacking or cut)
-        why = (
-            f"--ranks leaves {absent} out"
-            if are_left_out
-            else f"{absent} {has} {'a file that is cut off' if cut else 'no file'}"
-        )
-        who = f"{len(here) - len(cut)} of {size} ranks are {where}{' whole' if cut else ''}, {why}"
-        what = f"after the last of them has come: it moves data, or waits for {absent}, how late is not known"
+    on_average = " on average" if len(ranks) > 1 else ""
     return [
         Finding(
             rule="unmatched_calls",
@@ -86,6 +67,35 @@ def unmatched_calls(
             part_of=PARTNERS,
         )
     ]
+
+
+def _said(
+    ranks: Result, calls: Result, waits: pd.DataFrame, *, are_left_out: bool, is_of_some: bool
+) -> tuple[str, str, str]:
+    """Which ranks are here, what of their communication is not known, and what to do.
+
+    Args:
+        ranks: the Result.
+        calls: the Result.
+        waits: the table of `call_waits`.
+        are_left_out: --ranks leaves out the others.
+        is_of_some: most of the time is in calls that several of these ranks share.
+    """
+    here = sorted(int(rank) for rank in ranks.table["rank"])
+    size, where = _size(ranks, calls), "looked at" if are_left_out else "here"
+    count = int((~waits["is_matched"].fillna(value=False).astype(bool)).sum())
+    who, advice = _alone(here, size, where) if len(here) == 1 else _several(here, size, where, count, waits)
+    if are_left_out:
+        advice = "Look at all ranks (without --ranks)."
+    if not is_of_some:
+        return who, "of which it cannot be told whether it moves data or waits, nor for whom", advice
+    lacking = _absent(calls, here)
+    cut = [] if lacking else _cut(ranks)
+    absent, has = _named(lacking or cut)
+    left_out = f"--ranks leaves {absent} out"
+    why = left_out if are_left_out else f"{absent} {has} {'a file that is cut off' if cut else 'no file'}"
+    who = f"{len(here) - len(cut)} of {size} ranks are {where}{' whole' if cut else ''}, {why}"
+    return who, f"after the last of them has come: it moves data, or waits for {absent}, how late is not known", advice
 
 
 def _size(ranks: Result, calls: Result) -> int | None:

@@ -54,6 +54,11 @@ def text(value: Any, unit: Unit) -> str:
     return f"{own.text(value)}\u202f{own.symbol}" if own.symbol else own.text(value)
 
 
+def in_a_line(value: Any, unit: Unit) -> str:
+    """The same with a plain blank, for sentences and files."""
+    return text(value, unit).replace("\u202f", " ")
+
+
 def digits(value: float) -> str:
     """Three significant digits; whole numbers and what is at least 100 in full, with separators."""
     if not is_known(value):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from traceanalyzer.analyses import ANALYSES, Results, combine, reduce_rank
+from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.discovery import Found
@@ -19,8 +19,10 @@ from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
 from traceanalyzer.loading.notes import notes_of
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
-from traceanalyzer.scale.reduced import is_kept, reduce_capture, without_ranks
-from traceanalyzer.scale.thinning import DRAWN, Limits, thinned, thinning
+from traceanalyzer.scale.dask_cluster import Gathering
+from traceanalyzer.scale.gathered import DRAWN, Gathered, gather_capture, nothing_of
+from traceanalyzer.scale.reduced import is_kept
+from traceanalyzer.scale.thinning import Limits, thinned, thinning
 from traceanalyzer.scale.work import Jobs, Progress, each, set_up_process
 
 __all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
@@ -74,29 +76,30 @@ def summarise(
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(reduce_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
-    parts: dict[int, dict[str, pd.DataFrame]] = {}
+    work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
     metas: dict[int, RankMeta] = {}
     claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    ordered = thinned(each(work, run.captures, jobs, progress, without_ranks, at_hand, thinning(limits)), limits)
-    for done in ordered:
-        skipped += done.skipped
-        failures += done.failures
-    read = [(done.capture, meta, tables) for done in ordered for meta, tables in done.ranks]
-    for capture, meta, tables in with_gpu_work(read, lambda one: one[1], skipped):
-        rank = claimed_rank(meta, parts, capture, skipped)
+    gathering = Gathering(Gathered.joined, thinning(limits))
+    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, gathering)
+    gathered = Gathered.joined(thinned(pieces, limits))
+    skipped += gathered.skipped
+    failures += gathered.failures
+    ranks: dict[int, int] = {}
+    for place, own in with_gpu_work([*enumerate(gathered.ranks)], lambda one: one[1].meta, skipped):
+        rank = claimed_rank(own.meta, metas, own.capture, skipped)
         if rank is not None:
-            parts[rank], metas[rank] = tables, meta
-            claims[capture.path, meta.rank] = rank
-    if not parts and failures:
+            ranks[place], metas[rank] = rank, own.meta
+            claims[own.capture.path, own.meta.rank] = rank
+    if not ranks and failures:
         raise RuntimeError(failures[0].sentence)
-    require_ranks(parts, found, skipped)
+    require_ranks(metas, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
-    results = combine(parts, wanted, failures if is_guarded else None, **thresholds, **asked)
+    tables = gathered.by_analysis(ranks)
+    results = combine_tables(tables, len(ranks), wanted, failures if is_guarded else None, **thresholds, **asked)
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 

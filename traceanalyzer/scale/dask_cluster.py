@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -40,6 +40,23 @@ class Thinning(Generic[T]):
     shortened: Callable[[T, int, Any], T]
 
 
+@dataclass(frozen=True, slots=True)
+class Gathering(Generic[T]):
+    """How what is made of files becomes one where it was made.
+
+    Attributes:
+        joined: several in order as one; joining is associative.
+        thinning: how they are made smaller before that.
+    """
+
+    joined: Callable[[Sequence[T]], T]
+    thinning: Thinning[T]
+
+
+_JOINED_AT_ONCE = 8
+"""By a worker; and pieces that are left for this process, so that no worker ever holds all files' tables."""
+
+
 class Cluster:
     """A connected Dask cluster. Workers have to see the files under the same paths, or the files are at a URL."""
 
@@ -52,48 +69,70 @@ class Cluster:
         captures: Sequence[Capture],
         report: Callable[[int, int], None],
         lost: Callable[[Capture, str], T],
-        thinning: Thinning[T] | None = None,
+        gathering: Gathering[T] | None = None,
     ) -> Iterator[T]:
-        """What `work` gives for each file, in their order; what is thinned workers hold until all are done.
+        """What `work` gives for each file, in their order; what is gathered workers make smaller, and join in a tree.
 
         What a dead worker had done or was doing is done again by the others. A file over which workers die again and
         again is given to `lost`, with a sentence.
         """
-        from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
-
         count = _Count(len(captures), report)
         futures = [self._client.submit(work, capture, pure=False, retries=_AGAIN) for capture in captures]
         for future in futures:
             future.add_done_callback(count.one_more)
         try:
-            if thinning is not None:
-                futures = self._thinned(futures, thinning)
-            for capture, future in zip(captures, futures, strict=True):
-                try:
-                    done = future.result()
-                except KilledWorker:
-                    done = lost(capture, "workers of the cluster died over it again and again: too large for them?")
-                except FutureCancelledError as error:
-                    raise InputError(f"the cluster gave the work up: {error}") from error
-                yield done
-                future.release()
+            if gathering is None:
+                for capture, future in zip(captures, futures, strict=True):
+                    yield self._result(future, capture, lost)
+                    future.release()
+                return
+            futures = self._with_lost(futures, captures, lost)
+            futures = self._thinned(futures, gathering.thinning)
+            while len(futures) > _JOINED_AT_ONCE:
+                # What is joined is let go by the scheduler once it is; it still knows how to make it again.
+                groups = [futures[begin : begin + _JOINED_AT_ONCE] for begin in range(0, len(futures), _JOINED_AT_ONCE)]
+                futures = [self._client.submit(gathering.joined, group, pure=False) for group in groups]
+            for future in futures:
+                yield self._result(future)
         finally:
             self._client.cancel(futures)
 
-    def _thinned(self, futures: list[Any], thinning: Thinning[T]) -> list[Any]:
-        """Futures of what is left of each; one that fails stays as it is."""
+    def _result(
+        self, future: Any, capture: Capture | None = None, lost: Callable[[Capture, str], Any] | None = None
+    ) -> Any:
+        """What a task gave; of a file over which workers die what `lost` gives."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
+        try:
+            return future.result()
+        except KilledWorker as error:
+            if capture is None or lost is None:
+                raise InputError(f"workers of the cluster died as they put tables together: {error}") from error
+            return lost(capture, "workers of the cluster died over it again and again: too large for them?")
+        except FutureCancelledError as error:
+            raise InputError(f"the cluster gave the work up: {error}") from error
+
+    def _with_lost(
+        self, futures: list[Any], captures: Sequence[Capture], lost: Callable[[Capture, str], Any]
+    ) -> list[Any]:
+        """The tasks once all are done; in place of each that failed one that holds what `lost` gives."""
+        return [
+            future if future.exception() is None  # which waits for it
+            else self._client.submit(_same, self._result(future, capture, lost), pure=False)
+            for capture, future in zip(captures, futures, strict=True)
+        ]  # fmt: skip
+
+    def _thinned(self, futures: list[Any], thinning: Thinning[T]) -> list[Any]:
+        """Futures of what is left of each."""
         sizes = [self._client.submit(thinning.size, future, pure=False) for future in futures]
-        told = {}
-        for number, size in enumerate(sizes):
-            with suppress(KilledWorker, FutureCancelledError):  # said where the file's own result is taken
-                told[number] = size.result()
-        shares = thinning.shares(told)
+        shares = thinning.shares({number: self._result(size) for number, size in enumerate(sizes)})
         return [self._client.submit(thinning.shortened, future, number, shares[number], pure=False)
-                if number in told else future for number, future in enumerate(futures)]  # fmt: skip
+                for number, future in enumerate(futures)]  # fmt: skip
+
+
+def _same(made: T) -> T:
+    return made
 
 
 class _Count:

@@ -14,10 +14,15 @@ from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, Skipped
 from traceanalyzer.model.schema import printable
+from traceanalyzer.processes import give_back_memory
 from traceanalyzer.scale.work import NO_MEMORY
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
+
+
+_LARGE = 200_000
+"""Events of a rank whose tables take tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,14 @@ def reduce_capture(
     name = printable(str(capture.place))
     try:
         for trace in read_capture(capture, options, skipped):
+            is_large = len(trace.host_ops) + len(trace.gpu_ops) > _LARGE
+            if is_large:
+                give_back_memory()
             tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
             ranks += [(trace.meta, tables)]
+            del trace
+            if is_large:
+                give_back_memory()
         if not skipped and not failures:
             kept_ranks.keep(place, kept_ranks.place_of(capture, options, names, thresholds), ranks)
     except MemoryError:

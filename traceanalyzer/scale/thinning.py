@@ -13,28 +13,16 @@ import pandas as pd
 from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.scale.dask_cluster import Thinning
-from traceanalyzer.scale.reduced import Done
+from traceanalyzer.scale.gathered import DRAWN, Gathered, RankSize
 
 Place = tuple[int, int]
-"""Number of a file, and a rank's place in it."""
-
-DRAWN = ("timeline", "host_events")
-"""Tables with a row for each event that a page draws: without the first the other is not shown."""
+"""Number of a piece (a file, or several), and a rank's place in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How many operations the timelines, and the graphs that are replayed, of all ranks together may have."""
 
-    drawn: int
-    replayed: int
-
-
-@dataclass(frozen=True, slots=True)
-class RankSize:
-    """What decides on a rank: time that it loses (idle or in exposed communication), operations drawn and replayed."""
-
-    lost_ns: int
     drawn: int
     replayed: int
 
@@ -47,20 +35,13 @@ class Kept:
     has_graphs: bool
 
 
-def sizes_of(done: Done) -> tuple[RankSize, ...]:
-    """Of each rank of the file."""
-    return tuple(
-        RankSize(
-            _lost_ns(tables),
-            len(tables.get("timeline", ())),
-            int(tables["replay"]["operations"].iloc[0]) if len(tables.get("replay", ())) else 0,
-        )
-        for _, tables in done.ranks
-    )
+def sizes_of(piece: Gathered) -> tuple[RankSize, ...]:
+    """Of each of its ranks."""
+    return tuple(rank.size for rank in piece.ranks)
 
 
 def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
-    """What a job keeps, by the sizes of each file's ranks: the timelines of the ranks that are most unlike the others.
+    """What a job keeps, by the sizes of each piece's ranks: the timelines of the ranks that are most unlike the others.
 
     One timeline at least; and all graphs or, where they are more than are replayed, none.
     """
@@ -71,20 +52,17 @@ def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
     return Kept(frozenset(kept), _has_graphs(every, limits))
 
 
-def shortened(done: Done, number: int, kept: Kept) -> Done:
-    """The file's ranks without what they do not keep."""
-    return Done(
-        done.capture,
-        tuple(
-            (meta, _without(tables, is_drawn=(number, place) in kept.drawn, has_graph=kept.has_graphs))
-            for place, (meta, tables) in enumerate(done.ranks)
-        ),
-        done.skipped,
-        done.failures,
+def shortened(piece: Gathered, number: int, kept: Kept) -> Gathered:
+    """The piece without what its ranks do not keep."""
+    return piece.with_apart(
+        [
+            _without(rank.apart, is_drawn=(number, place) in kept.drawn, has_graph=kept.has_graphs)
+            for place, rank in enumerate(piece.ranks)
+        ]
     )
 
 
-def thinning(limits: Limits) -> Thinning[Done]:
+def thinning(limits: Limits) -> Thinning[Gathered]:
     """How the workers of a cluster make smaller what they hold: the same as `thinned` leaves."""
 
     def shares(sizes: Mapping[int, tuple[RankSize, ...]]) -> dict[int, Kept]:
@@ -97,17 +75,17 @@ def thinning(limits: Limits) -> Thinning[Done]:
     return Thinning(sizes_of, shares, shortened)
 
 
-def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
-    """The files as they come, with what they keep in the end; meanwhile little more is held than what may be kept.
+def thinned(pieces: Iterable[Gathered], limits: Limits) -> list[Gathered]:
+    """The pieces as they come, with what they keep in the end; meanwhile little more is held than what may be kept.
 
     A row for every operation of a thousand ranks would fill the memory.
     """
     sizes: dict[int, tuple[RankSize, ...]] = {}
-    held: list[Done] = []
+    held: list[Gathered] = []
     drawn = graphs = 0
-    for number, done in enumerate(files):
-        sizes[number] = sizes_of(done)
-        held.append(done)
+    for number, piece in enumerate(pieces):
+        sizes[number] = sizes_of(piece)
+        held.append(piece)
         drawn += sum(size.drawn for size in sizes[number])
         graphs += sum(size.replayed for size in sizes[number])
         if drawn > _HELD_TIMES * limits.drawn or graphs > limits.replayed:
@@ -116,7 +94,7 @@ def thinned(files: Iterable[Done], limits: Limits) -> list[Done]:
             drawn = sum(sizes[file][place].drawn for file, place in possible.drawn)
             graphs = graphs if possible.has_graphs else 0
     kept = kept_of(sizes, limits)
-    return [shortened(done, number, kept) for number, done in enumerate(held)]
+    return [shortened(piece, number, kept) for number, piece in enumerate(held)]
 
 
 _HELD_TIMES = 3
@@ -159,11 +137,3 @@ def _without(tables: Mapping[str, pd.DataFrame], *, is_drawn: bool, has_graph: b
     if not has_graph and len(tables.get("replay", ())):
         gone["replay"] = let_go(tables["replay"])
     return {**tables, **gone}
-
-
-def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
-    """What the rank loses, idle or in exposed communication; 0 where that is not asked for."""
-    if "breakdown" not in tables:
-        return 0
-    lost = tables["breakdown"]  # without columns where the rank has no GPU operation
-    return 0 if lost.empty else int(lost[["idle_ns", "exposed_comm_ns"]].to_numpy().sum())

@@ -1,9 +1,10 @@
 """Which process does the work of each file: this one, others of this machine, or workers of a cluster."""
 
 import gc
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +13,7 @@ import pandas as pd
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import InputError
 from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
-from traceanalyzer.scale.dask_cluster import Cluster, Thinning
+from traceanalyzer.scale.dask_cluster import Cluster, Gathering
 
 T = TypeVar("T")
 
@@ -35,40 +36,91 @@ def each(
     progress: Progress | None,
     lost: Callable[[Capture, str], T] | None = None,
     at_hand: Collection[Path] = (),
-    thinning: Thinning[T] | None = None,
+    gathering: Gathering[T] | None = None,
 ) -> Iterator[T]:
     """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
 
     Files `at_hand` take a moment: unless there are many, this process does them, and starts no other for their sake.
-    What workers of a cluster hold is made smaller by `thinning` before it travels.
+    With `gathering` what several files gave comes as one, joined where it was made.
     """
     report = progress or (lambda _done, _all: None)
     if isinstance(jobs, Cluster):
-        yield from jobs.each(_Task(work), captures, report, lost or _refused, thinning)
+        yield from jobs.each(_Task(work), captures, report, lost or _refused, gathering)
         return
     held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
     away = [capture for capture in captures if capture.path not in held]
     processes = processes_for([capture.path for capture in away], jobs)
+    task = _Bundle(work, None if gathering is None else gathering.joined)
+    bundles = _bundles(captures, held, 1 if gathering is None else _files_of_a_bundle(len(away), processes))
+    done = 0
     if processes == 1:
         CORES_A_FILE.set(cores_for_a_file(1, jobs))
-        for number, capture in enumerate(captures, 1):
-            yield work(capture)
-            report(number, len(captures))
+        for bundle in bundles:
+            yield task(bundle, partial(_one_more, report, done, len(captures)))
+            done += len(bundle)
         return
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
-        futures = [None if capture.path in held else _submitted(pool, work, capture) for capture in captures]
-        for number, (capture, future) in enumerate(zip(captures, futures, strict=True), 1):
+        futures = [None if bundle[0].path in held else _submitted(pool, task, bundle) for bundle in bundles]
+        for bundle, future in zip(bundles, futures, strict=True):
             try:
-                made = work(capture) if future is None else future.result()
+                made = task(bundle) if future is None else future.result()
             except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
-                made = _alone(work, capture, lost or _refused)
+                made = task.joined([_alone(work, capture, lost or _refused) for capture in bundle])
             yield made
-            report(number, len(captures))
+            done += len(bundle)
+            report(done, len(captures))
 
 
-def _submitted(pool: Pool, work: Callable[[Capture], T], capture: Capture) -> Future[T]:
+MOST_OF_A_BUNDLE = 16
+"""Files whose tables a process puts together before it hands them on."""
+
+_BUNDLES_A_PROCESS = 4
+"""At least, so that no process waits long for the last one."""
+
+
+def _files_of_a_bundle(files: int, processes: int) -> int:
+    if processes == 1:
+        return MOST_OF_A_BUNDLE
+    return max(1, min(MOST_OF_A_BUNDLE, files // (processes * _BUNDLES_A_PROCESS)))
+
+
+def _bundles(captures: Sequence[Capture], held: Collection[Path], most: int) -> list[tuple[Capture, ...]]:
+    """The files in their order, so many at once: either such as are at hand or others."""
+    bundles: list[tuple[Capture, ...]] = []
+    for capture in captures:
+        last = bundles[-1] if bundles else ()
+        if last and len(last) < most and (last[0].path in held) == (capture.path in held):
+            bundles[-1] = (*last, capture)
+        else:
+            bundles.append((capture,))
+    return bundles
+
+
+@dataclass(frozen=True, slots=True)
+class _Bundle(Generic[T]):
+    """The work of several files in one process; without a way to join them of one."""
+
+    work: Callable[[Capture], T]
+    join: Callable[[Sequence[T]], T] | None
+
+    def __call__(self, bundle: Sequence[Capture], report: Callable[[int], None] = lambda _done: None) -> T:
+        made = []
+        for place, capture in enumerate(bundle, 1):
+            made.append(self.work(capture))
+            report(place)
+        return self.joined(made)
+
+    def joined(self, made: Sequence[T]) -> T:
+        return made[0] if self.join is None or len(made) == 1 else self.join(made)
+
+
+def _one_more(report: Progress, before: int, files: int, done: int) -> None:
+    report(before + done, files)
+
+
+def _submitted(pool: Pool, work: Callable[[Sequence[Capture]], T], bundle: Sequence[Capture]) -> Future[T]:
     try:
-        return pool.submit(work, capture)
+        return pool.submit(work, bundle)
     except BrokenExecutor as error:
         broken: Future[T] = Future()
         broken.set_exception(error)

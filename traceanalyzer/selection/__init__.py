@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -87,8 +88,9 @@ def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
 
 
 def _named(api_calls: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
-    names = api_calls["name"]
-    mask: np.ndarray = names.isin([name for name in names.cat.categories if pattern.search(name)]).to_numpy()
+    names: Any = api_calls["name"].array
+    is_named = [pattern.search(name) is not None for name in names.categories.tolist()]
+    mask: np.ndarray = np.array([*is_named, False])[names.codes]
     return mask
 
 

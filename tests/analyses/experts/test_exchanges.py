@@ -36,7 +36,7 @@ def calls(*rows):
     ],
 )
 def test_bytes_by_split_sizes(row, sends, receives):
-    own = split_sizes.of_calls(calls(row))
+    own = split_sizes.of_calls(None, calls(row))
     assert (own["sends"].tolist(), own["receives"].tolist()) == ([sends], [receives])
 
 
@@ -49,7 +49,7 @@ def test_bytes_by_split_sizes(row, sends, receives):
     ],
 )  # fmt: skip
 def test_what_is_not_known_has_no_bytes(row):
-    assert split_sizes.of_calls(calls(row)).empty
+    assert split_sizes.of_calls(None, calls(row)).empty
 
 
 THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_split": "6,2"}
@@ -67,7 +67,7 @@ THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_
     ],
 )
 def test_a_combine_takes_back_what_a_dispatch_brought(rows, expected):
-    assert split_sizes.directions(calls(*rows)).tolist() == expected
+    assert split_sizes.of_calls(None, calls(*rows))["direction"].tolist() == expected
 
 
 def row(rank, start, end, sent, received, **more):
@@ -91,7 +91,10 @@ NO_CALLS = Table(rank=[], group=[], group_ranks=[])
 
 def test_ranks_of_a_group_are_those_that_call_it_where_no_trace_names_them():
     own = calls(IN_BYTES | {"group_ranks": None, "group_size": 2})
-    parts = {3: exchange_sends.per_rank(None, own), 5: exchange_sends.per_rank(None, own)}
+    parts = {
+        3: exchange_sends.per_rank(None, split_sizes.of_calls(None, own)),
+        5: exchange_sends.per_rank(None, split_sizes.of_calls(None, own)),
+    }
     both = Table(rank=[5, 3], group=["0", "0"], group_ranks=[None, None])
     frame = exchange_sends.across(parts, both).to_frame()
     assert frame[["rank", "peer", "size_bytes"]].to_numpy().tolist() == [
@@ -176,7 +179,8 @@ def test_other_jobs_exchange_nothing():
 
 
 def test_sends_of_a_rank_add_up():
-    parts = {0: exchange_sends.per_rank(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))}
+    own = split_sizes.of_calls(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))
+    parts = {0: exchange_sends.per_rank(None, own)}
     frame = exchange_sends.across(parts, NO_CALLS).to_frame()
     assert frame[["direction", "peer", "size_bytes"]].to_numpy().tolist() == [
         [COMBINE, 0, 1_200], [COMBINE, 1, 800], [DISPATCH, 0, 1_200], [DISPATCH, 1, 400],

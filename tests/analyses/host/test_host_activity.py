@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from traceanalyzer.analyses.host import host_activity
 from traceanalyzer.analyses.host.host_activity import innermost, innermost_at
 
 
@@ -45,3 +46,14 @@ def test_innermost_agrees_with_every_tick(intervals):
         found = [number for number, (a, b) in enumerate(zip(cut_starts, cut_ends, strict=True)) if a <= tick < b]
         answer = intervals[row[found[0]]] if found and row[found[0]] != -1 else None
         assert answer == (min(around)[1:] if around else None)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=25), st.integers(1, 5))
+def test_blocks_give_what_all_at_once_does(intervals, at_once):
+    starts, lengths = (np.array([pair[side] for pair in intervals], dtype=np.int64) for side in (0, 1))
+    whole = innermost(starts, starts + lengths)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(host_activity, "_AT_ONCE", at_once)
+        for part, of_whole in zip(innermost(starts, starts + lengths), whole, strict=True):
+            assert part.tolist() == of_whole.tolist()

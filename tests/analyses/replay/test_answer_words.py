@@ -28,13 +28,15 @@ def test_a_gain_is_a_forecast_or_a_bound(after_ms, error_ms, unmatched_ms, said)
 
 
 @pytest.mark.parametrize(
-    ("between", "said"),
+    ("by_cost", "said"),
     [
-        ((12 * MS, 12 * MS), "gain 12.00 ms"),
-        ((3 * MS, 15 * MS), "gain 12.00 ms (3.00 to 15.00 ms, by what recording may take the hosts)"),
+        ({"none": (60, 48), "least": (60, 48)}, "48.00 ms (45.60 to 50.40): gain 12.00 ms"),
+        ({"none": (60, 48), "least": (70, 67), "most": (50, 35)},
+         "48.00 ms (33.25 to 70.35): gain 12.00 ms (3.00 to 15.00), by what recording may take the hosts"),
     ],
-)
-def test_what_is_won_without_the_profiler_is_an_estimate_with_its_range(between, said):
+)  # fmt: skip
+def test_what_is_won_without_the_profiler_is_an_estimate_with_its_range(by_cost, said):
     gain = Gain(100 * MS, 80 * MS, 0, unprofiled_ns=(60 * MS, 48 * MS))
-    answer = Answer((Change("comm"),), gain, {}, {}, is_of_steps=True, unprofiled_gains_ns=between)
-    assert answer.lines()[1] == f"without the profiler (estimate): 60.00 ms → 48.00 ms: {said}"
+    unprofiled = {cost: (before * MS, after * MS) for cost, (before, after) in by_cost.items()}
+    answer = Answer((Change("comm"),), gain, {}, {}, is_of_steps=True, unprofiled_ns=unprofiled)
+    assert answer.lines()[1] == f"without the profiler (estimate): 60.00 ms → {said}"

@@ -94,7 +94,7 @@ def test_three_ways_to_broadcast(name, rates, together_pct):
     traces = case(name)[:1]
     copies = frame(traces, "copies").set_index("direction")["rate_gbps"]
     assert {key: round(float(value), 1) for key, value in copies.items()} == rates
-    pairs = frame(traces, "stream_pairs").set_index(["of", "first", "second"])["overlap_pct"]
+    pairs = frame(traces, "stream_pairs").set_index(["of", "first", "second"])["both_pct"]
     together = pairs.get(("class", "upload", "exchange"))
     assert together is None if together_pct is None else together == pytest.approx(together_pct, abs=0.01)
 
@@ -109,5 +109,5 @@ def test_three_ways_to_broadcast(name, rates, together_pct):
 def test_offloading_with_and_without_streams_of_its_own(name, roles, upload_under_compute_pct):
     traces = case(name)
     assert set(frame(traces, "streams")["role"]) == roles
-    pairs = frame(traces, "stream_pairs").set_index(["of", "first", "second"])["overlap_pct"]
+    pairs = frame(traces, "stream_pairs").set_index(["of", "first", "second"])["both_pct"]
     assert pairs["class", "compute", "upload"] == pytest.approx(upload_under_compute_pct, abs=0.05)

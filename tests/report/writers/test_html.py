@@ -273,7 +273,7 @@ def test_no_script_beside_a_page_without_charts(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["one", "summary.html"]
 
 
-@pytest.mark.parametrize("name", ["fsdp_full", pytest.param("moe", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("name", ["moe", pytest.param("fsdp_full", marks=pytest.mark.thorough)])
 def test_eight_ranks_are_less_than_three_megabytes(name):
     """Ranks as others that were captured, findings and all: their operators, kernels and waits are a rank's own."""
     results = repeated(once.results(name), 4)

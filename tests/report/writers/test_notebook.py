@@ -11,8 +11,12 @@ from traceanalyzer.report.page.figures import FIGURES, figure
 from traceanalyzer.report.writers.notebook import report
 
 
-def test_a_notebook_shows_the_whole_page_in_a_frame():
-    made = report(sample("moe"))
+@pytest.fixture(scope="module")
+def made():
+    return report(sample("moe"))
+
+
+def test_a_notebook_shows_the_whole_page_in_a_frame(made):
     shown = made._repr_html_()
     inside = unescape(shown.split('srcdoc="')[1].split('" sandbox')[0])
     assert inside == made.page
@@ -24,8 +28,7 @@ def test_a_hostile_label_does_not_leave_the_frame():
     assert "<script" not in shown
 
 
-def test_figures_are_plotly_objects_of_the_results():
-    made = report(sample("moe"))
+def test_figures_are_plotly_objects_of_the_results(made):
     drawn = made.figures()["calls"]
     assert isinstance(drawn, go.Figure)
     calls = made.report.results["calls"].to_frame()
@@ -40,12 +43,11 @@ def test_nothing_to_draw_is_no_figure(name):
         assert figure(name, results[name]) is None
 
 
-def test_in_a_notebook_the_page_may_save_files():
-    assert 'sandbox="allow-scripts allow-popups allow-downloads"' in report(sample("moe"))._repr_html_()
+def test_in_a_notebook_the_page_may_save_files(made):
+    assert 'sandbox="allow-scripts allow-popups allow-downloads"' in made._repr_html_()
 
 
-def test_where_the_time_goes_is_the_first_figure():
-    made = report(sample("moe"))
+def test_where_the_time_goes_is_the_first_figure(made):
     name, drawn = next(iter(made.figures().items()))
     assert name == "headline"
     rows = made.results["headline"].to_frame()

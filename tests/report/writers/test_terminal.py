@@ -1,5 +1,7 @@
 """The summary that the command line prints, on terminals of any width."""
 
+from functools import cache
+
 import pytest
 from rich.console import Console
 
@@ -12,11 +14,15 @@ from traceanalyzer.report.writers import terminal
 OPS = [("compute", 0, 250_000), ("comm", 250_000, 1_000_000)]
 
 
+@cache
+def report_of(ranks):
+    return Report("ddp", run([rank_trace(OPS, rank=rank) for rank in range(ranks)]))
+
+
 def printed(width, ranks=2):
-    report = Report("ddp", run([rank_trace(OPS, rank=rank) for rank in range(ranks)]))
     console = Console(width=width)
     with console.capture() as held:
-        terminal.show(report, console)
+        terminal.show(report_of(ranks), console)
     return held.get()
 
 

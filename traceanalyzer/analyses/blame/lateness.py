@@ -69,7 +69,11 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
         table["step"] < table.loc[is_jump, "step"].min() if is_jump.any() else pd.Series(data=True, index=table.index)
     )
     columns = ["transfer_ns", "exposed_transfer_ns"]
-    table = table.assign(**{name: table[name].where(is_told, 0) for name in columns})
+    table = table.assign(
+        **{name: table[name].where(is_told, 0) for name in columns},
+        # A message that was asked for early waits beside the copy that holds up the rank.
+        exposed_copy_ns=table["exposed_copy_ns"] + table["copy_beside_wait_ns"],
+    )
     table = table[~table["is_partial"].astype(bool) & ~is_jump].reset_index(drop=True)
     alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
     keys = [table["peers"].mask(alone, "all"), table["step"]]

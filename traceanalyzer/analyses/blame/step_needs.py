@@ -10,15 +10,16 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.clock_jumps import clock_jumps_ns
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.exposed_comm import moves_and_waits
+from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
 from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
+from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, under_each_other
+from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -47,10 +48,14 @@ class StepNeeds(Result[StepNeedsColumn]):
         "exposed_wait_ns": Column.time(
             "Time in which a call waits for another rank and no compute runs, beside a transfer or not."
         ),
+        "copy_beside_wait_ns": Column.time(
+            "Time of that in which a copy runs and no data moves: the rank's own work, though somebody is late, too."
+        ),
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
         "needed_host_ns": Column.time(
-            "Time of the step's range on the host less that in calls that block it or find the queue full."
+            "Time of the step's range on the host less that in calls that block it or find the queue full, and in "
+            "collectives of the CPU while its threads do nothing else."
         ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "clock_jump_ns": Column.time(
@@ -61,50 +66,61 @@ class StepNeeds(Result[StepNeedsColumn]):
     }
 
 
-def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
-    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
+def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false).
+
+    Those with `is_copy` are when a copy runs beside it.
+    """
     if parts_of_steps.empty:
         return pd.DataFrame()
-    steps = parts_of_steps.assign(is_step=True)
+    steps = parts_of_steps.assign(is_step=True, is_copy=False)
     if exposed_comm.empty:
         return steps
-    # Every other column of a stretch is a step's, so that the columns keep their types.
-    times, firsts = {"begin_ns": "start_ns", "end_ns": "end_ns"}, np.zeros(len(exposed_comm), dtype=np.int64)
-    stretches = {
-        name: exposed_comm[times[name]].to_numpy() if name in times else column.array[firsts]
-        for name, column in parts_of_steps.items()
-    }
-    exposed = table_of({**stretches, "is_step": False})
-    return under_each_other([steps, exposed])
+    exposed = Intervals(*(exposed_comm[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
+    copied = unions(trace)["copy"] & exposed
+    stretches = [_stretches(parts_of_steps, exposed, is_copy=False), _stretches(parts_of_steps, copied, is_copy=True)]
+    return under_each_other([steps, *(own for own in stretches if len(own))])
+
+
+def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -> pd.DataFrame:
+    """A row for each; every other column is a step's, so that the columns keep their types."""
+    times, firsts = {"begin_ns": own.starts, "end_ns": own.ends}, np.zeros(len(own), dtype=np.int64)
+    columns = {name: times[name] if name in times else column.array[firsts] for name, column in parts_of_steps.items()}
+    return table_of({**columns, "is_step": False, "is_copy": is_copy})
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:
     """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
-    calls = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
-    tables = {rank: _of_rank(part, calls.get(rank)) for rank, part in parts.items() if len(part)}
-    table = stack(tables, tuple(StepNeeds.columns))
-    if table.empty:
-        return StepNeeds(table.reindex(columns=list(StepNeeds.columns)))
+    every = stack(parts, ("rank", *COLUMNS, "is_step", "is_copy"))
+    if every.empty:
+        return StepNeeds(pd.DataFrame(columns=list(StepNeeds.columns)))
+    is_step, is_copy = (every[name].to_numpy(dtype=bool) for name in ("is_step", "is_copy"))
+    steps = typed(picked(every, is_step, ("rank", *COLUMNS)), _TYPES).rename(columns={"begin_ns": "start_ns"})
+    exposed, copied = (
+        picked(every, mask, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
+        for mask in (~is_step & ~is_copy, is_copy)
+    )
+    table = side_by_side(_split, steps, exposed, copied, call_waits.table).rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
     return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
 
 
-def _of_rank(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
-    is_step = part["is_step"].to_numpy(dtype=bool)
-    steps = typed(picked(part, is_step, COLUMNS), _TYPES)
-    exposed = Intervals(*(part[name].to_numpy(dtype=np.int64)[~is_step] for name in ("begin_ns", "end_ns")))
-    begins, ends = steps["begin_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    transfer, wait = (EMPTY, EMPTY) if calls is None else moves_and_waits(calls)
+def _split(steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    exposed = exposed_of(stretches)
+    begins, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    transfer, wait = moves_and_waits(calls)
     own_wait = wait & exposed
     own_transfer = (transfer & exposed) - own_wait
     rest = exposed - own_wait - own_transfer
-    return steps.assign(
+    return with_columns(
+        steps,
         transfer_ns=transfer.covered_ns(begins, ends),
         **{
             name: intervals.covered_ns(begins, ends)
             for name, intervals in (
                 ("exposed_wait_ns", own_wait),
+                ("copy_beside_wait_ns", (exposed_of(copied) & own_wait) - transfer),
                 ("exposed_transfer_ns", own_transfer),
                 ("exposed_unmatched_ns", rest),
             )

@@ -5,10 +5,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import all_known
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
-from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
-from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, table_of
@@ -140,7 +140,20 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     queued = into_full_queue(trace)
     called, returned = (trace.api_calls[name].to_numpy() for name in ("start_ns", "end_ns"))
     blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
-    return all_known(ends - starts - blocked.covered_ns(starts, ends))
+    return all_known(ends - starts - (blocked | _in_exchange(trace)).covered_ns(starts, ends))
+
+
+def _in_exchange(trace: RankTrace) -> Intervals:
+    """Time in collectives of the CPU in which no thread that launches work does anything else: it waits for peers."""
+    ranges = trace.ranges
+    is_exchange = host_names.matches(ranges["name"], host_names.is_cpu_collective)
+    found = of_rows(ranges, is_exchange)
+    if not is_exchange.any():
+        return found
+    of_exchange = ranges["thread"].to_numpy()[is_exchange]
+    for table in (trace.api_calls, trace.host_ops):
+        found -= of_rows(table, ~np.isin(table["thread"].to_numpy(), of_exchange))
+    return found
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -40,6 +40,9 @@ MOST_NAMES = 100
 _MOST_OTHERS = 30
 """Of what hosts do and of copies, of which only the longest is named."""
 
+_DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
+"""Parts of idle time that say what the host did."""
+
 _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
 _MOST_SHAPES = 3
 
@@ -232,15 +235,16 @@ def _of_thread(
     is_data = _is_data(trace.ranges, inside)
     if host_names.matches(trace.host_ops["name"], host_names.is_data).any():
         is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
-    part = np.select([is_sync, is_data], [SYNC.column, DATA.column], HOST.column)
+    part = np.select([is_sync, is_data], [_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column)],
+                     _DOINGS.index(HOST.column))  # fmt: skip
     ranges, is_named = _named_ranges(trace, inside)
     doing = _doing(events, row, set(trace.steps["name"].to_numpy(dtype=object)))
-    for own_part in np.unique(part):
-        rows = part == own_part
+    for number in np.flatnonzero(np.bincount(part)).tolist():
+        rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
         if own_part != DATA.column:
-            yield _summed(steps[query[rows]], doing[rows], shared[rows], str(own_part), DOING)
-        rows = rows & is_named
-        yield _summed(steps[query[rows]], ranges[rows], shared[rows], str(own_part), RANGE)
+            yield _summed(steps[query[rows]], doing.take(rows), shared[rows], own_part, DOING)
+        rows = rows[is_named[rows]]
+        yield _summed(steps[query[rows]], ranges.take(rows), shared[rows], own_part, RANGE)
 
 
 def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:

@@ -1,5 +1,7 @@
 """The columns of all ranks' calls as arrays, in the form in which they are aligned."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -69,9 +71,9 @@ def moves_only(calls: pd.DataFrame) -> np.ndarray:
     return mask
 
 
-def sizes_from(arguments: pd.Series) -> str | None:
+def sizes_from(arguments: Iterable[str]) -> str | None:
     """What else than their own arguments tells the sizes of some calls; `None` where nothing does."""
-    found = sorted(set(arguments.dropna()) - {"kernel", "host"})
+    found = sorted(set(arguments) - {"kernel", "host"})
     return ", ".join(found) or None
 
 

@@ -1,6 +1,6 @@
 """How much of each communication call is transfer and how much is waiting for another rank."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -69,9 +69,9 @@ def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
     return call_waits.table[next(keys).isin(next(keys))].reset_index(drop=True)
 
 
-def listed(values: pd.Series) -> str | None:
+def listed(texts: Iterable[str]) -> str | None:
     """The distinct texts in order; absent without any."""
-    return "; ".join(sorted(set(values.dropna()))) or None
+    return "; ".join(sorted(set(texts))) or None
 
 
 def _why(table: pd.DataFrame, is_matched: pd.Series) -> pd.Series:

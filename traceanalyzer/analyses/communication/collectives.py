@@ -12,6 +12,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, l
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps, one_nvlink_gbps
+from traceanalyzer.analyses.grouping import told_of_each
 from traceanalyzer.analyses.names import CollectivesColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import nvlinks
@@ -106,8 +107,8 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
             "calls": by_key.size(),
             "split_calls": by_key["is_split"].sum(),
             "total_ns": by_key["duration_ns"].sum(),
-            "why_not_split": by_key["why_not_split"].agg(listed),
-            "sizes_from": by_key["arguments"].agg(sizes_from),
+            "why_not_split": told_of_each(by_key, "why_not_split", listed),
+            "sizes_from": told_of_each(by_key, "arguments", sizes_from),
             **{name: by_key[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
         }
     ).reset_index()

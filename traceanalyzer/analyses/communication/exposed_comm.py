@@ -1,22 +1,23 @@
 """How each rank's exposed communication splits into transfer, waiting for others, and what cannot be told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, typed
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.names import ExposedCommColumn
 from traceanalyzer.analyses.time.breakdown import Breakdown, known_only
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
+from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import columns_of, table_of, with_columns
 
 PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 """Columns that add up to `exposed_comm_ns`."""
@@ -75,37 +76,22 @@ def across(
 ) -> ExposedComm:
     """Split each window's exposed communication, in the order compute, transfer, wait."""
     windows = _windows(breakdown, steps, ranks)
-    split = dict(by_rank(parts, call_waits))
-    looked_at = {rank: exposed_of(part[part["is_looked_at"]]) for rank, part in parts.items() if len(part)}
-    tables = [
-        _row_parts(rows, split.get(int(rank), NOTHING), looked_at.get(int(rank), EMPTY))
-        for rank, rows in windows.groupby("rank", sort=True)
-    ]
-    if not tables:
+    if windows.empty:
         return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
-    table = under_each_other(tables)
+    exposed = stack(parts, STRETCH)
+    split = side_by_side(_row_parts, _queries(windows, exposed), exposed, call_waits.table)
+    table = with_columns(windows, **{name: split[name] for name in PARTS})
     assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
 
 
-Split = tuple[Intervals, Intervals, Intervals]
-"""Exposed communication of a rank, and of it transfer and wait."""
-
-NOTHING: Split = (EMPTY, EMPTY, EMPTY)
-
-
-def by_rank(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Iterator[tuple[int, Split]]:
-    """Each rank's exposed communication, exposed transfer and exposed wait."""
-    waits = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
-    for rank, part in parts.items():
-        exposed = exposed_of(part)
-        calls = waits.get(rank)
-        yield rank, (exposed, EMPTY, EMPTY) if calls is None else (exposed, *transfer_and_wait(exposed, calls))
+STRETCH = ("rank", "start_ns", "end_ns", "is_looked_at")
+"""Columns of a rank's table of `per_rank` once the ranks' are under each other."""
 
 
 def exposed_of(part: pd.DataFrame) -> Intervals:
-    """A rank's table of `per_rank` as intervals."""
-    return Intervals(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()) if len(part) else EMPTY
+    """A table of disjoint stretches, in order, as intervals."""
+    return Intervals(*(part[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
 
 
 def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
@@ -116,7 +102,7 @@ def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Interval
 
 
 def moves_and_waits(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
-    """When a rank's calls move data, and when they wait: first, of those of which it is known."""
+    """When calls, of one rank or side by side, move data, and when they wait: first, of those of which it is known."""
     starts, ends = (calls[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
     transfer, wait = (calls[name].to_numpy(dtype=np.int64, na_value=NONE) for name in ("transfer_ns", "wait_ns"))
     moves, waits = transfer != NONE, wait != NONE
@@ -142,14 +128,29 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _row_parts(windows: pd.DataFrame, split: Split, looked_at: Intervals) -> pd.DataFrame:
-    """The parts of each row: of the step's window, and of all that is looked at where the step is absent."""
-    starts = windows["start_ns"].to_numpy()
-    ends = starts + windows["window_ns"].to_numpy()
-    is_whole = windows["step"].isna().to_numpy()
-    exposed, transfer, wait = (
-        np.where(is_whole, (intervals & looked_at).total_ns, intervals.covered_ns(starts, ends)) for intervals in split
+def _queries(windows: pd.DataFrame, exposed: pd.DataFrame) -> pd.DataFrame:
+    """From when to when each row is: the step's window, and of the whole one all stretches of the rank."""
+    columns = columns_of(windows)
+    is_whole = columns["step"].isna()
+    starts, ends = columns["start_ns"].copy(), columns["start_ns"] + columns["window_ns"]
+    of_rank, begins, reach = (exposed[name].to_numpy(dtype=np.int64) for name in STRETCH[:3])
+    first, past = (np.searchsorted(of_rank, columns["rank"][is_whole], side=side) for side in ("left", "right"))
+    has_any = past > first
+    rows = np.flatnonzero(is_whole)
+    ends[rows] = starts[rows]
+    starts[rows[has_any]], ends[rows[has_any]] = begins[first[has_any]], reach[past[has_any] - 1]
+    return table_of({"rank": columns["rank"], "start_ns": starts, "end_ns": ends, "is_whole": is_whole})
+
+
+def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """The parts of each row; of the whole windows what is looked at."""
+    starts, ends, is_whole = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "is_whole"))
+    exposed = exposed_of(stretches)
+    looked_at = exposed_of(stretches[stretches["is_looked_at"].to_numpy(dtype=bool)])
+    every, transfer, wait = (
+        np.where(is_whole, (intervals & looked_at).covered_ns(starts, ends), intervals.covered_ns(starts, ends))
+        for intervals in (exposed, *transfer_and_wait(exposed, calls))
     )
-    return windows.assign(
-        exposed_transfer_ns=transfer, exposed_wait_ns=wait, exposed_unmatched_ns=exposed - transfer - wait
+    return with_columns(
+        rows, exposed_transfer_ns=transfer, exposed_wait_ns=wait, exposed_unmatched_ns=every - transfer - wait
     )

@@ -11,6 +11,9 @@ TENSOR, PIPELINE, CONTEXT, EXPERT = "tensor parallel", "pipeline", "context para
 EXPERT_DATA, EXPERT_TENSOR = "expert data parallel", "expert tensor parallel"
 EXPERT_MODEL = "expert, tensor and pipeline parallel"
 EMBEDDING = "tied embeddings"
+NEIGHBOURS = "exchange between neighbours"
+"""Every call sends to, and receives from, the same peers: edges of a domain that is split over ranks, no pipeline."""
+
 TABLES = "embedding tables"
 """Of a recommender: each rank holds some, and the ranks exchange what was looked up."""
 MODEL = "tensor and pipeline parallel"

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.communication.group_names import (
     CONTEXT,
     DATA,
     EXPERT,
+    NEIGHBOURS,
     PIPELINE,
     SHARDED,
     TABLES,
@@ -60,6 +61,8 @@ def _messages(uses: pd.DataFrame) -> Role | None:
         return None
     if _share(own, "by_attention") >= MOSTLY:
         return Role(CONTEXT, "sends and receives between attention kernels")
+    if int(own["both_ways"].sum()) == int(own["calls"].sum()):  # a pipeline begins with an activation one way
+        return Role(NEIGHBOURS, "every call sends to the peers that it receives from")
     return Role(PIPELINE, "sends and receives between ranks")
 
 

@@ -19,7 +19,7 @@ KEYS = ("group", "group_ranks", "collective", "phase")
 
 COLUMNS = (
     *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
-    "step_calls", "step_bytes", "uneven_calls", "by_attention", "in_fsdp", "in_experts", "of_tables",
+    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "in_fsdp", "in_experts", "of_tables",
 )  # fmt: skip
 
 _PHASES = np.array([*PHASES, UNATTRIBUTED], dtype=object)
@@ -40,7 +40,8 @@ def uses(
 
     `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
     launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
-    and after the call, the nearest one or the other is attention. `of_tables` counts those of a recommender's tables.
+    and after the call, the nearest one or the other is attention; `both_ways` those that
+    send to the very peers that they receive from. `of_tables` counts those of a recommender's tables.
     """
     held = calls[calls["group"].notna()] if len(calls) else calls
     if not len(held):
@@ -63,6 +64,7 @@ def uses(
     counted = {
         "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
         "by_attention": _by_attention(trace, rows, category_of_op),
+        "both_ways": np.array([_is_both_ways(peers) for peers in held["peers"].array], dtype=bool),
         "in_fsdp": _named(ranges, _FSDP),
         "in_experts": _named(ranges, _EXPERTS),
         "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
@@ -102,6 +104,13 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
     return found
+
+
+def _is_both_ways(peers: object) -> bool:
+    """Whether `send 1, recv 1` names as many sends as receives, with the same peers."""
+    parts = [part.split(" ") for part in peers.split(", ")] if isinstance(peers, str) else []
+    ends = [sorted(peer for verb, peer in parts if verb == way) for way in ("send", "recv")]
+    return bool(ends[0]) and ends[0] == ends[1]
 
 
 def _looks_up(trace: RankTrace) -> bool:

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.grouping import told_of_each
 from traceanalyzer.analyses.names import MatchesColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.tables import table_of
@@ -70,10 +71,10 @@ def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Cal
             "matched_calls": by_key["is_matched"].sum(),
             "split_calls": by_key["is_split"].sum(),
             "inferred_calls": by_key["is_inferred"].sum(),
-            "matched_by": by_key["matched_by"].agg(listed),
+            "matched_by": told_of_each(by_key, "matched_by", listed),
             "is_ambiguous": by_key["is_ambiguous"].any(),
-            "why_unmatched": by_key["why_unmatched"].agg(listed),
-            "why_unsplit": by_key["why_unsplit"].agg(listed),
+            "why_unmatched": told_of_each(by_key, "why_unmatched", listed),
+            "why_unsplit": told_of_each(by_key, "why_unsplit", listed),
         }
     ).reset_index()
     others = {

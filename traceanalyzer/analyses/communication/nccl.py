@@ -10,6 +10,7 @@ from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_fr
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.grouping import told_of_each
 from traceanalyzer.analyses.names import NcclColumn
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
@@ -89,7 +90,7 @@ def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> di
         "group_description": _only(calls["group_description"]),
         "reduction": ", ".join(sorted(set(calls["reduction"].dropna()))) or None,
         "calls": len(calls),
-        "sizes_from": sizes_from(calls["arguments"]),
+        "sizes_from": sizes_from(calls["arguments"].dropna()),
         "calls_of_unknown_size": int(calls["size_bytes"].isna().sum()),
         "known_size_bytes": calls["size_bytes"].sum(min_count=1),
         "total_ns": int(durations.sum()),
@@ -107,12 +108,16 @@ def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
         return pd.Series(dtype="Int64")
     # Keys that are absent must meet.
     plain = calls.assign(**calls[keys[1:]].astype("object").fillna(""))
-    sizes = plain.groupby(keys)["group_size"].agg(_only)
+    sizes = told_of_each(plain.groupby(keys), "group_size", _one)
     wanted = pd.MultiIndex.from_frame(table[keys].astype(dict.fromkeys(KEYS, "object")).fillna(""))
     return pd.Series(sizes.reindex(wanted).array, index=table.index).astype("Int64")
 
 
+def _one(values: list[object]) -> object:
+    """The value, where there is one."""
+    return values[0] if len(values) == 1 else None
+
+
 def _only(values: pd.Series) -> object:
     """The one value of the column; `None` when there is none, or several."""
-    distinct = values.dropna().unique()
-    return distinct[0] if len(distinct) == 1 else None
+    return _one(list(values.dropna().unique()))

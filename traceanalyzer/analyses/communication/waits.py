@@ -8,9 +8,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.exposed_comm import exposed_of, transfer_and_wait
+from traceanalyzer.analyses.communication.exposed_comm import STRETCH, exposed_of, transfer_and_wait
 from traceanalyzer.analyses.names import WaitsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import table_of
@@ -39,17 +40,17 @@ def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
     """Cut each rank's exposed wait by the calls that wait."""
-    calls = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
-    tables = {rank: _of_rank(exposed_of(parts[rank]), calls[rank]) for rank in parts if rank in calls}
-    return Waits(stack(tables, tuple(Waits.columns)))
+    exposed = stack(parts, STRETCH)
+    table = side_by_side(_cut, exposed, call_waits.table) if len(exposed) and len(call_waits) else exposed[:0]
+    return Waits(table if len(table) else pd.DataFrame(columns=list(Waits.columns)))
 
 
-def _of_rank(exposed: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
-    return cut_by_calls(transfer_and_wait(exposed, calls)[1], calls)
+def _cut(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    return cut_by_calls(transfer_and_wait(exposed_of(stretches), calls)[1], calls)
 
 
 def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
-    """Stretches of a rank's waiting, cut by the calls that wait; of several at once by the one that began first."""
+    """Stretches of waiting, of all ranks side by side, cut by the calls that wait; of several at once by the first."""
     begins, lengths = calls["start_ns"].to_numpy(), calls["wait_ns"].to_numpy(dtype=np.int64, na_value=0)
     waiting = np.flatnonzero(lengths > 0)
     waiting = waiting[np.argsort(begins[waiting], kind="stable")]
@@ -60,6 +61,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     call, piece = overlapping(starts, ends, wait)
     return table_of(
         {
+            "rank": calls["rank"].to_numpy()[waiting[call]],
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),
             **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},

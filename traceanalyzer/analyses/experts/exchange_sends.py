@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.experts import split_sizes
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import ExchangeSendsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
@@ -39,17 +40,15 @@ class ExchangeSends(Result[ExchangeSendsColumn]):
         return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
 
 
-def per_rank(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
     """What the rank sends to each rank of its groups."""
-    own = split_sizes.of_calls(calls)
-    if own.empty:
+    if all_to_alls.empty:
         return pd.DataFrame()
-    parts = [
-        part.assign(direction=split_sizes.directions(part))
-        for _, part in own.groupby(["group", "group_ranks"], observed=True)
-    ]
-    rows = pd.concat(parts)
-    tables = [_sums(key, part) for key, part in rows.groupby(["group", "group_ranks", "direction"], observed=True)]
+    groups = Groups.of(all_to_alls, [*split_sizes.GROUP, "direction"])
+    keys = zip(*(column.tolist() for column in groups.keys.values()), strict=True)
+    columns = {name: all_to_alls[name].to_numpy() for name in ("sends", "ranks")}
+    tables = [_sums(key, *(values[rows] for values in columns.values()))
+              for key, rows in zip(keys, rows_of_each(groups.of_row), strict=True)]  # fmt: skip
     return under_each_other(tables)
 
 
@@ -69,16 +68,12 @@ def across(parts: Mapping[int, pd.DataFrame], members: Members) -> ExchangeSends
     return ExchangeSends(pd.concat([table[~is_bare], told]).sort_index(ignore_index=True))
 
 
-def _sums(key: tuple[object, ...], calls: pd.DataFrame) -> pd.DataFrame:
+def _sums(key: tuple[object, ...], sends: np.ndarray, ranks: np.ndarray) -> pd.DataFrame:
+    """Bytes to each rank of the group, or to each place in it where the trace does not name its ranks."""
     group, group_ranks, direction = key
-    sums = np.array(calls["sends"].tolist(), dtype=np.int64).sum(axis=0)
+    sums = np.array(sends.tolist(), dtype=np.int64).sum(axis=0)
+    peers = np.array(ranks[0], dtype=np.int64) if isinstance(ranks[0], tuple) else np.arange(len(sums))
     return table_of(
-        {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": _peers(calls),
-         "calls": len(calls), "size_bytes": sums}
+        {"group": group, "group_ranks": group_ranks, "direction": direction, "peer": peers,
+         "calls": len(sends), "size_bytes": sums}
     )  # fmt: skip
-
-
-def _peers(calls: pd.DataFrame) -> tuple[int, ...]:
-    """The ranks of the calls' group; their places in it where the trace does not name them."""
-    ranks = calls["ranks"].iloc[0]
-    return ranks if isinstance(ranks, tuple) else tuple(range(len(calls["sends"].iloc[0])))

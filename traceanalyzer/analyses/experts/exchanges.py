@@ -61,9 +61,9 @@ class Exchanges(Result[ExchangesColumn]):
         return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
     """The rank's all-to-alls with split sizes, in order."""
-    own = split_sizes.of_calls(calls)
+    own = all_to_alls
     if own.empty:
         return pd.DataFrame()
     launch = trace.gpu_ops["launch"].to_numpy()[own["gpu_op"].to_numpy()]
@@ -81,7 +81,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         duration_ns=own["end_ns"] - own["start_ns"],
     )
     groups = table.groupby(["group", "group_ranks"], observed=True)
-    parts = [_in_order(trace, part, own.loc[part.index]) for _, part in groups]
+    parts = [_in_order(trace, part, own["direction"].loc[part.index]) for _, part in groups]
     return pd.concat(parts).sort_values("call", ignore_index=True).drop(columns="end_ns")
 
 
@@ -133,13 +133,13 @@ def _moved(table: pd.DataFrame) -> pd.Series:
     return table[["sent_bytes", "received_bytes"]].max(axis=1)
 
 
-def _in_order(trace: RankTrace, table: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+def _in_order(trace: RankTrace, table: pd.DataFrame, direction: pd.Series) -> pd.DataFrame:
     """Place in the step, direction, and the compute that follows, of one group's calls."""
     compute = unions(trace)["compute"]
     ends, following = table["end_ns"].to_numpy(), table["start_ns"].to_numpy()[1:]
     after = pd.array([*compute.covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
     place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())
-    return table.assign(place=place, direction=split_sizes.directions(own), compute_after_ns=after)
+    return table.assign(place=place, direction=direction, compute_after_ns=after)
 
 
 def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:

@@ -5,17 +5,22 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import CUT_LIST, dtype_bytes
+from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+
+GROUP = ("group", "group_ranks")
 
 DISPATCH, COMBINE, EXCHANGE = "dispatch", "combine", "exchange"
 
 
-def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
+def of_calls(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """The rank's all-to-alls that carry split sizes in full and whose group is known, and its ranks or their number.
 
     `sends` and `receives` are tuples of bytes, one for each rank of the group (`ranks`, where the trace names them:
-    `group_ranks` is empty else, see `ranks_of`). A list that PyTorch leaves out is an even split.
+    `group_ranks` is empty else, see `ranks_of`); `direction` is dispatch, combine or exchange. A list that PyTorch
+    leaves out is an even split.
     """
     if not len(calls) or not (calls["collective"] == "all_to_all").any():
         return calls.iloc[:0]
@@ -35,7 +40,8 @@ def of_calls(calls: pd.DataFrame) -> pd.DataFrame:
         sends=_shared(own["in_split"], own["sent_bytes"], own["count"]),
         receives=_shared(own["out_split"], own["received_bytes"], own["count"]),
     )
-    return own[own["sends"].notna() & own["receives"].notna()]
+    own = own[own["sends"].notna() & own["receives"].notna()]
+    return own.assign(direction=_directions(own))
 
 
 def ranks_of(members: pd.DataFrame) -> dict[str, tuple[int, ...]]:
@@ -59,8 +65,8 @@ def _sum(split: str) -> int | None:
     return None if numbers is None else sum(numbers)
 
 
-def directions(own: pd.DataFrame) -> np.ndarray:
-    """dispatch, combine or exchange for each all-to-all of one group, in order.
+def _directions(own: pd.DataFrame) -> np.ndarray:
+    """dispatch, combine or exchange for each all-to-all, each group's in order.
 
     A combine takes back what the all-to-all before it has brought: its splits are those of the other way round. Layers
     of equal splits look alike from dispatch to combine and from combine to dispatch; a step begins with a dispatch, so
@@ -68,14 +74,15 @@ def directions(own: pd.DataFrame) -> np.ndarray:
     """
     found = np.full(len(own), EXCHANGE, dtype=object)
     step = own["step"].fillna(NONE).to_numpy(dtype=np.int64)
-    for number in np.unique(step[step != NONE]):
-        rows = np.flatnonzero(step == number)
-        found[rows] = _of_step(own.iloc[rows])
+    sends, receives = (own[name].astype("object").to_numpy() for name in ("in_split", "out_split"))
+    groups = Groups.of({**{name: own[name].array for name in GROUP}, "step": step}, [*GROUP, "step"]).of_row
+    for rows in rows_of_each(groups):
+        if step[rows[0]] != NONE:
+            found[rows] = _of_step(sends[rows].tolist(), receives[rows].tolist())
     return found
 
 
-def _of_step(own: pd.DataFrame) -> list[str]:
-    sends, receives = own["in_split"].astype("object").tolist(), own["out_split"].astype("object").tolist()
+def _of_step(sends: Sequence[object], receives: Sequence[object]) -> list[str]:
     is_back = [
         place > 0 and (sends[place], receives[place]) == (receives[place - 1], sends[place - 1])
         for place in range(len(sends))

@@ -1,7 +1,8 @@
 """What a host thread was doing at each time: the innermost recorded call, operator or range."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
 import numpy as np
 import pandas as pd
@@ -73,11 +74,36 @@ def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndar
     Stretches inside none have position -1; before the first and after the last interval there is none.
     """
     rows = np.flatnonzero(ends > starts)
-    count = len(rows)
-    if not count:
-        empty = np.empty(0, dtype=np.int64)
-        return empty, empty, empty
     rows = rows[np.lexsort((-ends[rows], starts[rows]))]
+    found = [_innermost(starts, ends, rows[block]) for block in _apart(starts[rows], ends[rows])]
+    # Between two blocks nothing is open.
+    gaps = [(before[1][-1:], after[0][:1], np.array([NONE])) for before, after in pairwise(found)]
+    parts = [part for pair in zip_longest(found, gaps, fillvalue=_NO_STRETCH) for part in pair]
+    begins, until, row = (np.concatenate(each) for each in zip(*parts or [_NO_STRETCH], strict=True))
+    held = until > begins
+    return (begins, until, row) if held.all() else (begins[held], until[held], row[held])
+
+
+_NO_STRETCH = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+_AT_ONCE = 1 << 17
+"""Intervals that are cut at a time, more where all are inside one: on the way they need ten times their memory."""
+
+
+def _apart(starts: np.ndarray, ends: np.ndarray) -> Iterator[slice]:
+    """Blocks of intervals, sorted by start, of which none reaches into the next."""
+    cuts = np.flatnonzero(starts[1:] >= np.maximum.accumulate(ends)[:-1]) + 1
+    begin = 0
+    while begin < len(starts):
+        place = int(np.searchsorted(cuts, begin + _AT_ONCE))
+        until = int(cuts[place]) if place < len(cuts) else len(starts)
+        yield slice(begin, until)
+        begin = until
+
+
+def _innermost(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of some intervals, by their positions in order of start."""
+    count = len(rows)
     # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
     times = np.concatenate([ends[rows[::-1]], starts[rows]])
     order = np.argsort(times, kind="stable")
@@ -168,7 +194,9 @@ def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> np.ndarray:
     """Rows of the thread's events that overlap `busy`."""
     rows = np.flatnonzero(frame["thread"].to_numpy() == thread)
     starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
-    overlapping: np.ndarray = rows[busy.covered_ns(starts, ends) > 0]
+    ending = busy.ends.searchsorted(starts, side="right")
+    is_inside = np.append(busy.starts, np.iinfo(np.int64).max)[ending] < ends
+    overlapping: np.ndarray = rows[is_inside & (ends > starts)]
     return overlapping
 
 

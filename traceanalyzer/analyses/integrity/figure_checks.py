@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.integrity.integrity_checks import MEDIUM, Defect, many
 from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.model import RankTrace
@@ -19,14 +20,13 @@ _MOST_GBPS = 16_000
 def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
     """Moments at which the allocator had given out more than it held, or less than nothing."""
     counters = trace.counters
-    allocated, reserved = (
-        counters.loc[counters["name"] == name, ["time_ns", "value"]].to_numpy()
-        for name in ("memory_allocated_bytes", "memory_reserved_bytes")
-    )
+    masks = [is_any(counters["name"], name) for name in ("memory_allocated_bytes", "memory_reserved_bytes")]
+    times = [counters["time_ns"].to_numpy()[mask] for mask in masks]
+    allocated, reserved = (counters["value"].to_numpy()[mask] for mask in masks)
     total = len(allocated)
-    if not total or total != len(reserved) or not np.array_equal(allocated[:, 0], reserved[:, 0]):
+    if not total or not np.array_equal(*times):
         return []
-    count = int(((allocated[:, 1] > reserved[:, 1]) | (allocated[:, 1] < 0)).sum())
+    count = int(((allocated > reserved) | (allocated < 0)).sum())
     text = (
         f"At {many(count, 'moment')} of {total:,} the allocator had given out more memory than it held, or less than "
         "none: no allocator does; the levels are damaged, or of two allocators."

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import BY_KIND, HIGH, LOW
 from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.kinds.function_names import function_path
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import in_a_line
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
@@ -192,7 +192,7 @@ def _largest(by_name: pd.Series) -> str:
 
 
 def _time(total_ns: float) -> str:
-    return text(float(total_ns), Unit.NS).replace("\u202f", " ")
+    return in_a_line(float(total_ns), Unit.NS)
 
 
 def _short(name: object) -> str:

@@ -50,8 +50,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of(ops, ["name", "kind", "activity"])
     durations = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     held = groups.of_row >= 0
-    pairs = np.unique(np.stack([groups.of_row[held], ops["stream"].to_numpy()[held]]), axis=1)
-    streams = [",".join(map(str, pairs[1, rows].tolist())) for rows in rows_of_each(pairs[0])]
+    numbers, number = np.unique(ops["stream"].to_numpy()[held], return_inverse=True)
+    group, number = np.divmod(np.unique(groups.of_row[held] * len(numbers) + number), len(numbers))
+    streams = [",".join(map(str, numbers[number[rows]].tolist())) for rows in rows_of_each(group)]
     table = groups.table(
         calls=groups.counts(),
         total_ns=groups.sums(durations),

@@ -1,6 +1,6 @@
 """Which event lies inside which other on its thread, for millions of events at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +24,8 @@ class Nesting:
     _starts: np.ndarray
     _ends: np.ndarray
     _threads: np.ndarray
+    _found_levels: list[np.ndarray] = field(default_factory=list, init=False, compare=False)
+    """The answer of `_levels` once it was asked for."""
 
     @classmethod
     def of(cls, events: pd.DataFrame) -> "Nesting":
@@ -77,9 +79,11 @@ class Nesting:
 
     def _levels(self) -> list[np.ndarray]:
         """Rows of events inside others, outer levels first."""
-        order = stable_order(self.depth)
-        bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
-        return [order[first:last] for first, last in pairwise(bounds)]
+        if not self._found_levels:
+            order = stable_order(self.depth)
+            bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
+            self._found_levels.extend(order[first:last] for first, last in pairwise(bounds))
+        return self._found_levels
 
     def children_ns(self) -> np.ndarray:
         """Time of each event that its direct children take."""

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_OPERATOR, Operator
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import picked, table_of
 
 
 class OperatorLaunches(Result[OperatorLaunchesColumn]):
@@ -76,7 +76,8 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
             "full_queue_ns": by_call.sums(np.where(is_full, call_ns[calls], 0)),
         },
     )
-    return made.sort_values(["launches", "operator"], ascending=[False, True], kind="stable", ignore_index=True)
+    by_letters = np.unique(names[with_calls], return_inverse=True)[1]
+    return picked(made, np.lexsort((by_letters, -by_call.counts())))
 
 
 def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, l
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.grouping import told_of_each
 from traceanalyzer.analyses.names import ByCollectiveColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.time.headline import Headline, steps_of
@@ -105,7 +106,7 @@ def across(
     # Both are in the order of their keys, which do not join where a group is absent.
     table = table.assign(
         group_size=named["group_size"].max().array,
-        dtype=named["dtype"].agg(listed).array,
+        dtype=told_of_each(named, "dtype", listed).array,
         highest_exposed_ns=highest["exposed_comm_ns"].array,
         highest_rank=highest["rank"].array,
     ).join(_rates(made, ranks, groups))

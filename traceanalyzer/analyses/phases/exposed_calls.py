@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import ExposedCallsColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -72,9 +73,8 @@ def per_rank(
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
     """Split each stretch in the order transfer, wait, remainder."""
-    waits = dict(iter(call_waits.table.groupby("rank"))) if len(call_waits) else {}
-    split = {rank: _split(part, waits.get(rank)) for rank, part in parts.items() if len(part)}
-    return ExposedCalls(stack(split, tuple(ExposedCalls.columns)))
+    table = stack(parts, tuple(ExposedCalls.columns))
+    return ExposedCalls(side_by_side(_split, table, call_waits.table) if len(table) else table)
 
 
 def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.extensions.ExtensionArray:
@@ -112,10 +112,9 @@ def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.Extens
     return pd.arrays.IntegerArray(numbers[row], ~is_inside)
 
 
-def _split(part: pd.DataFrame, calls: pd.DataFrame | None) -> pd.DataFrame:
-    starts, ends = part["start_ns"].to_numpy(), part["end_ns"].to_numpy()
-    if calls is None:
-        return part.assign(transfer_ns=0, wait_ns=0, unmatched_ns=ends - starts)
+def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    starts, ends = stretches["start_ns"].to_numpy(), stretches["end_ns"].to_numpy()
     transfer, wait = transfer_and_wait(Intervals.of(starts, ends), calls)
     moving, waiting = transfer.covered_ns(starts, ends), wait.covered_ns(starts, ends)
-    return part.assign(transfer_ns=moving, wait_ns=waiting, unmatched_ns=ends - starts - moving - waiting)
+    rest = ends - starts - moving - waiting
+    return with_columns(stretches, transfer_ns=moving, wait_ns=waiting, unmatched_ns=rest)

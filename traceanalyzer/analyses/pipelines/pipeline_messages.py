@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
-from traceanalyzer.analyses.communication.group_names import CONTEXT
+from traceanalyzer.analyses.communication.group_names import CONTEXT, NEIGHBOURS
 from traceanalyzer.analyses.communication.group_roles import role_of_messages
 from traceanalyzer.analyses.names import PipelineMessagesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
@@ -44,7 +44,7 @@ class PipelineMessages(Result[PipelineMessagesColumn]):
 
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
-    """The rank's messages to named peers, but for those that go round between attention kernels (context parallel)."""
+    """The rank's messages to named peers, but for those that go round (context parallel) or between neighbours."""
     own = pipeline_shape.point_to_point(calls)
     own = own[~own["call"].isin(in_ring(calls, groups))] if len(own) else own
     if own.empty:
@@ -93,7 +93,7 @@ def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> p
 
 
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
-    """Numbers of a rank's calls whose messages go round between attention kernels: such ranks are no stages."""
+    """Numbers of a rank's calls whose messages go round between attention kernels, or both ways: no stages."""
     own = pipeline_shape.point_to_point(calls)
     return own["call"].to_numpy()[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
 
@@ -102,8 +102,10 @@ def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     keys = ["group", "group_ranks"]
     texts = groups[keys].astype("object").fillna("") if len(groups) else pd.DataFrame(columns=keys)
     rings = {
-        tuple(key) for key, uses in groups.groupby([texts[name] for name in keys]) if role_of_messages(uses) == CONTEXT
-    }  # fmt: skip
+        tuple(key)
+        for key, uses in groups.groupby([texts[name] for name in keys])
+        if role_of_messages(uses) in (CONTEXT, NEIGHBOURS)
+    }
     wanted = own[keys].astype("object").fillna("")
     return np.array([key in rings for key in wanted.itertuples(index=False, name=None)], dtype=bool)
 

@@ -1,7 +1,7 @@
 """The answer to one what-if: the step before and after, how sure that is, and what the critical path consists of."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from traceanalyzer.analyses.base import Result
@@ -10,6 +10,7 @@ from traceanalyzer.analyses.replay.gains import BOUND_PCT, Gain
 from traceanalyzer.analyses.replay.other_schedule import NEEDED, Rescheduled, rescheduled
 from traceanalyzer.analyses.replay.path import composition, path_of
 from traceanalyzer.analyses.replay.present import check
+from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.meaning.vocabulary import ON_PATH
@@ -28,8 +29,8 @@ class Answer:
         path_pct_after: the same after the changes.
         is_of_steps: the figures are of a mean complete step, else of the whole capture.
         schedule: where another order of passes was asked for; then there is no path after the changes.
-        unprofiled_gains_ns: the least and the most of the gains of the step without the profiler, by the least, typical
-            and most that recording may take the hosts; `None` where that is not known, or for another schedule.
+        unprofiled_ns: the step without the profiler before and after, by what recording may take the hosts
+            (`COST_NS`); empty where that is not known.
     """
 
     changes: tuple[Change, ...]
@@ -38,12 +39,27 @@ class Answer:
     path_pct_after: dict[str, float]
     is_of_steps: bool
     schedule: Rescheduled | None = None
-    unprofiled_gains_ns: tuple[int, int] | None = None
+    unprofiled_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def error_pct(self) -> float | None:
         """100 · error / step before."""
         return 100 * self.gain.error_ns / self.gain.before_ns if self.gain.before_ns else None
+
+    @property
+    def unprofiled_afters_ns(self) -> tuple[int, int] | None:
+        """The shortest and the longest step after the changes that a run without the profiler may have.
+
+        By what recording may take the hosts, and by how much runs of one job differ (`RUN_TO_RUN`).
+        """
+        afters = [after for _, after in self.unprofiled_ns.values()]
+        return (round(min(afters) * (1 - RUN_TO_RUN)), round(max(afters) * (1 + RUN_TO_RUN))) if afters else None
+
+    @property
+    def unprofiled_gains_ns(self) -> tuple[int, int] | None:
+        """The least and the most gain of that step; never negative."""
+        gains = [max(0, before - after) for before, after in self.unprofiled_ns.values()]
+        return (min(gains), max(gains)) if gains else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
@@ -60,6 +76,7 @@ class Answer:
             "is_lower_bound": self.gain.is_lower_bound,
             "unprofiled_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[0],
             "unprofiled_after_ns": self.gain.unprofiled_ns and self.gain.unprofiled_ns[1],
+            "unprofiled_afters_ns": self.unprofiled_afters_ns,
             "unprofiled_gains_ns": self.unprofiled_gains_ns,
             "path_pct_before": self.path_pct_before,
             "path_pct_after": self.path_pct_after,
@@ -104,10 +121,10 @@ class Answer:
             return []
         before, after = (ns / 1e6 for ns in self.gain.unprofiled_ns)
         said = f"gain {before - after:,.2f} ms" if after <= before else f"{after - before:,.2f} ms longer"
-        if self.unprofiled_gains_ns and after < before:
-            least, most = (f"{ns / 1e6:,.2f}" for ns in self.unprofiled_gains_ns)
-            said += f" ({least} to {most} ms, by what recording may take the hosts)" if least != most else ""
-        return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms: {said}"]
+        gains = _between(self.unprofiled_gains_ns) if after < before else ""
+        by = ", by what recording may take the hosts" if gains else ""
+        afters = _between(self.unprofiled_afters_ns)
+        return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms{afters}: {said}{gains}{by}"]
 
     def __repr__(self) -> str:
         return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])
@@ -142,10 +159,16 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
     if schedules:
         others = [change for change in changes if change.part != "schedule"]
         found = rescheduled(engine, results, str(schedules[0].to), others)
-        return Answer(tuple(changes), found.gain, before, {}, is_of_steps, found)
+        return Answer(tuple(changes), found.gain, before, {}, is_of_steps, found, found.unprofiled_ns)
     after = composition(path_of(replay, engine.lengths(*changes)))
-    gain, between = engine.gains([tuple(changes)])[0], engine.unprofiled_gains_ns(changes)
-    return Answer(tuple(changes), gain, before, after, is_of_steps, unprofiled_gains_ns=between)
+    gain, unprofiled = engine.gains([tuple(changes)])[0], engine.unprofiled_ns(changes)
+    return Answer(tuple(changes), gain, before, after, is_of_steps, unprofiled_ns=unprofiled)
+
+
+def _between(ns: tuple[int, int] | None) -> str:
+    """A range, unless it is of one figure."""
+    least, most = (f"{each / 1e6:,.2f}" for each in ns or (0, 0))
+    return f" ({least} to {most})" if least != most else ""
 
 
 def _listed(percents: dict[str, float]) -> str:

@@ -217,17 +217,16 @@ class Engine:
             for each, pair in zip(after, without, strict=True)
         ]
 
-    def unprofiled_gains_ns(self, changes: Sequence[Change]) -> tuple[int, int] | None:
-        """The smallest and the largest gain of the step without the profiler, by what recording may take the hosts.
+    def unprofiled_ns(self, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
+        """The step before and after without the profiler, by what recording may take the hosts (`COST_NS`).
 
-        `None` where the capture holds no calls whose cost is known, or where that cost is what is changed.
+        Empty where the capture holds no calls whose cost is known, or where that cost is what is changed.
         """
         if not self.has_cost_of_recording or any(change.part == "profiler" for change in changes):
-            return None
+            return {}
         costs = [Change("profiler", cost) for cost in COST_NS]
         steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
-        found = [max(0, before - after) for before, after in zip(steps, steps[len(costs) :], strict=False)]
-        return min(found), max(found)
+        return dict(zip(COST_NS, zip(steps, steps[len(costs) :], strict=False), strict=True))
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
         return [round(float(each)) for each in self.steps_after(scenarios).mean(axis=0)]

@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.replay.change import UNRECORDED, Change
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Lengths
+from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.analyses.replay.schedule_lengths import Recorded, recorded
 from traceanalyzer.analyses.replay.schedule_orders import (
     FORWARD,
@@ -53,11 +54,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """Of the first pipeline how it was run and would be; and the gain of the job."""
+    """Of the first pipeline how it was run and would be; and the gain of the job, without the profiler by its cost."""
 
     recorded: Plan
     wanted: Plan
     gain: Gain
+    unprofiled_ns: Mapping[str, tuple[int, int]]
     has_halves: bool
     """The wanted order computes gradients of weights apart, and the recorded one did, too, or neither does."""
 
@@ -73,7 +75,8 @@ class Rescheduled:
             assumed.append("the model is cut into stages of equal parts of the recorded ones")
         if not self.has_halves:
             assumed.append(
-                "each half of a backward pass takes half of its kernels' time, and the host as long as all of it"
+                "each half of a backward pass has half of its kernels and calls, and the half for weights goes through "
+                "autograd's graph once more"
             )
         return [f"recorded: {self.recorded}", f"asked:    {self.wanted}", f"assumed: {'; '.join(assumed)}"]
 
@@ -102,15 +105,14 @@ def rescheduled(engine: Engine, tables: Mapping[str, Result], wanted: str, other
     chunks = chunks or _usual_chunks(name, first.stages_per_rank)
     orders = [order_of(name, len(play.ranks), play.recorded.microbatches, chunks) for play in plays]
     own_ns = max(play.own_ns() for play in plays)
-    after_ns = (
-        engine.before_ns - own_ns + _slowest(engine, plays, orders, engine.lengths(*others) if others else before)
-    )
+    after_ns = engine.before_ns - own_ns + _played(plays, orders, engine.lengths(*others) if others else before)
+    unprofiled = _unprofiled(engine, plays, orders, others)
     gain = Gain(engine.before_ns, round(after_ns), round(abs(engine.before_ns - own_ns)), engine.unmatched_ns,
-                _unprofiled(engine, plays, orders, others))  # fmt: skip
+                unprofiled.get(TYPICAL))  # fmt: skip
     plan = _plan(name, first.recorded.microbatches, orders[0])
     known = tables["pipeline"].table.set_index("rank")["schedule"].get(first.ranks[0])
     was = _plan(None if pd.isna(known) else str(known), first.recorded.microbatches, first.recorded.order)
-    return Rescheduled(was, plan, gain, _is_split(orders[0]) == _is_split(first.recorded.order))
+    return Rescheduled(was, plan, gain, unprofiled, _is_split(orders[0]) == _is_split(first.recorded.order))
 
 
 class _Play:
@@ -144,27 +146,41 @@ class _Play:
         return self._own() or 0.0
 
 
-def _slowest(engine: Engine, plays: Sequence[_Play], orders: Sequence[Order] | None, lengths: Lengths) -> float:
-    """The step of the slowest pipeline with these lengths, in these orders or the recorded ones."""
+def _slowest(play_ns: Sequence[float | None]) -> float:
+    """The step of the slowest pipeline."""
+    return max(each or 0.0 for each in play_ns)
+
+
+def _played(
+    plays: Sequence[_Play], orders: Sequence[Order], lengths: Lengths, as_recorded: Lengths | None = None
+) -> float:
+    """The step of the slowest pipeline with these lengths in these orders.
+
+    `as_recorded` has what recording takes the hosts, where the lengths do not.
+    """
     found = []
-    for number, play in enumerate(plays):
-        now = play.recorded if lengths is engine.job.recorded else play.with_lengths(lengths)
-        order = now.order if orders is None else orders[number]
-        own = now.lengths if orders is None else now.in_stages(max(stage for _, stage, _ in _all(order)) + 1)
-        found.append(step_ns(order, own) or 0.0)
-    return max(found)
+    for play, order in zip(plays, orders, strict=True):
+        slow = play.with_lengths(as_recorded) if as_recorded else None
+        stages = max(stage for _, stage, _ in _all(order)) + 1
+        found.append(step_ns(order, play.with_lengths(lengths).in_stages(stages, slow)))
+    return _slowest(found)
 
 
 def _unprofiled(
     engine: Engine, plays: Sequence[_Play], orders: Sequence[Order], others: Sequence[Change]
-) -> tuple[int, int] | None:
-    """The step before and after without what recording takes the hosts."""
+) -> dict[str, tuple[int, int]]:
+    """The step before and after without what recording takes the hosts, by what that is taken to be."""
     if not engine.has_cost_of_recording:
-        return None
-    replayed = engine.gains([(UNRECORDED,)])[0].after_ns
-    own = _slowest(engine, plays, None, engine.lengths(UNRECORDED))
-    after = _slowest(engine, plays, orders, engine.lengths(*others, UNRECORDED))
-    return replayed, round(replayed - own + after)
+        return {}
+    costs = [Change("profiler", cost) for cost in COST_NS]
+    changed = engine.lengths(*others)
+    found = {}
+    for cost, replayed in zip(costs, engine.gains([(each,) for each in costs]), strict=True):
+        plain = engine.lengths(cost)
+        own = _slowest([step_ns(now.order, now.lengths) for now in (play.with_lengths(plain) for play in plays)])
+        after = _played(plays, orders, engine.lengths(*others, cost), changed)
+        found[str(cost.to)] = (replayed.after_ns, round(replayed.after_ns - own + after))
+    return found
 
 
 def _pipelines(table: pd.DataFrame) -> list[list[int]]:

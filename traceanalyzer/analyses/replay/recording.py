@@ -17,6 +17,9 @@ on three hosts; it differs between hosts and jobs, so that most lies at what the
 docs/results/recording.md.
 """
 
+RUN_TO_RUN = 0.05
+"""Steps of one job without a profiler differ by up to so much from one run to the next: docs/results/recording.md."""
+
 _PROFILER = "kineto"
 
 

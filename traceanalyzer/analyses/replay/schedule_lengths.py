@@ -46,54 +46,79 @@ class Recorded:
     stages: int
     microbatches: int
 
-    def in_stages(self, stages: int) -> Lengths:
-        """The same lengths with the model cut into so many stages.
+    def in_stages(self, stages: int, as_recorded: "Recorded | None" = None) -> Lengths:
+        """The same lengths with the model cut into so many stages, and backward passes whole as well as in halves.
 
-        Stages follow each other as recorded, and a recorded stage that is cut gives each part as much. Each half of a
-        backward pass takes half of its kernels' time, and the host as long as all of it does, for it goes through the
-        graph once more: two halves joined take the host their mean.
+        Stages follow each other as recorded, and a recorded stage that is cut gives each part as much; but what the
+        host does before a pass's first launch (messages, the schedule's own work) it does before every pass.
+
+        Args:
+            stages: of the model.
+            as_recorded: the same with what recording takes the hosts, where these lengths are without it.
         """
-        known = self.lengths.of_pass
-        forward, whole, inputs, weights = (
-            [known.get((kind, stage), NOTHING) for stage in range(self.stages)]
-            for kind in (FORWARD, BACKWARD, OF_INPUTS, OF_WEIGHTS)
-        )
-        # A first stage may need no gradients of its inputs: then that half takes no time, and is none that is missing.
-        are_apart = [OF_WEIGHTS in (kind for kind, at in known if at == stage) for stage in range(self.stages)]
-        halves = [
-            (first, second) if is_apart else (_half(all_), _half(all_))
-            for all_, first, second, is_apart in zip(whole, inputs, weights, are_apart, strict=True)
-        ]
-        backward = [all_ if all_ != NOTHING else _joined(*two) for all_, two in zip(whole, halves, strict=True)]
-        rows = {FORWARD: forward, BACKWARD: backward, OF_INPUTS: [two[0] for two in halves],
-                OF_WEIGHTS: [two[1] for two in halves]}  # fmt: skip
-        of_pass = {(kind, stage): cost for kind, row in rows.items() for stage, cost in enumerate(_cut(row, stages))}
+        slow = (as_recorded or self).lengths.of_pass
+        if stages == self.stages:
+            rows = [self._of_stage(stage, slow) for stage in range(stages)]
+        else:
+            whole = [self._whole(stage, slow) for stage in range(self.stages)]
+            cut = zip(*(_cut(list(side), stages) for side in zip(*whole, strict=True)), strict=True)
+            forward = _cut([self.lengths.of_pass.get((FORWARD, at), NOTHING) for at in range(self.stages)], stages)
+            rows = [(forward[stage], *_split(stage, *two)) for stage, two in enumerate(cut)]
+        kinds = (FORWARD, BACKWARD, OF_INPUTS, OF_WEIGHTS)
+        of_pass = {(kind, stage): cost for stage, row in enumerate(rows) for kind, cost in zip(kinds, row, strict=True)}
         return replace(self.lengths, of_pass=of_pass)
+
+    def _of_stage(self, stage: int, slow: Mapping[tuple[str, int], Cost]) -> tuple[Cost, Cost, Cost, Cost]:
+        """Forward pass, backward one, and its halves: those recorded where there are any."""
+        known = self.lengths.of_pass
+        whole, inputs, weights = _split(stage, *self._whole(stage, slow))
+        if (OF_WEIGHTS, stage) in known:
+            inputs, weights = (known.get((kind, stage), NOTHING) for kind in (OF_INPUTS, OF_WEIGHTS))
+        return known.get((FORWARD, stage), NOTHING), whole, inputs, weights
+
+    def _whole(self, stage: int, slow: Mapping[tuple[str, int], Cost]) -> tuple[Cost, Cost]:
+        """A stage's backward pass, and the same with what recording takes the host."""
+        if (BACKWARD, stage) in slow:
+            return self.lengths.of_pass[BACKWARD, stage], slow[BACKWARD, stage]
+        (first, second), (slow_first, slow_second) = (
+            [of_pass.get((kind, stage), NOTHING) for kind in (OF_INPUTS, OF_WEIGHTS)]
+            for of_pass in (self.lengths.of_pass, slow)
+        )
+        if (OF_INPUTS, stage) not in slow:
+            return second, slow_second
+        within = (slow_first.within_ns + slow_second.within_ns) / WALKS
+        slower = (slow_first.before_ns + slow_second.before_ns) / 2
+        gpu, before = first.gpu_ns + second.gpu_ns, (first.before_ns + second.before_ns) / 2
+        own = max(first.within_ns + second.within_ns - (WALKS - 1) * within, 0.0)
+        return Cost(gpu, before, own), Cost(gpu, slower, within)
 
 
 NOTHING = Cost(0.0, 0.0, 0.0)
 
+WALKS = 2
+"""A backward pass in halves takes the host as long as so many whole ones: it goes through the graph once more."""
 
-def _half(whole: Cost) -> Cost:
-    return replace(whole, gpu_ns=whole.gpu_ns / 2)
 
+def _split(stage: int, whole: Cost, slow: Cost) -> tuple[Cost, Cost, Cost]:
+    """A backward pass, and its halves for inputs and for weights.
 
-def _joined(first: Cost, second: Cost) -> Cost:
-    hosts = 1 if NOTHING in (first, second) else 2
-    return Cost(
-        first.gpu_ns + second.gpu_ns,
-        (first.before_ns + second.before_ns) / hosts,
-        (first.within_ns + second.within_ns) / hosts,
-    )
+    Each half has half of the kernels and calls. The one for weights goes through autograd's graph once more, in Python
+    of which nothing is recorded: for as long as a whole pass takes while it is recorded. The model's first stage has no
+    gradients of inputs: its backward pass is all for weights.
+    """
+    if not stage:
+        return whole, NOTHING, whole
+    half = Cost(whole.gpu_ns / 2, whole.before_ns, whole.within_ns / 2)
+    return whole, half, replace(half, within_ns=half.within_ns + (WALKS - 1) * slow.within_ns)
 
 
 def _cut(row: Sequence[Cost], stages: int) -> list[Cost]:
-    """Costs of stages of equal width over those that are known."""
+    """Costs of stages of equal width over those that are known; what comes before a pass is the mean of theirs."""
     edges = np.linspace(0, len(row), stages + 1)
     total = np.cumsum([(0.0, 0.0, 0.0), *((cost.gpu_ns, cost.before_ns, cost.within_ns) for cost in row)], axis=0)
     known = np.arange(len(row) + 1)
     parts = np.stack([np.diff(np.interp(edges, known, column)) for column in total.T], axis=1)
-    return [Cost(*map(float, part)) for part in parts]
+    return [Cost(float(gpu), float(before) * stages / len(row), float(within)) for gpu, before, within in parts]
 
 
 def recorded(

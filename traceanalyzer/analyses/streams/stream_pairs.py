@@ -32,14 +32,14 @@ class StreamPairs(Result[StreamPairsColumn]):
         "both_ns": Column.time("Time in the window in which both run."),
         "first_ns": Column.time("Time in which the first runs."),
         "second_ns": Column.time("Time in which the second runs."),
-        "overlap_pct": Column.share(
+        "both_pct": Column.share(
             "100 · both / the shorter of the two times: 100 when one always hides under the other.", better=Better.MORE
         ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         shorter = table["first_ns"].where(table["first_ns"] < table["second_ns"], table["second_ns"])
-        return table.assign(overlap_pct=percent(table["both_ns"], shorter))
+        return table.assign(both_pct=percent(table["both_ns"], shorter))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

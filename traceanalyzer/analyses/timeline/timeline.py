@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, under_each_other
+from traceanalyzer.model.tables import picked, table_of, under_each_other
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
@@ -57,17 +57,20 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     ops = trace.gpu_ops
-    table = ops[["start_ns", "end_ns", "name", "kind", "activity", "stream"]].assign(
-        operation=np.arange(len(ops)),
-        step=_steps(trace),
-        call=_calls(ops),
-        size_bytes=ops["bytes"],
-        launch=_launch_names(trace),
-        launch_start_ns=_at_launch(trace, trace.api_calls["start_ns"].to_numpy()),
-        launch_thread=_at_launch(trace, trace.api_calls["thread"].to_numpy()),
-        operator=taken(trace.host_ops["name"].array, tree.owner),
-        shapes=taken(trace.host_ops["shapes"].array, tree.owner),
-        path=taken(scopes.calls["path"].array, scopes.of_op),
+    table = table_of(
+        {
+            **{name: ops[name] for name in ("start_ns", "end_ns", "name", "kind", "activity", "stream")},
+            "operation": np.arange(len(ops)),
+            "step": _steps(trace),
+            "call": _calls(ops),
+            "size_bytes": ops["bytes"],
+            "launch": _launch_names(trace),
+            "launch_start_ns": _at_launch(trace, trace.api_calls["start_ns"].to_numpy()),
+            "launch_thread": _at_launch(trace, trace.api_calls["thread"].to_numpy()),
+            "operator": taken(trace.host_ops["name"].array, tree.owner),
+            "shapes": taken(trace.host_ops["shapes"].array, tree.owner),
+            "path": taken(scopes.calls["path"].array, scopes.of_op),
+        }
     )
     return table if trace.window.steps is None else picked(table, trace.counted)
 

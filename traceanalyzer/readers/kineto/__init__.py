@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -220,34 +220,41 @@ def _meta(
 def _one_per_device(
     meta: RankMeta, known: Properties, builder: TableBuilder, host_ops: pd.DataFrame, ops: pd.DataFrame
 ) -> Iterator[RankTrace]:
-    host = {"host_ops": host_ops, **{name: frame_of(builder, name) for name in ("api_calls", "ranges", "frames")}}
-    counters, waits, notes = (frame_of(builder, name) for name in ("counters", "stream_waits", "graph_notes"))
-    comm_args = _with_all_ranks(frame_of(builder, "comm_args"), known.groups)
+    notes, comm_args = frame_of(builder, "graph_notes"), _with_all_ranks(frame_of(builder, "comm_args"), known.groups)
+    held = {"gpu_ops": ops, "comm_args": comm_args, "host_ops": host_ops}
+    held |= {name: frame_of(builder, name) for name in ("api_calls", "ranges", "frames", "stream_waits", "counters")}
     devices: list[int | None] = [*ops["device"].value_counts().index] if len(ops) else [None]
     # A job of one process drives all the GPUs that it uses: each is a rank then.
     if known.rank is not None and known.world_size != 1 and len(devices) > 1 and not _drives_the_world(known, ops):
         others = int((ops["device"] != devices[0]).sum())
         meta = replace(meta, notes=(*meta.notes, f"{others} operations on other GPUs than this rank's are left out."))
         devices = devices[:1]
-    for index, device in enumerate(sorted(devices, key=lambda device: device or 0)):
-        on_device = _rows_of(ops, device)
-        trace = make_trace(
-            replace(
-                meta,
-                rank=meta.rank + index,
-                rank_source=DEVICE_ORDER if len(devices) > 1 else meta.rank_source,
-                device=None if device is None else int(device),
-                device_name=known.device_names.get(device if device is not None else -1),
-                device_bytes=known.device_bytes.get(device if device is not None else -1),
-            ),
-            process_ops=ops["correlation"],
-            gpu_ops=ops[on_device],
-            comm_args=_kept_args(comm_args, on_device),
-            stream_waits=waits[_rows_of(waits, device)],
-            counters=counters[_rows_of(counters, device)],
-            **host,
+    ranks = list(enumerate(sorted(devices, key=lambda device: device or 0)))
+    del host_ops, ops, comm_args
+    for index, device in ranks:
+        of_rank = replace(
+            meta,
+            rank=meta.rank + index,
+            rank_source=DEVICE_ORDER if len(ranks) > 1 else meta.rank_source,
+            device=None if device is None else int(device),
+            device_name=known.device_names.get(device if device is not None else -1),
+            device_bytes=known.device_bytes.get(device if device is not None else -1),
         )
+        trace = _on_device(of_rank, held, device)
+        if index == len(ranks) - 1:
+            held.clear()  # what is analysed now has its own, sorted
         yield with_annotations(trace, notes) if len(notes) else trace
+
+
+def _on_device(meta: RankMeta, held: Mapping[str, pd.DataFrame], device: int | None) -> RankTrace:
+    """The rank of one GPU of the process: its operations, and what the host did."""
+    ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
+    own = {
+        "gpu_ops": ops[on_device],
+        "comm_args": _kept_args(held["comm_args"], on_device),
+        **{name: held[name][_rows_of(held[name], device)] for name in ("stream_waits", "counters")},
+    }
+    return make_trace(meta, process_ops=ops["correlation"], **{**held, **own})
 
 
 def _drives_the_world(known: Properties, ops: pd.DataFrame) -> bool:

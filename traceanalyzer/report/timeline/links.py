@@ -48,7 +48,8 @@ def _of_calls(calls: pd.DataFrame, waits: pd.DataFrame | None) -> list[np.ndarra
 
 def _slacks(results: Results) -> dict[int, pd.Series]:
     """By rank each operation's slack in ns, by its position; none where the job was not replayed."""
-    engine = getattr(results.get("replay"), "engine", None)
+    replay = results.get("replay")
+    engine = None if replay is None else replay.engine
     if engine is None:
         return {}
     found = {}

@@ -46,9 +46,10 @@ def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str
 
 
 def _why_not(results: Results) -> str:
-    if "replay" not in results:
+    replay = results.get("replay")
+    if replay is None:
         return "the job was not replayed"
-    return str(getattr(results["replay"], "why_not", "")) or "the capture has no complete step to follow"
+    return replay.why_not or "the capture has no complete step to follow"
 
 
 def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:

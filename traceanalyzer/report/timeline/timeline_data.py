@@ -9,7 +9,7 @@ The ranks lie one after the other.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,13 +83,7 @@ def timeline_data(
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
-    operations = Operations.of(table, name_ids, calls)
-    ranks, columns = [], []
-    for rank in kept:
-        entry, made = operations.of_rank(rank, clock)
-        first, idle = _gap_columns(gaps.get(rank), clock, rank)
-        ranks.append(entry | first)
-        columns += [*made, *idle]
+    ranks, columns = _of_ranks(Operations.of(table, name_ids, calls), gaps, clock, kept)
     meta = {
         "zero": str(clock.zero_ns),
         "names": names,
@@ -111,17 +105,36 @@ def timeline_data(
         "shifts": [clock.place(rank, table_zero) for rank in kept],
         "opening": opening(results, clock, kept),
     }
-    order = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
+    first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
     more = {
         "links": links(table, kept, results),
         "path": path_line(results, kept, clock),
-        "host": host_lanes(results, order, clock),
-        "counters": counter_lanes(results, order, clock),
+        "host": host_lanes(results, first, clock),
+        "counters": counter_lanes(results, first, clock),
     }
     ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
-    left_out = sorted(set(map(int, ran)) - set(kept))
-    both = {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
-    return TimelineData(_packed(meta), packed(b"".join(columns)), both, len(table), kept, left_out, clock)
+    return TimelineData(
+        _packed(meta),
+        packed(columns),
+        {name: (_packed(about), packed(content)) for name, (about, content) in more.items()},
+        len(table),
+        kept,
+        sorted(set(map(int, ran)) - set(kept)),
+        clock,
+    )
+
+
+def _of_ranks(
+    operations: Operations, gaps: Mapping[int, pd.DataFrame], clock: Clock, ranks: list[int]
+) -> tuple[list[dict[str, Any]], bytes]:
+    """What is said of each rank, and all ranks' columns: operations, then gaps."""
+    entries, columns = [], []
+    for rank in ranks:
+        entry, made = operations.of_rank(rank, clock)
+        first, idle = _gap_columns(gaps.get(rank), clock, rank)
+        entries.append(entry | first)
+        columns += [*made, *idle]
+    return entries, b"".join(columns)
 
 
 def _packed(meta: Any) -> str:

@@ -1,0 +1,44 @@
+// What Python packs, the page unpacks; intervals that overlap lie on rows of their own.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { deflateSync } from "node:zlib";
+import { inflatedJson, numberReader, unpacked, unpacked85 } from "../../templates/scripts/page/unpack.js";
+import { rowsOf } from "../../templates/scripts/timeline/packing.js";
+
+/** As `varints` of `columns.py` writes them. */
+const varints = (numbers) =>
+  numbers.flatMap((number) => {
+    const bytes = [];
+    for (; number > 127; number = Math.floor(number / 128)) bytes.push((number % 128) + 128);
+    return [...bytes, number];
+  });
+
+test("numbers of any length, one after the other, in arrays of the kind that is asked for", () => {
+  const numbers = [0, 1, 127, 128, 300, 2 ** 31, 2 ** 52 + 1];
+  const read = numberReader(Uint8Array.from(varints([...numbers, 5])));
+  assert.deepEqual([...read(numbers.length)], numbers);
+  const last = read(1, Uint8Array);
+  assert.ok(last instanceof Uint8Array);
+  assert.deepEqual([...last], [5]);
+});
+
+test("deflated JSON and a pair of what is said and its numbers", async () => {
+  const packed = (data) => deflateSync(Buffer.from(data)).toString("base64");
+  assert.deepEqual(await inflatedJson(packed('{"why_not":"µs"}')), { why_not: "µs" });
+  const [told, read] = await unpacked([packed('{"count":2}'), packed(varints([7, 700]))]);
+  assert.deepEqual([told, [...read(told.count)]], [{ count: 2 }, [7, 700]]);
+});
+
+test("base85 as Python's b85encode writes it, with / for <", () => {
+  // base64.b85encode(b"traceanalyzer\xff\xff\0")
+  const text = "baG*1Wnpe%Y<YTRa{vDT";
+  assert.deepEqual([...unpacked85(`0${text.replaceAll("<", "/")}`)], [...Buffer.from("traceanalyzer"), 255, 255, 0]);
+  assert.equal(unpacked85(`3${text.replaceAll("<", "/")}`).length, 13);
+});
+
+test("what overlaps lies on rows of its own, from the last row on together", () => {
+  assert.deepEqual([...rowsOf([0, 1, 2, 5], [3, 6, 4, 7]).depth], [0, 1, 2, 0]);
+  assert.equal(rowsOf([0, 1, 2, 5], [3, 6, 4, 7]).rows, 3);
+  assert.deepEqual([...rowsOf([0, 1, 2], [9, 9, 9], 2).depth], [0, 1, 1]);
+  assert.equal(rowsOf([], []).rows, 0);
+});
