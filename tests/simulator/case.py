@@ -26,6 +26,7 @@ class Truth:
         has_gain: whether the gain can be told (not of a step that no mean holds, nor without all files).
         is_small: it may go unsaid.
         others: further ranks at fault.
+        is_behind: what is said of mean steps, which do not hold it, may come before it.
     """
 
     ranks: tuple[int, ...] = ()
@@ -36,6 +37,7 @@ class Truth:
     has_gain: bool = True
     is_small: bool = False
     others: tuple[int, ...] = ()
+    is_behind: bool = False
 
 
 @dataclass(frozen=True)

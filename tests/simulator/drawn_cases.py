@@ -113,13 +113,12 @@ def _two_steps_of_experts(it: _Drawn) -> Case:
 
 
 def _two_steps_of_a_pipeline(it: _Drawn) -> Case:
-    return it.job(usual.pipelined, Fault("data", it.ms(10, 18), (it.one(0, 1, 3),)), steps=5, first=3,
-                  has_gain=False)  # fmt: skip
+    return it.job(usual.pipelined, Fault("data", it.ms(10, 18), (it.one(0, 1, 3),)), steps=5, first=3)
 
 
 def _lengths_and_heat(it: _Drawn) -> Case:
     return it.job(drawn.lengths_and_faults, Fault("throttle", 0, (it.one(0, 1, 2, 3),), None, it.chance.uniform(1.4, 1.7)),
-                  "aten::linear", spread=0.1, seed=it.one(1, 2, 3), has_gain=False)  # fmt: skip
+                  "aten::linear", spread=0.1, seed=it.one(1, 2, 3))  # fmt: skip
 
 
 def _lengths_and_loader(it: _Drawn) -> Case:

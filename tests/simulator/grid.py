@@ -1,17 +1,16 @@
 """Every sensible combination of a strategy, how somebody is late, and who or when; the others with the reason.
 
-python -m tests.simulator.grid            # all of them, a row each as `tests.simulator.table` prints them
-python -m tests.simulator.grid impossible # what is left out, and why
+`python -m tests.simulator.grid_page docs/results` judges all of them, which takes half an hour of a core.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, Truth
 from tests.simulator.faults import Fault, Faults
 from tests.simulator.grid_jobs import RANKS, STRATEGIES, Strategy, made
+from tests.simulator.program import Job
 
 HOW = ("host", "compute", "copy", "loader", "gc pause", "other group's communication", "chain")
 
@@ -37,7 +36,7 @@ _LATE, _BEHIND = 5, 0
 
 _NODE, _HALF, _TURNS = (2, 3), (0, 1, 2), (1, 3, 4)
 _STEPS, _STEPS_OF_TURNS, _ONCE, _FIRST, _LAST = 5, 7, 2, 2, 4
-_CLOCK_STEP = (20 * MS, 40 * MS)
+_CLOCK_STEP = (12 * MS, 40 * MS)
 
 
 @dataclass(frozen=True)
@@ -64,17 +63,20 @@ def places() -> Iterator[Place]:
 
 def impossible(place: Place) -> str | None:
     """Why there is no such job; `None` of one that there is."""
+    if place.strategy.is_pipeline and place.how == "gc pause" and place.when in ("a node", "half of the ranks"):
+        return "stages that stop for what they launched wait for each other's messages: such a job hangs"
     if place.how != "other group's communication":
         return None
     if not place.strategy.groups:
         return "all ranks are one group: its transfers are as long for all, and nobody waits for another group's"
-    if place.when == "a node":
-        return "a slow group is its ranks: those of a node are such a group, and told under one rank"
-    if place.when == "half of the ranks":
-        return "three groups have no half; two of three are what is usual, and the third one's links are fast"
-    if place.when == "its own file missing":
-        return "of a group that is late several files are here: told under another's file missing"
-    return None
+    return _IMPOSSIBLE_OF_GROUPS.get(place.when)
+
+
+_IMPOSSIBLE_OF_GROUPS = {
+    "a node": "a slow group is its ranks: those of a node are such a group, and told under one rank",
+    "half of the ranks": "three groups have no half; two of three are what is usual, and the third one's links are fast",
+    "its own file missing": "of a group that is late several files are here: told under another's file missing",
+}
 
 
 def case_at(place: Place) -> Case:
@@ -87,13 +89,16 @@ def case_at(place: Place) -> Case:
     ranks = tuple(sorted({rank for fault in faults for rank in fault.ranks}))
     only = _steps(place)
     others = tuple({rank for fault in left for rank in fault.ranks})
-    truth = Truth(ranks, cause, named, only, has_gain=place.when != "last step", others=others)
+    if what == "link" and place.when == "in turn":
+        named = place.strategy.slow
+    truth = Truth(ranks, cause, named, only, has_gain=place.when != "last step", others=others,
+                  is_behind=place.when == "last step" or place.strategy.has_steady_cost)  # fmt: skip
     first = {"first instance": _FIRST, "one complete step": _STEPS - 2}.get(place.when, 0)
     return Case(place.name, _job(place, steps), (*faults, *left), _said(place, truth), _captured(place, ranks), first,
                 left, place.when == "cut file")  # fmt: skip
 
 
-def _job(place: Place, steps: int):  # type: ignore[no-untyped-def]
+def _job(place: Place, steps: int) -> Callable[[Faults], Job]:
     return lambda faults: made(place.strategy, steps, faults, has_steps=place.when != "no steps")
 
 
@@ -130,35 +135,19 @@ def _captured(place: Place, ranks: tuple[int, ...]) -> Capture:
     if place.when == "cut file":
         return Capture(cut={1: 0.75})
     if place.when == "clock step":
-        return Capture(clock_step={3: _CLOCK_STEP})
+        return Capture(clock_step={3: (_CLOCK_STEP[0] * place.strategy.times, _CLOCK_STEP[1])})
     return Capture()
 
 
 def _said(place: Place, truth: Truth) -> Truth:
     """What else is to be said first, where the late rank is not."""
     if place.when == "its own file missing":
-        return Truth(says="that is not here|has no file", others=truth.others)
+        # What a missing stage is waited for is not told from the bubble.
+        bubble = "|ipeline|ranks are here" if place.strategy.is_pipeline else ""
+        return Truth(says=f"that is not here|has no file{bubble}", others=truth.others)
     if place.when == "clock step":
         return Truth(says="clock", others=(*truth.ranks, *truth.others))
     return truth
 
 
 GRID: tuple[Case, ...] = tuple(case_at(place) for place in places() if impossible(place) is None)
-
-
-def main() -> None:
-    """Print the rows, or what is impossible."""
-    from tests.simulator.table import rows
-
-    if sys.argv[1:] == ["impossible"]:
-        for place in places():
-            reason = impossible(place)
-            if reason:
-                print(f"{place.name}: {reason}")
-        return
-    for row in rows(GRID):
-        print(row, flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -25,6 +25,8 @@ class Strategy:
         groups: sets of ranks that communicate by themselves before all others wait; none where there is one group.
         slow: the collective of these groups that `link` slows.
         times: by how much longer its faults are than a data parallel job's.
+        has_steady_cost: of something that all ranks pay in every step and that may be said first: an optimizer on the
+            CPU.
     """
 
     name: str
@@ -32,6 +34,12 @@ class Strategy:
     groups: tuple[tuple[int, ...], ...] = ()
     slow: str = ""
     times: int = 1
+    has_steady_cost: bool = False
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Its ranks exchange messages."""
+        return self.groups == _STAGES
 
 
 def made(strategy: Strategy, steps: int, faults: Faults, *, has_steps: bool = True) -> Job:
@@ -115,5 +123,9 @@ STRATEGIES: tuple[Strategy, ...] = (
     Strategy("ep in dp", _experts, _rows(2), "all-to-all"),
     Strategy("1f1b", lambda steps, faults: replicated_pipeline(steps, faults, 1), _STAGES, "all-reduce", 3),
     Strategy("interleaved", lambda steps, faults: replicated_pipeline(steps, faults, 2), _STAGES, "all-reduce", 3),
-    Strategy("offload", lambda steps, faults: usual.offload(RANKS, steps, faults, layers=3, optimizer_ns=2_000_000)),
+    Strategy(
+        "offload",
+        lambda steps, faults: usual.offload(RANKS, steps, faults, layers=3, optimizer_ns=2_000_000),
+        has_steady_cost=True,
+    ),
 )

@@ -48,7 +48,7 @@ def judged(case: Case) -> Judged:
     """Run, record, read back, analyse, and hold against the truth."""
     report = report_of(case)
     line = first_line(report)
-    return Judged(case, line, _first_advice(report), tuple(_wrong(case, report, line)))
+    return Judged(case, line, _first_advice(case, report), tuple(_wrong(case, report, line)))
 
 
 def report_of(case: Case) -> Report:
@@ -88,15 +88,18 @@ def _wrong(case: Case, report: Report, line: str) -> list[str]:
     if truth.says and not re.search(truth.says, line):
         wrong.append(f"does not say {truth.says!r}")
     if truth.ranks:
-        first = _first_advice(report)
+        first = _first_advice(case, report)
         wrong += _wrong_first(case, first) if first else [] if truth.is_small else ["says nothing"]
     return wrong
 
 
-def _first_advice(report: Report) -> Finding | None:
-    """The first finding, past those that say with little weight what the capture cannot tell, or which files are cut."""
+def _first_advice(case: Case, report: Report) -> Finding | None:
+    """The first finding, past those that say with little weight what the capture cannot tell, or which files are cut.
+
+    Of what no mean step holds the first that holds ranks to be late.
+    """
     every = (item for item in report.findings if not item.is_about_capture or item.severity == "high")
-    every = (item for item in every if item.rule != "cut_files")
+    every = (item for item in every if item.rule != "cut_files" and (item.ranks or not case.truth.is_behind))
     return next(every, None)
 
 

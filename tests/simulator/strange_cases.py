@@ -37,8 +37,8 @@ STRANGE_CASES: tuple[Case, ...] = (
     _nobody("prefill and decode on other ranks", "prefill|Stage 0|anks 0 and 1|A step takes|pipeline", serving.prefill_apart),
     case_of("prefill and decode on other ranks, a slow prefiller", serving.prefill_apart, Fault("compute", 5 * MS, (1,)), "mm",
             others=(0,)),
-    case_of("rollouts, one rank's answers are longer", serving.rollouts, Fault("answers", 4 * MS, (3,)), "aten::mm",
-            cause="compute"),
+    case_of("rollouts, one rank's answers are longer", serving.rollouts, Fault("answers", 4 * MS, (3,)), "generate",
+            cause="host and compute"),
     _nobody("rollouts, answers of random lengths", "hosts|generate|in turn|uneven", serving.rollouts, spread=30),
     case_of("actors and learners", serving.actors_and_learners, Fault("act", 5 * MS, (2, 3)), "mm", cause="compute"),
     # One GPU.

@@ -29,10 +29,11 @@ _LONGEST = 170
 def rows(cases: Iterable[Case]) -> Iterator[str]:
     """A row for each."""
     for case in cases:
-        yield f"| {' | '.join(text.replace('|', '/') for text in _cells(judged(case)))} |"
+        yield f"| {' | '.join(text.replace('|', '/') for text in cells(judged(case)))} |"
 
 
-def _cells(one: Judged) -> list[str]:
+def cells(one: Judged) -> list[str]:
+    """The row of one."""
     truth, first = one.case.truth, one.first
     blamed = "" if first is None or not first.ranks else f"{_ranks(first.ranks)}: {first.cause}"
     said = None if first is None or not truth.ranks else first.gain_ns

@@ -60,10 +60,12 @@ def serial_blocks(
     basis = Basis.of(headline, steps)
     table = block_bounds.to_frame()
     moved = table[["upload_ns", "download_ns"]].sum(axis=1)
-    # What repeats once a step is the step.
+    # What repeats once a step is the step, however long one of them is.
     length = table["rank"].map({int(rank): basis.mean_ns(rank) for rank in basis.window_ns.index})
-    is_step = table["pitch_ns"] >= _WHOLE_STEP * length
-    is_block = ~is_step.fillna(value=False).astype(bool) | (basis.steps is None)
+    is_long = (table["pitch_ns"] >= _WHOLE_STEP * length).fillna(value=False).astype(bool) & (basis.steps is not None)
+    numbered = steps.table[steps.table["step"].notna()] if len(steps) else steps.table
+    is_rare = table["blocks"] <= table["rank"].map(numbered.groupby("rank").size()).fillna(0)
+    is_block = ~is_long & ~is_rare
     serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
     windows = launches.table.set_index("rank")["window_ns"]
     found = [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]

@@ -19,6 +19,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, milliseconds
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unmatched import PARTNERS
+from traceanalyzer.kinds import POINT_TO_POINT
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CallsColumn
@@ -32,15 +33,21 @@ _ALIKE = 0.5
 def missing_straggler(
     headline: Headline, steps: Steps, calls: Calls, ranks: Ranks, integrity: Integrity
 ) -> list[Finding]:
-    """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step."""
+    """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step.
+
+    Not in messages between stages: these wait in a pipeline's bubble, too.
+    """
     if not len(headline) or not len(calls):
         return []
     cut = {*ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
     here = set(ranks.table["rank"]) - cut
     frame = calls.to_frame()
     frame = frame[frame["group_ranks"].notna() & frame["rank"].isin(here)]
+    frame = frame[~frame["collective"].isin(POINT_TO_POINT)]
     members = {text: _numbers(text) for text in frame["group_ranks"].astype("str").unique()}
-    lacking = {text: own - here for text, own in members.items() if own - here and len(own & here) > 1}
+    lacking = {text: own - here for text, own in members.items() if own - here and own & here}
+    if not any(len(members[text] & here) > 1 for text in lacking):
+        return []
     frame = frame[frame["group_ranks"].astype("str").isin(lacking)]
     basis = Basis.of(headline, steps)
     held = basis.within(frame)

@@ -18,8 +18,8 @@ _HELD_UP = (
     f"(one at a time runs), else its CPU: {CPU}."
 )
 _LONGER = (
-    "All ranks run {name}: find why it takes rank {rank} longer{more}. Give the ranks equal work there; else look at "
-    f"its CPU: {CPU}."
+    "Find why {name}, which all ranks run, takes rank {rank} longer{more}. Give the ranks equal work there; else "
+    f"look at its CPU: {CPU}."
 )
 _BUSY = "Find why {who} launch{es} more ({calls}): give the ranks equal work, or launch less there."
 _SLOW = f"{{Who}} make{{s}} the same calls as the others, so look at {{its}} CPU: {CPU}."

@@ -19,30 +19,36 @@ from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import HOST
 
 
-def slow_hosts(episodes: Episodes, operators: Operators) -> list[Finding]:
-    """A rank whose host is late makes the calls that all make, and takes at least 1.2 times as long for them."""
-    found = []
-    ranks = operators.table["rank"].unique()
-    for row in episodes.rows():
-        late = numbers(row["ranks"])
-        if not is_said(row) or row["cause"] != HOST.key or row["name"] is not None or len(late) > 1:
-            continue
-        slow = slow_host(operators, late[0])
-        if slow is not None:
-            others = [rank for rank in ranks if rank != late[0]]
-            whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
-            found.append(
-                Finding(
-                    rule="slow_hosts",
-                    severity="medium",
-                    title=f"Rank {late[0]}'s host makes the same {slow.calls:,} operator calls as {whose} "
-                    f"in the capture and takes {slow.times:.2g} times as long for them{_most(slow)}.",
-                    evidence=plain(slow.rows),
-                    table="operators",
-                    part_of=of_lead(episodes, row),
-                )
-            )
-    return found
+def slow_hosts(
+    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
+) -> list[Finding]:
+    """A rank makes the calls that all make, and takes at least 1.2 times as long for them.
+
+    Of ranks whose host is late by nothing that has a name, and of the one whose GPU idles most for its host.
+    """
+    said = [row for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
+    named = {rank for row in said if row["name"] is not None for rank in numbers(row["ranks"])}
+    late = {numbers(row["ranks"])[0]: of_lead(episodes, row)
+            for row in said if row["name"] is None and len(numbers(row["ranks"])) == 1}  # fmt: skip
+    most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    if most and most[0] not in {*late, *named}:
+        late[most[0]] = story_of_host(most[0], episodes, pipeline)
+    slow = {rank: (slow_host(operators, rank), part_of) for rank, part_of in late.items()}
+    return [_slow(rank, own, operators, part_of) for rank, (own, part_of) in slow.items() if own is not None]
+
+
+def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str) -> Finding:
+    others = [other for other in operators.table["rank"].unique() if other != rank]
+    whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
+    return Finding(
+        rule="slow_hosts",
+        severity="medium",
+        title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} "
+        f"in the capture and takes {slow.times:.2g} times as long for them{_most(slow)}.",
+        evidence=plain(slow.rows),
+        table="operators",
+        part_of=part_of,
+    )
 
 
 def _most(slow: SlowHost) -> str:

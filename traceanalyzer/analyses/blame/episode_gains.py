@@ -182,13 +182,13 @@ def _data_left(row: Mapping[str, Any]) -> float:
 
 
 def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:
-    """Ranks, and the steps in which they are late; of ranks in turn each by itself."""
+    """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps."""
     if not row["is_in_turn"]:
         return [(frozenset(row["ranks"]), frozenset(row["numbers"]) or None)]
-    return [
-        (frozenset({int(rank)}), frozenset(map(int, steps)))
-        for rank, steps in own.groupby("rank")["step"].unique().items()
-    ]
+    together: dict[frozenset[int], set[int]] = {}
+    for rank, steps in own.groupby("rank")["step"].unique().items():
+        together.setdefault(frozenset(map(int, steps)), set()).add(int(rank))
+    return [(frozenset(ranks), steps) for steps, ranks in together.items()]
 
 
 def bounds(

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
-from traceanalyzer.analyses.blame.transfers import transfers
+from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.members import Members
@@ -192,7 +192,7 @@ def _of_job(
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
     late = with_excess(needs)
-    found = told_apart(named(cells(late), late, work), late, work)
+    found = _of_all_groups(told_apart(named(cells(late), late, work), late, work))
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in _groups(found)]
     if not rows:
@@ -213,6 +213,16 @@ def _groups(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn."""
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
         yield from _together(rows)
+
+
+def _of_all_groups(found: pd.DataFrame) -> pd.DataFrame:
+    """The cells, a collective named without its group where groups move data for longer in turn."""
+    is_transfer = (found["part"] == TRANSFER) & found["name"].notna()
+    names = found.loc[is_transfer, "name"].map(collective_of)
+    for name, rows in found[is_transfer].groupby(names):
+        if len({*rows["name"]}) > 1 and next(_together(rows))["is_in_turn"].all():
+            found = found.assign(name=found["name"].where(~found.index.isin(rows.index), name))
+    return found
 
 
 def _together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:

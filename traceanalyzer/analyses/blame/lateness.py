@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.spread import median_of_others
-from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.tables import table_of
 
 LEAST_PCT = 2.0
@@ -69,7 +69,11 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
         table["step"] < table.loc[is_jump, "step"].min() if is_jump.any() else pd.Series(data=True, index=table.index)
     )
     columns = ["transfer_ns", "exposed_transfer_ns"]
-    table = table.assign(**{name: table[name].where(is_told, 0) for name in columns})
+    table = table.assign(
+        **{name: table[name].where(is_told, 0) for name in columns},
+        # A message that was asked for early waits beside the copy that holds up the rank.
+        exposed_copy_ns=table["exposed_copy_ns"] + table["copy_beside_wait_ns"],
+    )
     table = table[~table["is_partial"].astype(bool) & ~is_jump].reset_index(drop=True)
     alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
     keys = [table["peers"].mask(alone, "all"), table["step"]]
@@ -92,8 +96,11 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     transfer = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
     # What launching takes holds the loading of data, which is a part by itself.
     more = excess["needed_host_ns"] - excess[DATA.column].clip(lower=0)
-    host = excess[HOST.column].clip(upper=_more_by_host(more, table["rank"]))
-    excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host})
+    host, launch = excess[HOST.column], excess[LAUNCH.column]
+    # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
+    is_of_host = (launch > 0) & (host >= launch) & ~is_stage
+    host = host.clip(upper=_more_by_host(more, table["rank"])) + launch.where(is_of_host, 0.0)
+    excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host, LAUNCH.column: launch.mask(is_of_host, 0.0)})
     by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))

@@ -1,6 +1,7 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ _NAMED_OF_SEVERAL = 0.4
 
 _UNRECORDED = 0.8
 """Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
+
+_HARDLY_ELSEWHERE = 0.9
+"""Part of that time that peers have none of: so much is no slow host's, and half of an excess is enough."""
 
 _LIKE_THE_OTHERS = 2.0
 """Times the excess of the steps without a name: one with a name is late by the same."""
@@ -92,8 +96,8 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
     """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
 
-    None where a host is mostly late by none. Of two copies of one size each may be the longer one now and then, and a
-    slow host's longest call is another in each step.
+    None where a host is late by none more often than by any: a slow host's longest call is another in each step. Of two
+    copies of one size each may be the longer one now and then.
     """
     chosen: list[Named] = [(None, None)] * len(fits)
     for (_, part), rows in cells.reset_index(drop=True).groupby(["rank", "part"]).indices.items():
@@ -106,7 +110,8 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
         for row, pair in _of_all_sizes({row: chosen[row] for row in rows}).items():
             chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
-        if part == HOST.column and 2 * len(unnamed) > len(rows):
+        most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
+        if part == HOST.column and len(unnamed) > most:
             excess = cells["excess_ns"].to_numpy()
             for row in rows:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
@@ -214,6 +219,7 @@ def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, flo
         return {}
     held, extra = nothing.sums[0, 0], nothing.sums[0, 0] - np.nan_to_num(beside.medians(DOING, nothing.name)[0, 0])
     is_one = extra >= max(_UNRECORDED * excess_ns, _NAMED * held)
+    is_one |= extra >= max(_NAMED * excess_ns, _HARDLY_ELSEWHERE * held)
     return {(DOING, NOTHING): float(extra)} if is_one else {}
 
 

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
 from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
@@ -47,6 +48,9 @@ class StepNeeds(Result[StepNeedsColumn]):
         "exposed_wait_ns": Column.time(
             "Time in which a call waits for another rank and no compute runs, beside a transfer or not."
         ),
+        "copy_beside_wait_ns": Column.time(
+            "Time of that in which a copy runs and no data moves: the rank's own work, though somebody is late, too."
+        ),
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
         "needed_host_ns": Column.time(
@@ -62,38 +66,47 @@ class StepNeeds(Result[StepNeedsColumn]):
     }
 
 
-def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
-    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false)."""
+def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false).
+
+    Those with `is_copy` are when a copy runs beside it.
+    """
     if parts_of_steps.empty:
         return pd.DataFrame()
-    steps = parts_of_steps.assign(is_step=True)
+    steps = parts_of_steps.assign(is_step=True, is_copy=False)
     if exposed_comm.empty:
         return steps
-    # Every other column of a stretch is a step's, so that the columns keep their types.
-    times, firsts = {"begin_ns": "start_ns", "end_ns": "end_ns"}, np.zeros(len(exposed_comm), dtype=np.int64)
-    stretches = {
-        name: exposed_comm[times[name]].to_numpy() if name in times else column.array[firsts]
-        for name, column in parts_of_steps.items()
-    }
-    exposed = table_of({**stretches, "is_step": False})
-    return under_each_other([steps, exposed])
+    exposed = Intervals(*(exposed_comm[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
+    copied = unions(trace)["copy"] & exposed
+    stretches = [_stretches(parts_of_steps, exposed, is_copy=False), _stretches(parts_of_steps, copied, is_copy=True)]
+    return under_each_other([steps, *(own for own in stretches if len(own))])
+
+
+def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -> pd.DataFrame:
+    """A row for each; every other column is a step's, so that the columns keep their types."""
+    times, firsts = {"begin_ns": own.starts, "end_ns": own.ends}, np.zeros(len(own), dtype=np.int64)
+    columns = {name: times[name] if name in times else column.array[firsts] for name, column in parts_of_steps.items()}
+    return table_of({**columns, "is_step": False, "is_copy": is_copy})
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:
     """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
-    every = stack(parts, ("rank", *COLUMNS, "is_step"))
+    every = stack(parts, ("rank", *COLUMNS, "is_step", "is_copy"))
     if every.empty:
         return StepNeeds(pd.DataFrame(columns=list(StepNeeds.columns)))
-    is_step = every["is_step"].to_numpy(dtype=bool)
+    is_step, is_copy = (every[name].to_numpy(dtype=bool) for name in ("is_step", "is_copy"))
     steps = typed(picked(every, is_step, ("rank", *COLUMNS)), _TYPES).rename(columns={"begin_ns": "start_ns"})
-    exposed = picked(every, ~is_step, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
-    table = side_by_side(_split, steps, exposed, call_waits.table).rename(columns={"start_ns": "begin_ns"})
+    exposed, copied = (
+        picked(every, mask, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
+        for mask in (~is_step & ~is_copy, is_copy)
+    )
+    table = side_by_side(_split, steps, exposed, copied, call_waits.table).rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
     return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
 
 
-def _split(steps: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+def _split(steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     exposed = exposed_of(stretches)
     begins, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     transfer, wait = moves_and_waits(calls)
@@ -107,6 +120,7 @@ def _split(steps: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) ->
             name: intervals.covered_ns(begins, ends)
             for name, intervals in (
                 ("exposed_wait_ns", own_wait),
+                ("copy_beside_wait_ns", (exposed_of(copied) & own_wait) - transfer),
                 ("exposed_transfer_ns", own_transfer),
                 ("exposed_unmatched_ns", rest),
             )

@@ -7,7 +7,9 @@ from traceanalyzer.model.tables import table_of
 
 COLLECTIVE = "collective"
 
-_PART = "transfer_ns"
+TRANSFER = "transfer_ns"
+
+_AMONG = " among ranks "
 
 
 def transfers(members: pd.DataFrame) -> pd.DataFrame:
@@ -23,7 +25,7 @@ def transfers(members: pd.DataFrame) -> pd.DataFrame:
     name = [known[pair] for pair in names.itertuples(index=False)]
     step = once["step"].astype("Int64").fillna(-1).astype("int64")
     sums = once["transfer_ns"].astype("int64").groupby([once["rank"], step, pd.Series(name, once.index, name="name")])
-    return sums.sum().rename("total_ns").reset_index().assign(part=_PART, what=COLLECTIVE)
+    return sums.sum().rename("total_ns").reset_index().assign(part=TRANSFER, what=COLLECTIVE)
 
 
 def _name(collective: str, ranks: str) -> str:
@@ -32,4 +34,9 @@ def _name(collective: str, ranks: str) -> str:
     numbers = ranks.split(",")
     if not all(number.strip().isdigit() for number in numbers):
         return called
-    return f"{called} among ranks {listed([int(number) for number in numbers])}"
+    return f"{called}{_AMONG}{listed([int(number) for number in numbers])}"
+
+
+def collective_of(name: str) -> str:
+    """The name without its group."""
+    return name.partition(_AMONG)[0]

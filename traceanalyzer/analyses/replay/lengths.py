@@ -16,6 +16,7 @@ from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.meaning.vocabulary import DATA
+from traceanalyzer.model.schema import NONE
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
@@ -129,7 +130,27 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", "data", "profiler"):
         timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
+    if change.part in ("rank", "host") and change.to == PEERS:
+        timing = replace(timing, is_blocking=timing.is_blocking & ~_calls_of_its_own(job, peers, rank, change))
     return timing
+
+
+def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:
+    """Mask of the segments that begin with a blocking call which none of the peers makes in that step."""
+    segments = job.nodes[rank].piece.segments
+    others = [peers.ranks[column] for column in peers.of(rank, _changed_ranks(job, change) or frozenset())]
+    theirs = {pair for other in others for pair in _calls(job.nodes[other].piece)}
+    own = _calls(job.nodes[rank].piece) - theirs if others else set()
+    is_own = np.zeros(len(segments), dtype=bool)
+    for step, call in own:
+        is_own |= ((segments["step"] == step) & (segments["call"] == call)).to_numpy(dtype=bool)
+    return is_own & _in_steps(segments["step"].to_numpy(), change)
+
+
+def _calls(piece: Piece) -> set[tuple[int, str]]:
+    """Steps and names of the host's blocking calls."""
+    held = piece.segments[piece.segments["before"] != NONE]
+    return set(held[["step", "call"]].drop_duplicates().itertuples(index=False, name=None))
 
 
 def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:

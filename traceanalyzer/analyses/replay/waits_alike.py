@@ -11,6 +11,8 @@ from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of, under_each_other
 
+_STREAM_BITS = 24
+
 LEAST_SEEN = 2
 """So often a kernel that begins when a certain other one ends does so by no chance."""
 
@@ -26,43 +28,64 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     if not any(piece.waits["is_touching"].any() for piece in pieces.values()):
         return dict(pieces)
     ops = _Operations(pieces)
-    base = dict(zip(pieces, np.cumsum([0, *(len(piece) for piece in pieces.values())]).tolist(), strict=False))
-    seen = [piece.waits.loc[piece.waits["is_touching"], ["source", "target"]] + base[rank]
-            for rank, piece in pieces.items()]  # fmt: skip
-    source, target = _everywhere(ops, *under_each_other(seen).to_numpy(dtype=np.int64).T)
-    bounds = [*base.values(), len(ops.key)]
+    source, target = _everywhere(ops)
+    bounds = ops.bounds
     return {
-        rank: _with(piece, source[mine] - begin, target[mine] - begin)
+        rank: _with(piece, ops.row[source[mine]], ops.row[target[mine]])
         for (rank, piece), begin, end in zip(pieces.items(), bounds[:-1], bounds[1:], strict=True)
         for mine in [(target >= begin) & (target < end)]
     }
 
 
 class _Operations:
-    """All ranks' operations: `kernel` (stream and name), `key` (and its place in the step), `place` (rank and step)."""
+    """All ranks' operations of kernels that touch another stream's somewhere, one rank after the other.
+
+    Attributes:
+        row: in the rank's piece.
+        kernel: number of its stream and name; `key` is that of its place among those in the step, too.
+        place: number of its rank and step.
+        seen: rows, here, of the operations that touch: sources and targets.
+        bounds: where each rank's begin.
+    """
 
     def __init__(self, pieces: Mapping[int, Piece]) -> None:
-        names: dict[str, int] = {}
-        parts = [(rank, piece.ops, piece.ops["name"].cat) for rank, piece in pieces.items()]
-        columns = {
-            "rank": np.concatenate([np.full(len(ops), rank) for rank, ops, _ in parts]),
-            "name": np.concatenate([
-                np.array([*(names.setdefault(name, len(names)) for name in own.categories), NONE])[own.codes.to_numpy()]
-                for _, _, own in parts
-            ]),
-            **{name: np.concatenate([ops[name].to_numpy() for _, ops, _ in parts]) for name in ("stream", "step")},
-        }  # fmt: skip
-        same = Groups.of(columns, ["rank", "step", "stream", "name"])
-        columns["number"] = pd.Series(same.of_row).groupby(same.of_row).cumcount().to_numpy()
-        self.kernel = Groups.of(columns, ["stream", "name"]).of_row
-        self.key = Groups.of(columns, ["stream", "name", "number"]).of_row
-        self.place = Groups.of(columns, ["rank", "step"]).of_row
-        self.starts = np.concatenate([ops["start_ns"].to_numpy() for _, ops, _ in parts])
-        self.ends = self.starts + np.concatenate([ops["duration_ns"].to_numpy() for _, ops, _ in parts])
+        names: dict[object, int] = {}
+        parts = [_touched(piece, names) for piece in pieces.values()]
+        kinds = np.unique(np.concatenate([kinds[rows.ravel()] for kinds, rows in parts]))
+        held = [np.flatnonzero(np.isin(own, kinds)) for own, _ in parts]
+        self.row = np.concatenate(held)
+        self.bounds = np.cumsum([0, *map(len, held)]).tolist()
+        self.kernel = np.concatenate([own[rows] for (own, _), rows in zip(parts, held, strict=True)])
+        self.seen = np.concatenate(
+            [np.searchsorted(rows, pairs) + begin
+             for (_, pairs), rows, begin in zip(parts, held, self.bounds[:-1], strict=True)]
+        )  # fmt: skip
+        tables = [(piece.ops, rows) for piece, rows in zip(pieces.values(), held, strict=True)]
+        step, self.starts, length = (
+            np.concatenate([ops[name].to_numpy()[rows] for ops, rows in tables])
+            for name in ("step", "start_ns", "duration_ns")
+        )
+        self.ends = self.starts + length
+        rank = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
+        self.place = Groups.of({"rank": rank, "step": step}, ["rank", "step"]).of_row
+        same = Groups.of({"place": self.place, "kernel": self.kernel}, ["place", "kernel"]).of_row
+        number = pd.Series(same).groupby(same).cumcount().to_numpy()
+        self.key = Groups.of({"kernel": self.kernel, "number": number}, ["kernel", "number"]).of_row
 
 
-def _everywhere(ops: _Operations, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Number of each operation's stream and name over all ranks, and the rows of each two that touch."""
+    names = piece.ops["name"].cat
+    code = np.array([*(known.setdefault(name, len(known)) for name in names.categories), NONE], dtype=np.int64)
+    of_stream, streams = pd.factorize(piece.ops["stream"].to_numpy())
+    stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
+    kinds = (code[names.codes.to_numpy()] << _STREAM_BITS) + stream[of_stream]
+    return kinds, piece.waits.loc[piece.waits["is_touching"], ["source", "target"]].to_numpy(dtype=np.int64)
+
+
+def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
     """Rows of both operations wherever they are, of the waits that are seen often enough and nowhere contradicted."""
+    source, target = ops.seen.T
     in_step = ops.place[source] == ops.place[target]
     kinds = Groups.of(
         {"source": ops.kernel[source[in_step]], "target": ops.kernel[target[in_step]]}, ["source", "target"]

@@ -44,7 +44,7 @@ def write_json(report: Report, folder: Path) -> list[Path]:
 
 
 def _by_line(content: Mapping[str, Any]) -> str:
-    """The content of a job of many ranks with a line for each row: indented, a third of it would be blanks."""
+    """The content of a job of many ranks with a line for each row: indented, a fifth of it would be blanks."""
     results = [
         "\n".join((f"{_text(name)}: [", ",\n".join(map(_text, rows)), "]")) for name, rows in content["results"].items()
     ]
@@ -57,7 +57,7 @@ def _text(content: Any) -> str:
 
 
 MOST_JSON_ROWS = 25_000
-"""Of all tables of `summary.json` together: about 10 MB."""
+"""Of all tables of `summary.json` together: 7 to 9 MB."""
 
 _STAYS = 2_000
 """Tables of no more rows stay in it: they have one a rank, or say what the job is."""
