@@ -61,7 +61,9 @@ def test_what_comes_back_is_what_was_made(trace_file, tmp_path, never_read):
     for name, table in tables.items():
         pd.testing.assert_frame_equal(own[name], table, check_exact=True, check_frame_type=False)
     for part in ("ops", "host", "segments", "waits", "blocks"):
-        pd.testing.assert_frame_equal(*(getattr(piece, part) for piece in pieces), check_exact=True, check_frame_type=False)
+        pd.testing.assert_frame_equal(
+            *(getattr(piece, part) for piece in pieces), check_exact=True, check_frame_type=False
+        )
 
 
 def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeypatch):
