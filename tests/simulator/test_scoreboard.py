@@ -15,6 +15,7 @@ from tests.simulator.scoreboard import judged
 from tests.simulator.strange_cases import STRANGE_CASES
 
 _OF_ONE_RULE = {
+    "a GPU of another model",
     "late in turn within a step",
     "ranks recorded one after the other",
     "the links stall once",

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
+
 _LEAST_NS = 1_000_000
 
 
@@ -10,8 +12,9 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
     """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not.
 
     The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
-    and no other rank waits a tenth of that more than in its other steps. Told from three steps and ranks on, of ranks
-    that communicate: others may take as long as they like.
+    and no other rank waits a tenth of that more than in its other steps. Nor does the rank need half of that more than
+    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Told from three
+    steps and ranks on, of ranks that communicate: others may take as long as they like.
     """
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
     held = table[table["rank"].isin(communicating) & table["step"].notna() & ~table["is_partial"].astype(bool)]
@@ -22,6 +25,8 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
     off = wide.sub(wide.median(axis=1), axis=0)
     waits = held.pivot_table(index="step", columns="rank", values="exposed_wait_ns").astype("float64")
     beyond = waits - waits.median()
+    needs = held.assign(own=held[list(OWN_PARTS)].sum(axis=1)).pivot_table(index="step", columns="rank", values="own")
+    more = needs.sub(needs.median(axis=1), axis=0).astype("float64")
     size = off.abs().to_numpy()
     by_size = np.sort(size, axis=0)
     # Of almost every rank this is all to be asked: what follows looks at all ranks.
@@ -33,6 +38,8 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
         waited = beyond.drop(columns=rank).max(axis=1)
         most = max(waited[step], waited.shift(-1).fillna(0)[step])
         most = max(most, off.loc[step].drop(rank).abs().max())  # clocks of several are not set at once
-        if most < abs(jump) / 10 and step != wide.index[-1]:
+        always = float(more[rank].drop(step).median())
+        is_usual = always * jump > 0 and abs(always) >= abs(jump) / 2
+        if most < abs(jump) / 10 and step != wide.index[-1] and not is_usual:
             jumps[held.index[(held["rank"] == rank) & (held["step"] == step)]] = round(jump)
     return jumps
