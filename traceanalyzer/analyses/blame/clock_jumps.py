@@ -13,8 +13,8 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
 
     The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
     and no other rank waits a tenth of that more than in its other steps. Nor does the rank need half of that more than
-    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Told from three
-    steps and ranks on, of ranks that communicate: others may take as long as they like.
+    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Told from
+    three steps and ranks on, of ranks that communicate: others may take as long as they like.
     """
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
     held = table[table["rank"].isin(communicating) & table["step"].notna() & ~table["is_partial"].astype(bool)]
