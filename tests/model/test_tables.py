@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.model.tables import (
-    Table,
     columns_as_they_are,
     columns_of,
     picked,
@@ -100,50 +99,3 @@ def test_rows_that_lack_columns_are_absent_in_them_and_no_integer_becomes_a_floa
         "n": pd.array([1, None], dtype="Int64"),
     })  # fmt: skip
     pd.testing.assert_frame_equal(with_rows(table, {"name": ["b"], "ns": [7]}), expected)
-
-
-ASKED = {
-    "some columns": lambda table: table[["flags", "mixed"]],
-    "a column twice": lambda table: table[["flags", "flags"]],
-    "a column that is not there": lambda table: table[["other"]],
-    "a mask": lambda table: table[table["integers"] > 1],
-    "a mask that may be absent": lambda table: table[(table["sizes"] > 2).fillna(value=False)],
-    "places": lambda table: table.iloc[[-1, 0]],
-    "no places": lambda table: table.iloc[:0].iloc[np.empty(0, dtype=np.int64)],
-    "places beyond the end": lambda table: table.iloc[[9]],
-    "rows": lambda table: table.take(np.array([2, 0])),
-    "new columns": lambda table: table[["integers", "mixed"]].assign(number=1, word="w", same=table["objects"]),
-    "a column in other order": lambda table: table[["integers"]].assign(other=table["floats"].iloc[::-1]),
-    "one column replaced": lambda table: table[["integers", "texts"]].assign(integers=np.array(["a", "b", "c"])),
-    "all columns and one": lambda table: table.assign(other=np.array(["a", None, "c"], dtype=object)),
-    "without columns": lambda table: table.drop(columns=["flags", "mixed"]),
-    "without one": lambda table: table.drop(columns="flags"),
-    "without one that is not there": lambda table: table.drop(columns="other"),
-    "without rows": lambda table: table.drop(index=table.index[:1]),
-    "in order": lambda table: table.sort_values("floats", ascending=False),
-    "in order of names": lambda table: table.sort_values("names", kind="stable", ignore_index=True),
-    "in order of two": lambda table: table.sort_values(["flags", "texts"], ascending=[False, True]),
-    "in order of what is not there": lambda table: table.sort_values("other"),
-    "sums": lambda table: table.groupby("flags")[["integers"]].sum(),
-    "matched": lambda table: table.merge(table[["integers", "rates"]], on="integers"),
-}
-
-
-@pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("index", [pd.RangeIndex(3), pd.Index([5, 1, 9])], ids=["numbered", "otherwise"])
-def test_a_table_answers_as_pandas_does(asked, index):
-    plain = table_of({name: values for name, values in COLUMNS.items() if name != "series"}, index)
-    expected = answer(ASKED[asked], pd.DataFrame(plain))
-    found = answer(ASKED[asked], plain)
-    if isinstance(expected, pd.DataFrame):
-        assert type(found) is Table
-        pd.testing.assert_frame_equal(found, expected, check_index_type=True, check_column_type=True)
-    else:
-        assert found is expected
-
-
-def answer(asked, table):
-    try:
-        return asked(table)
-    except (KeyError, IndexError) as error:
-        return type(error)

@@ -7,7 +7,6 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -18,8 +17,6 @@ from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import TABLES
-from traceanalyzer.model.tables import Table
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -76,8 +73,6 @@ def reduce_rank(
 ) -> dict[str, pd.DataFrame]:
     """One rank's small tables: all that analyses need of its events; without those that failed."""
     done: dict[str, Any] = {}
-    quick: dict[str, Any] = {name: Table(trace.table(name)) for name in (*TABLES, "steps")}
-    trace = replace(trace, **quick)
     care = _Care(failures, trace.rank)
 
     def table(name: str) -> Any:

@@ -16,110 +16,10 @@ _PLAIN = "iufb"
 _NUMBERS = (int, float, bool)
 
 
-class Table(pd.DataFrame):
-    """A DataFrame that takes its columns as they are where it can, and leaves to pandas what is not as simple.
-
-    Columns and rows that are picked, and columns that are added: the answers are pandas' own, index and types included.
-    They share arrays with the table that they are of, so that single cells are only ever set in a `copy()`: analyses
-    see these tables, users' code does not.
-    """
-
-    @property
-    def _constructor(self) -> type["Table"]:
-        return Table
-
-    def _constructor_from_mgr(self, mgr: Any, axes: Any) -> "Table":
-        # What pandas makes of this table; its own way makes two objects of it.
-        made: Table = Table._from_mgr(mgr, axes=axes)  # type: ignore[attr-defined]  # not in its stubs
-        return made
-
-    def _constructor_sliced_from_mgr(self, mgr: Any, axes: Any) -> pd.Series:
-        made: pd.Series = pd.Series._from_mgr(mgr, axes)  # type: ignore[attr-defined] # noqa: SLF001 - as pandas does
-        return made
-
-    def __getitem__(self, key: Any) -> Any:
-        """`table["name"]`, `table[["name", …]]`, `table[mask]`."""
-        if type(key) is list and len({*key} if all(map(_is_text, key)) else ()) == len(key) > 0:
-            arrays = _arrays_by_name(self)
-            if all(name in arrays for name in key):
-                return _of_arrays([arrays[name] for name in key], self.index, _names(tuple(key)))
-        return super().__getitem__(key)
-
-    def take(self, indices: Any, axis: Any = 0, **kwargs: Any) -> Any:
-        """Rows by position: what masks and `iloc` ask for, too."""
-        is_simple = axis in (0, "index") and not kwargs and isinstance(indices, np.ndarray) and indices.ndim == 1
-        arrays = _arrays_by_name(self) if is_simple and indices.dtype == np.intp else {}
-        if not arrays:
-            return super().take(indices, axis=axis, **kwargs)
-        rows = [values.take(indices) for values in arrays.values()]
-        return _of_arrays(rows, self.index.take(indices), self.columns)
-
-    def drop(self, labels: Any = None, **how: Any) -> Any:
-        """The table without some columns."""
-        gone = [how["columns"]] if isinstance(how.get("columns"), str) else how.get("columns")
-        if labels is None and len(how) == 1 and isinstance(gone, list) and all(name in self.columns for name in gone):
-            return self[[name for name in self.columns.tolist() if name not in gone]]
-        return super().drop(labels, **how)
-
-    def sort_values(self, by: Any, **how: Any) -> Any:
-        """Rows in order of one column; by several pandas sorts."""
-        arrays = _arrays_by_name(self) if isinstance(by, str) and {*how} <= _SORTING else {}
-        if not arrays or by not in arrays or not isinstance(how.get("ascending", True), bool):
-            return super().sort_values(by, **how)
-        order = _order(arrays[by], ascending=how.get("ascending", True), kind=how.get("kind", "quicksort"))
-        index = pd.RangeIndex(len(order)) if how.get("ignore_index", False) else self.index.take(order)
-        return _of_arrays([values.take(order) for values in arrays.values()], index, self.columns)
-
-    def assign(self, **columns: Any) -> Any:
-        """The table with these columns, too."""
-        is_narrow = 0 < len(self.columns) <= _NARROW and len(self) > 0
-        if is_narrow and all(_fits(values, self.index) for values in columns.values()) and _arrays_by_name(self):
-            return with_columns(self, **columns)
-        return super().assign(**columns)
-
-
-_SORTING = frozenset({"ascending", "kind", "ignore_index"})
-
-_NARROW = 8
-"""Columns up to which a new table is made sooner than pandas puts one more into its copy."""
-
-
 def _order(values: Any, *, ascending: bool, kind: Any) -> np.ndarray:
     values = pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
     order: np.ndarray = values.argsort(ascending=ascending, kind=kind)
     return order
-
-
-def _arrays_by_name(table: pd.DataFrame) -> dict[str, Any]:
-    """The table's columns as they are, by name; none where names are no texts, or one stands twice."""
-    names = table.columns
-    if not (names.is_unique and names.name is None and isinstance(names.dtype, pd.StringDtype)):
-        return {}
-    return columns_of(table)
-
-
-def _of_arrays(arrays: Sequence[Any], index: pd.Index, names: pd.Index) -> "Table":
-    """A table of columns as another one holds them."""
-    blocks = [(own[None] if isinstance(own, np.ndarray) else own, _place(n)) for n, own in enumerate(arrays)]
-    return _as_table(create_dataframe_from_blocks(blocks, index, names))
-
-
-def _as_table(frame: pd.DataFrame) -> "Table":
-    # `Table(frame)` is the public way, and costs as much as all columns of a small table together.
-    made: Table = Table._from_mgr(frame._mgr, axes=frame.axes)  # type: ignore[attr-defined] # noqa: SLF001 - see above
-    return made
-
-
-def _fits(values: Any, index: pd.Index) -> bool:
-    """Whether a new column needs no alignment: one of these rows, or a number for all of them."""
-    if isinstance(values, pd.Series):
-        return values.index is index or bool(values.index.equals(index))
-    is_column = isinstance(values, np.ndarray | pd.api.extensions.ExtensionArray) and values.ndim == 1
-    return len(values) == len(index) if is_column else type(values) in _NUMBERS or isinstance(values, str)
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
 
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
@@ -130,7 +30,7 @@ def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.Da
     """
     count = next((len(values) for values in columns.values() if _is_column(values)), None)
     if count is None or not all(map(_is_numbered, columns.values())):
-        return Table(dict(columns), index, copy=False)
+        return pd.DataFrame(dict(columns), index, copy=False)
     blocks = []
     for place, values in enumerate(columns.values()):
         block = values if _is_extension(values) else _block(values, count)
@@ -138,7 +38,7 @@ def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.Da
             raise ValueError("columns of a table must be of one length")
         blocks.append((block, _place(place)))
     rows = pd.RangeIndex(count) if index is None else index
-    return _as_table(create_dataframe_from_blocks(blocks, rows, _names(tuple(columns))))
+    return create_dataframe_from_blocks(blocks, rows, _names(tuple(columns)))
 
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
