@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 _MAIN = 0.5
 """Of what all gain together: an episode that gains this much alone is told alone, the others behind it."""
 
-_END_OF_FIRST = re.compile(r"[:;.] |, (?=or )|\.$")
+_END_OF_FIRST = re.compile(r"[:;.] |\.$")
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
@@ -55,8 +55,9 @@ def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None)
 
 
 def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Finding:
-    """Nobody alone gains much: one finding about all of them."""
+    """Nobody alone gains much: one finding about all of them, who is latest first."""
     lead = rows[0]
+    rows = sorted(rows, key=lambda row: -row["cost_ns"])
     count = _COUNTS.get(len(rows), str(len(rows)))
     parts = [late(row, last_step).rstrip(":;") for row in rows]
     most = "at most " if lead["gain_is_bound"] else ""
@@ -85,7 +86,7 @@ def _advice(rows: Sequence[Row]) -> str:
     """What to do about each in one sentence, which is what stands on top of a page; then what that leaves out."""
     parts = [_END_OF_FIRST.split(text, maxsplit=1) for text in dict.fromkeys(advice(row) for row in rows)]
     first, *others = (head for head, *_ in parts)
-    short = _and([first, *(head[0].lower() + head[1:] for head in others)])
+    short = "; and ".join([first, *(head[0].lower() + head[1:] for head in others)])
     rest = [_first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
     return " ".join([f"{short}: one alone gains less than half of it.", *rest])
 
