@@ -1,5 +1,7 @@
 """What is told behind the first cause, of stages' own work, and of exchanges that nobody needs."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -64,6 +66,18 @@ def test_ranks_that_hide_each_other_are_told_together():
     assert "ind what makes rank 1 run more of aten::mm" in first
     assert both.recommendation.count("oad ahead on rank 2") == 1
     assert both.recommendation.count("ind what makes rank 1 run more of aten::mm") == 1
+
+
+@pytest.mark.parametrize(("latest", "begins"), [("1", "Rank 1 computes"), ("2", "Rank 2 waits for its data")])
+def test_of_ranks_that_hide_each_other_the_latest_is_said_first(latest, begins):
+    faults = (Fault("compute", 3 * MS, (1,)), Fault("data", 3 * MS, (2,)))
+    _, results = analysed(odd_jobs.accumulating(faults=faults), *_OF_LATENESS)
+    table = results["episodes"].table
+    costs = table["cost_ns"].where(table["ranks"].astype("str") != latest, 10 * table["cost_ns"])
+    episodes = replace(results["episodes"], table=table.assign(cost_ns=costs))
+    both, *_ = late_ranks(**({name: results[name] for name in _OF_LATENESS} | {"episodes": episodes}))
+    assert both.title.startswith(begins)
+    assert "the two hide each other" in both.title
 
 
 @pytest.mark.parametrize(("ns", "is_said"), [(3 * MS, True), (0, False)])
